@@ -1,0 +1,61 @@
+# make demo    set everything up, train a translator of dates, show why it answers as it does
+# make test    set everything up, run all checks and tests
+# make help    the other verbs
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help setup demo format check test prove sizes bench clean
+
+help:
+	@echo "make demo     set everything up and train a translator of dates"
+	@echo "make test     set everything up, then all checks and tests"
+	@echo "make setup    only make the .venv"
+	@echo "make format   put the code in the house's form"
+	@echo "make check    form, lint and types"
+	@echo "make prove    the long tests, minutes each"
+	@echo "make sizes    lines per room, longest files and functions"
+	@echo "make bench    the benchmarks"
+	@echo "make clean    remove .venv and caches; runs stay"
+
+setup: $(READY)
+
+# torch comes first and by its pin: left to itself, pip may fetch and unpack several builds of it
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "Saccade needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)."; \
+		echo "If you have a newer one, name it: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear .venv || { \
+		echo "The .venv could not be made. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	@echo "Setting up .venv, once. torch is the large part and may take some minutes."
+	$(BIN)/pip install --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/saccade demo
+
+format: $(READY)
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: check
+	$(BIN)/python -m pytest
+
+prove: $(READY)
+	$(BIN)/python -m pytest -m long --timeout=3600
+
+sizes: $(READY)
+	@$(BIN)/python tools/sizes.py
+
+bench: $(READY)
+	@for script in benchmarks/*.py; do $(BIN)/python "$$script" || exit 1; done
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
