@@ -1,0 +1,75 @@
+"""Saccade trains small neural models on your own data, and shows why they answer as they do.
+
+    run = saccade.train("dates")
+    run.predict("mardi 5 mars 2024").text
+    run.look("mardi 5 mars 2024").save("map.png")
+
+This is the front door: it loads nothing heavy until something is asked of it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from saccade.run import Run
+    from saccade.tasks import Recipe
+
+__all__ = ["__version__", "open", "train"]
+
+__version__ = "0.1.0"
+
+
+def train(
+    what: "str | Path | Recipe",
+    *,
+    data: str | None = None,
+    model: str | None = None,
+    set: dict[str, Any] | None = None,
+    out: "str | Path | None" = None,
+    resume: "str | Path | None" = None,
+    overwrite: bool = False,
+    weights_from: "str | Path | None" = None,
+    progress: bool = True,
+) -> "Run":
+    """Train a recipe's name, a .toml, a file of pairs or a `Recipe`, and return the run.
+
+    The run's folder is `out`, or runs/ and the recipe's name. `resume` takes a run's folder and
+    goes on where it stood. A training stopped with Ctrl-C raises KeyboardInterrupt once it is
+    saved.
+    """
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from saccade import run as runs
+    from saccade.recipes import Found, find
+
+    console = Console(stderr=True) if progress else None
+    options = runs.Options(
+        overwrite=overwrite,
+        weights_from=None if weights_from is None else Path(weights_from),
+        show=console,
+        said=console.print if console else lambda message: None,
+    )
+    if resume is not None:
+        trained = runs.resume(Path(resume), dict(set or {}), options)
+    else:
+        if isinstance(what, str | Path):
+            found = find(str(what), data=data, model=model, changes=set)
+            name = Path(str(what).split(",")[0]).name.split(".")[0]
+        else:
+            found, name = Found(what), what.task
+        folder = Path("runs") / name if out is None else Path(out)
+        options = options._replace(name_model=found.name_model)
+        trained = runs.train(found.recipe, folder, options)
+    if trained.ended == "stop":
+        raise KeyboardInterrupt(f"stopped; go on with resume={str(trained.run.folder)!r}")
+    return trained.run
+
+
+def open(folder: "str | Path") -> "Run":
+    """Open a trained run's folder."""
+    from saccade.run import open_run
+
+    return open_run(folder)

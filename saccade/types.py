@@ -1,0 +1,61 @@
+"""The one legend of shapes, and the values that pass between rooms.
+
+B batch   T steps of the query   S steps of the memory   D width   H heads
+K width of one head   F width of the feed-forward   V vocabulary
+C channels   Y, X height and width   N items in a list   A actions
+"""
+
+from typing import Any, NamedTuple
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+Ids = Int[Tensor, "B T"]
+Lengths = Int[Tensor, " B"]
+Hidden = Float[Tensor, "B T D"]
+Logits = Float[Tensor, "B T V"]
+MaySee = Bool[Tensor, "#B #H #T S"]  # True: this query may look at that key
+
+
+class Batch(NamedTuple):
+    """What one step of training sees of a list of examples.
+
+    Rows are padded at the end; a length of None says that no row is. `real` holds the flat
+    indices (into B·T) of the target positions that count, so that nothing is computed for the
+    others; `lines` the numbers of the examples' lines, so that an error can name them.
+    """
+
+    source: Int[Tensor, "B S"]
+    source_lengths: Lengths | None
+    target_in: Ids  # starts with the begin mark
+    target_out: Int[Tensor, " N"]  # the real tokens only, ends with the end mark
+    real: Int[Tensor, " N"] | None  # None: all of B·T
+    weights: Float[Tensor, " N"] | None  # None: every token counts once
+    lines: tuple[int, ...]
+
+    @property
+    def tokens(self) -> int:
+        """How many target tokens the batch teaches."""
+        return self.target_out.shape[0]
+
+
+class State(NamedTuple):
+    """All that a generator needs for its next step.
+
+    `memory` is what was read before the first step (an encoded source): one row a sentence, and
+    never changed. `past` is what the steps have added: one row a hypothesis, so that the
+    hypotheses of one sentence share its memory and none of it is copied for a beam.
+    """
+
+    memory: Any
+    past: Any
+
+
+def select(tree: Any, rows: Tensor) -> Any:
+    """The same tree of tensors with only these rows of the batch, in this order."""
+    if isinstance(tree, Tensor):
+        return tree.index_select(0, rows)
+    if isinstance(tree, tuple):
+        parts = [select(part, rows) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+    return tree
