@@ -1,0 +1,111 @@
+r"""The Transformer: attention alone, in an encoder and a decoder (Vaswani et al. 2017).
+
+Pre-norm by default (Xiong et al. 2020), with a last norm after each stack. The output projection
+is the target's embedding (Press and Wolf 2017); with a shared vocabulary the source's too.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from saccade.config import Config
+from saccade.nn.embedding import Embedding
+from saccade.nn.masks import Mask
+from saccade.nn.positions import Learned, Sinusoidal
+from saccade.nn.scores import score_named
+from saccade.nn.state import KeyValue
+from saccade.nn.transformer import DecoderBlock, EncoderBlock
+from saccade.types import Hidden, Ids, Lengths, Logits, State
+
+
+class TransformerConfig(Config):
+    """The encoder-decoder Transformer."""
+
+    name: Literal["transformer"] = "transformer"
+    source_vocab: int = 0  # from the data
+    target_vocab: int = 0
+    width: int = 128
+    depth: int = 2
+    heads: int = 4
+    hidden: int | None = None  # of the feed-forward; 4 · width if not said
+    dropout: float = 0.1
+    norm_first: bool = True
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    longest: int = 512  # places that learned positions have
+    score: Literal["scaled_dot", "dot", "additive"] = "scaled_dot"
+    shared_vocab: bool = False
+
+
+class SourceMemory(NamedTuple):
+    """Keys and values of the source, for each layer of the decoder."""
+
+    layers: tuple[KeyValue, ...]
+    lengths: Lengths | None
+
+
+class Transformer(nn.Module):
+    """Stacks of blocks that see the source whole and the target up to now."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        width = config.width
+
+        def positions() -> Sinusoidal | Learned:
+            if config.positions == "learned":
+                return Learned(width, config.longest)
+            return Sinusoidal(width)
+
+        self.source = Embedding(config.source_vocab, width, positions(), config.dropout)
+        self.target = Embedding(config.target_vocab, width, positions(), config.dropout)
+        if config.shared_vocab:
+            self.source.table = self.target.table
+        head = width // config.heads
+        sizes = (width, config.heads, config.hidden or 4 * width, config.dropout, config.norm_first)
+        self.encoder = nn.ModuleList(
+            EncoderBlock(*sizes, score_named(config.score, head)) for _ in range(config.depth)
+        )
+        self.decoder = nn.ModuleList(
+            DecoderBlock(*sizes, score_named(config.score, head), score_named(config.score, head))
+            for _ in range(config.depth)
+        )
+        # post-norm blocks end in a norm of their own
+        self.encoder_norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
+
+    def encode(self, source: Ids, lengths: Lengths | None) -> SourceMemory:
+        """Read the source once, and leave the keys and values that the decoder will ask for."""
+        x = self.source(source)
+        mask = Mask.lengths(lengths)
+        for block in self.encoder:
+            x = block(x, mask)
+        x = self.encoder_norm(x)
+        decoder: Iterable[Any] = self.decoder
+        layers = tuple(block.source_attention.remember(x) for block in decoder)
+        return SourceMemory(layers, lengths)
+
+    def start(self, memory: SourceMemory) -> State:
+        """Nothing is written yet."""
+        return State(memory, (None,) * len(self.decoder))
+
+    def read(self, ids: Ids, state: State) -> tuple[Hidden, State]:
+        """T more tokens after those in the state, all at once."""
+        memory, past = state
+        mask = Mask.lengths(memory.lengths)
+        x = self.target(ids, start=0 if past[0] is None else past[0].length)
+        now = []
+        for block, before, source in zip(self.decoder, past, memory.layers, strict=True):
+            x, after = block(x, before, source, mask)
+            now.append(after)
+        return self.decoder_norm(x), State(memory, tuple(now))
+
+    def project(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        """Logits by likeness to the target's embeddings."""
+        return F.linear(hidden, self.target.table.weight)
+
+    def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
+        """Read T tokens, give the logits of what follows each."""
+        hidden, state = self.read(ids, state)
+        return self.project(hidden), state

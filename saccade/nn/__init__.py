@@ -1,0 +1,44 @@
+"""Mathematics on tensors that two families share: tensors in, tensors out."""
+
+from saccade.nn.attention import Attention, MultiHeadAttention, share_memory, weights
+from saccade.nn.dropout import Dropout
+from saccade.nn.embedding import Embedding
+from saccade.nn.feedforward import FeedForward
+from saccade.nn.losses import cross_entropy
+from saccade.nn.masks import Mask
+from saccade.nn.positions import POSITIONS, Learned, Sinusoidal
+from saccade.nn.recurrent import CELLS, Cell, Read, Recurrent
+from saccade.nn.scores import SCORES, Additive, Dot, ScaledDot, Score, score_named
+from saccade.nn.state import KeyValue, extend
+from saccade.nn.transformer import Decoded, DecoderBlock, EncoderBlock, Residual
+
+__all__ = [
+    "CELLS",
+    "POSITIONS",
+    "SCORES",
+    "Additive",
+    "Attention",
+    "Cell",
+    "Decoded",
+    "DecoderBlock",
+    "Dot",
+    "Dropout",
+    "Embedding",
+    "EncoderBlock",
+    "FeedForward",
+    "KeyValue",
+    "Learned",
+    "Mask",
+    "MultiHeadAttention",
+    "Read",
+    "Recurrent",
+    "Residual",
+    "ScaledDot",
+    "Score",
+    "Sinusoidal",
+    "cross_entropy",
+    "extend",
+    "score_named",
+    "share_memory",
+    "weights",
+]

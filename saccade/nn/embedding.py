@@ -1,0 +1,37 @@
+r"""Ids to vectors."""
+
+import math
+
+from torch import nn
+
+from saccade.nn.dropout import Dropout
+from saccade.nn.positions import Learned, Sinusoidal
+from saccade.types import Hidden, Ids
+
+
+class Embedding(nn.Module):
+    r"""√D · E[id] + p, then dropout (Vaswani et al. 2017, sections 3.4 and 3.5).
+
+    E starts with variance 1/D, so that the scaled rows have variance 1 beside the positions and
+    the same matrix, used as the output projection, gives logits of variance about 1.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        width: int,
+        positions: Sinusoidal | Learned | None = None,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, width)
+        nn.init.normal_(self.table.weight, std=width**-0.5)
+        self.positions = positions
+        self.dropout = Dropout(dropout)
+
+    def forward(self, ids: Ids, start: int = 0) -> Hidden:
+        """The vectors of ids that stand at the places from `start` on."""
+        x = self.table(ids) * math.sqrt(self.table.embedding_dim)
+        if self.positions is not None:
+            x = x + self.positions(start, ids.shape[1])
+        return self.dropout(x)

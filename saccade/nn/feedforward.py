@@ -1,0 +1,21 @@
+r"""The part of a block that looks at one place at a time."""
+
+from torch import nn
+
+from saccade.types import Hidden
+
+
+class FeedForward(nn.Module):
+    r"""W_2 relu(W_1 x + b_1) + b_2 (Vaswani et al. 2017, eq. 2).
+
+    No dropout between the two: the residual branch has its own.
+    """
+
+    def __init__(self, width: int, hidden: int):
+        super().__init__()
+        self.inner = nn.Linear(width, hidden)
+        self.outer = nn.Linear(hidden, width)
+
+    def forward(self, x: Hidden) -> Hidden:
+        """Every place by itself."""
+        return self.outer(self.inner(x).relu())

@@ -1,0 +1,111 @@
+r"""The blocks of a Transformer (Vaswani et al. 2017), norm before or after each sublayer.
+
+pre-norm:   x + dropout(sublayer(norm(x)))       Xiong et al. 2020; trains without care
+post-norm:  norm(x + dropout(sublayer(x)))       the paper's; needs a warm-up
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from saccade.nn.attention import MultiHeadAttention
+from saccade.nn.dropout import Dropout
+from saccade.nn.feedforward import FeedForward
+from saccade.nn.masks import Mask
+from saccade.nn.scores import Score
+from saccade.nn.state import KeyValue, extend
+from saccade.types import Hidden
+
+
+class Residual(nn.Module):
+    """The way around a sublayer, with its norm and its dropout."""
+
+    def __init__(self, width: int, dropout: float, norm_first: bool):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.dropout = Dropout(dropout)
+        self.norm_first = norm_first
+
+    def forward(self, x: Hidden, sublayer: Callable[[Tensor], Tensor]) -> Hidden:
+        """Around and through."""
+        if self.norm_first:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention, then feed-forward."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        hidden: int,
+        dropout: float = 0.0,
+        norm_first: bool = True,
+        score: Score | None = None,
+    ):
+        super().__init__()
+        self.self_attention = MultiHeadAttention(width, heads, score=score)
+        self.feed_forward = FeedForward(width, hidden)
+        self.around_attention = Residual(width, dropout, norm_first)
+        self.around_feed_forward = Residual(width, dropout, norm_first)
+
+    def forward(self, x: Hidden, mask: Mask) -> Hidden:
+        """Every place looks at the places it may see, then thinks by itself."""
+
+        def look_around(y: Tensor) -> Tensor:
+            return self.self_attention(y, self.self_attention.remember(y), mask)
+
+        x = self.around_attention(x, look_around)
+        return self.around_feed_forward(x, self.feed_forward)
+
+
+class Decoded(NamedTuple):
+    """A block's output and what it has to remember for the next step."""
+
+    x: Hidden
+    past: KeyValue
+
+
+class DecoderBlock(nn.Module):
+    """Self-attention to what has been written, attention to the source, feed-forward."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        hidden: int,
+        dropout: float = 0.0,
+        norm_first: bool = True,
+        score: Score | None = None,
+        source_score: Score | None = None,
+    ):
+        super().__init__()
+        self.self_attention = MultiHeadAttention(width, heads, score=score)
+        self.source_attention = MultiHeadAttention(width, heads, score=source_score)
+        self.feed_forward = FeedForward(width, hidden)
+        self.around_attention = Residual(width, dropout, norm_first)
+        self.around_source = Residual(width, dropout, norm_first)
+        self.around_feed_forward = Residual(width, dropout, norm_first)
+
+    def forward(
+        self, x: Hidden, past: KeyValue | None, source: KeyValue, source_mask: Mask
+    ) -> Decoded:
+        """T more steps after those in `past`."""
+        now = past
+
+        def look_back(y: Tensor) -> Tensor:
+            nonlocal now
+            now = extend(past, self.self_attention.remember(y))
+            return self.self_attention(y, now, Mask.causal())
+
+        def look_at_source(y: Tensor) -> Tensor:
+            return self.source_attention(y, source, source_mask)
+
+        x = self.around_attention(x, look_back)
+        x = self.around_source(x, look_at_source)
+        x = self.around_feed_forward(x, self.feed_forward)
+        assert now is not None
+        return Decoded(x, now)
