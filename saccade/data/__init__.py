@@ -1,0 +1,1 @@
+"""Files, text and worlds in, batches out."""

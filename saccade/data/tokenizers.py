@@ -1,0 +1,357 @@
+"""Text to numbers and back: by character, by word, by byte pair.
+
+Every tokenizer reads text as `normalise` leaves it: in Unicode's composed form (NFC), with a
+lone surrogate, which is half a character and none by itself, as "�". Nothing else is changed:
+case, spaces and control characters stay. Text comes a line at a time, so that line ends do not
+occur in it. After that, `bytepair` gives any text back exactly; `character` and `word` say in
+`loses` what they do not.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any, Protocol, runtime_checkable
+from unicodedata import is_normalized, normalize
+
+from tokenizers import Tokenizer as Engine
+from tokenizers import models, pre_tokenizers, trainers
+
+from saccade.data.vocabulary import SPECIALS, UNKNOWN, Vocabulary
+from saccade.data.words import join_words, split_words
+from saccade.errors import ConfigError, DataError, RunError
+from saccade.lookup import pick
+
+STRANGER = "�"  # what an unknown token is shown as
+MARKS = ("∅", "▷", "⏎", STRANGER)  # the four special tokens, in pictures
+BYTEPAIR_SIZE = 8000
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def normalise(text: str) -> str:
+    """The text as the tokenizers read it: NFC, and "�" for a lone surrogate."""
+    if text.isascii():
+        return text
+    if not text.isprintable():  # surrogates count as not printable; most text is
+        text = _SURROGATE.sub(STRANGER, text)
+    return text if is_normalized("NFC", text) else normalize("NFC", text)
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """What every tokenizer can do. Begin and end marks are the caller's to add."""
+
+    kind: str
+    loses: str  # in words, what decode(encode(text)) may lose of normalise(text)
+
+    @property
+    def vocab_size(self) -> int:
+        """How many numbers there are, the four marks included."""
+
+    def encode(self, text: str) -> list[int]:
+        """The numbers of a text, without begin and end marks."""
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` for each of them, in the fastest way there is."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text; marks are left out and the unknown token is "�"."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """One readable piece for each number, for pictures."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The tokenizer as plain JSON values, for `from_json`."""
+
+
+# --- by character and by word: a list of what was seen ------------------------------------------
+
+
+class _Listed:
+    """What the tokenizers with a listed vocabulary share."""
+
+    kind: str
+
+    def __init__(self, tokens: Sequence[str]):
+        self.vocabulary = Vocabulary(tokens)
+
+    @property
+    def vocab_size(self) -> int:
+        """How many numbers there are, the four marks included."""
+        return len(self.vocabulary)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """One readable piece for each number, for pictures."""
+        return [
+            MARKS[id] if 0 <= id < len(MARKS) else visible(self.vocabulary.token_of(id))
+            for id in ids
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """The tokenizer as plain JSON values, for `from_json`."""
+        return {"kind": self.kind, "tokens": list(self.vocabulary.tokens)}
+
+    def _shown(self, ids: Sequence[int]) -> list[str]:
+        """The tokens that a reader sees: no marks, and "�" for the unknown."""
+        return [
+            STRANGER if id == UNKNOWN else self.vocabulary.token_of(id)
+            for id in ids
+            if not 0 <= id < UNKNOWN
+        ]
+
+
+class Character(_Listed):
+    """One token for each code point."""
+
+    kind = "character"
+    loses = f"characters that were not seen in training become {STRANGER}"
+
+    def encode(self, text: str) -> list[int]:
+        """The numbers of a text, without begin and end marks."""
+        return self.vocabulary.ids_of(normalise(text))
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` for each of them."""
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text; marks are left out and the unknown token is "�"."""
+        return "".join(self._shown(ids))
+
+
+class Word(_Listed):
+    """One token for each word, number or sign; `saccade.data.words` has the rule."""
+
+    kind = "word"
+    loses = (
+        f"words that were not seen often enough become {STRANGER}; spaces are put where they "
+        "usually stand, not where they stood"
+    )
+
+    def encode(self, text: str) -> list[int]:
+        """The numbers of a text, without begin and end marks."""
+        return self.vocabulary.ids_of(split_words(normalise(text)))
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` for each of them."""
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text; marks are left out and the unknown token is "�"."""
+        return join_words(self._shown(ids))
+
+
+# --- by byte pair -------------------------------------------------------------------------------
+
+
+def _byte_letters() -> str:
+    """The letter that stands for each byte inside a merge: itself where it can be seen.
+
+    The table of GPT-2 (Radford et al. 2019): the others take the code points from 256 on.
+    """
+    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = iter(range(256, 512))
+    return "".join(chr(byte if byte in seen else next(others)) for byte in range(256))
+
+
+_LETTERS = _byte_letters()
+_BYTE_OF = {letter: byte for byte, letter in enumerate(_LETTERS)}
+
+
+class BytePair:
+    """Bytes, and the pairs of them that were merged, most frequent first (Sennrich et al. 2016).
+
+    Any text can be written in the 256 bytes, so nothing is unknown. The merges are all there is
+    to keep: numbers 4 to 259 are the bytes (in the order of their letters), and each merge that
+    makes something new takes the next. Our marks are not in the engine at all, so that no text
+    can be taken for one.
+    """
+
+    kind = "bytepair"
+    loses = ""
+
+    def __init__(self, merges: Sequence[tuple[str, str]]):
+        self.merges = tuple(merges)
+        known = dict.fromkeys(sorted(_LETTERS))
+        for left, right in self.merges:
+            if left not in known or right not in known:
+                raise ValueError(f"The merge of {left!r} and {right!r} comes before its parts.")
+            known[left + right] = None
+        vocabulary = {token: id for id, token in enumerate(known)}
+        self._engine = Engine(models.BPE(vocab=vocabulary, merges=list(self.merges)))
+        self._engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        marks = [b"", b"", b"", STRANGER.encode()]
+        self._bytes = marks + [bytes(_BYTE_OF[letter] for letter in token) for token in known]
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], size: int) -> "BytePair":
+        """Merge the most frequent pair, again and again, until there are `size` numbers."""
+        engine = Engine(models.BPE())
+        engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        trainer = trainers.BpeTrainer(
+            vocab_size=size - len(SPECIALS),
+            min_frequency=2,
+            initial_alphabet=list(_LETTERS),
+            show_progress=False,
+        )
+        engine.train_from_iterator(map(normalise, texts), trainer)
+        return cls(
+            [(left, right) for left, right in json.loads(engine.to_str())["model"]["merges"]]
+        )
+
+    @property
+    def vocab_size(self) -> int:
+        """How many numbers there are, the four marks included."""
+        return len(self._bytes)
+
+    def encode(self, text: str) -> list[int]:
+        """The numbers of a text, without begin and end marks."""
+        return [id + len(SPECIALS) for id in self._engine.encode(normalise(text)).ids]
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` for each of them, on all cores."""
+        encodings = self._engine.encode_batch_fast([normalise(text) for text in texts])
+        return [[id + len(SPECIALS) for id in encoding.ids] for encoding in encodings]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text; marks are left out, and bytes that make no letter become "�"."""
+        return b"".join(map(self._bytes_of, ids)).decode("utf-8", "replace")
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """One readable piece for each number, for pictures.
+
+        A letter whose bytes are spread over several numbers is shown at each of them with the
+        number of the part (年₁ 年₂ 年₃); bytes that make no letter as ⟨e5⟩.
+        """
+        owners = [place for place, id in enumerate(ids) for _ in self._bytes_of(id)]
+        shown = [MARKS[id] if id < len(MARKS) else "" for id in ids]
+        at = 0
+        for letter, length in _letters(b"".join(map(self._bytes_of, ids))):
+            places = list(dict.fromkeys(owners[at : at + length]))
+            at += length
+            for part, place in enumerate(places, start=1):
+                if ids[place] != UNKNOWN:
+                    shown[place] += letter + (chr(0x2080 + part) if len(places) > 1 else "")
+        return [
+            piece if id < len(MARKS) else visible(piece)
+            for id, piece in zip(ids, shown, strict=True)
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """The tokenizer as plain JSON values, for `from_json`."""
+        return {"kind": self.kind, "merges": [f"{left} {right}" for left, right in self.merges]}
+
+    def _bytes_of(self, id: int) -> bytes:
+        if not 0 <= id < len(self._bytes):
+            raise ValueError(f"There is no token {id}; there are 0 to {len(self._bytes) - 1}.")
+        return self._bytes[id]
+
+
+def _letters(content: bytes) -> Iterable[tuple[str, int]]:
+    """Each letter and how many bytes it takes; a byte of no letter as its hexadecimal."""
+    for letter in content.decode("utf-8", "surrogateescape"):
+        if "\udc80" <= letter <= "\udcff":
+            yield f"⟨{ord(letter) - 0xDC00:02x}⟩", 1
+        else:
+            yield letter, len(letter.encode())
+
+
+def visible(piece: str) -> str:
+    """A piece with its spaces and control characters to be seen (␣ ␉), for pictures."""
+    shown = "".join(map(_visible_letter, piece))
+    if any(map(str.isprintable, shown)):
+        return shown
+    return "".join(f"⟨{ord(letter):04x}⟩" for letter in shown)
+
+
+def _visible_letter(letter: str) -> str:
+    if letter < " ":
+        return chr(0x2400 + ord(letter))
+    if letter == "\x7f":
+        return "␡"
+    return "␣" if letter.isspace() else letter
+
+
+# --- making one ---------------------------------------------------------------------------------
+
+
+def _train_character(texts: Iterable[str], size: int | None) -> Tokenizer:
+    letters = chain.from_iterable(map(normalise, texts))
+    return Character(Vocabulary.count(letters, at_most=_room(size)).tokens)
+
+
+def _train_word(texts: Iterable[str], size: int | None) -> Tokenizer:
+    counts = Counter(chain.from_iterable(split_words(normalise(text)) for text in texts))
+    # a model must meet the unknown word to bear it, so those seen once stay out, unless that
+    # would leave none
+    often = 2 if size is None and any(times > 1 for times in counts.values()) else 1
+    return Word(Vocabulary.count(counts, at_least=often, at_most=_room(size)).tokens)
+
+
+def _train_bytepair(texts: Iterable[str], size: int | None) -> Tokenizer:
+    return BytePair.learn(texts, BYTEPAIR_SIZE if size is None else size)
+
+
+def _room(size: int | None) -> int | None:
+    return None if size is None else size - len(SPECIALS)
+
+
+TRAINERS: dict[str, Callable[[Iterable[str], int | None], Tokenizer]] = {
+    "character": _train_character,
+    "word": _train_word,
+    "bytepair": _train_bytepair,
+}
+
+
+def train(kind: str, texts: Iterable[str], size: int | None = None) -> Tokenizer:
+    """A tokenizer of that kind for these texts, which are read once.
+
+    `size` is the largest number of tokens, marks included. Left open, it is every character,
+    every word seen twice, or 8000 byte pairs (fewer if the text repeats less).
+    """
+    learn = pick(TRAINERS, kind, "tokenizer")
+    smallest = len(SPECIALS) + (256 if kind == "bytepair" else 1)
+    if size is not None and size < smallest:
+        raise ConfigError(
+            f"A {kind} tokenizer of {size} tokens is too small; it needs {smallest} at least."
+        )
+    tokenizer = learn(texts, size)
+    if tokenizer.vocab_size == len(SPECIALS):
+        raise DataError(
+            f"There was no text to make a {kind} tokenizer from: no line holds a {kind}. "
+            "Give it some text."
+        )
+    return tokenizer
+
+
+def from_json(value: Any) -> Tokenizer:
+    """The tokenizer that `to_json` described; nothing is executed, whatever the value holds."""
+    try:
+        match value:
+            case {"kind": "character", "tokens": [*tokens]}:
+                return Character(_texts(tokens))
+            case {"kind": "word", "tokens": [*tokens]}:
+                return Word(_texts(tokens))
+            case {"kind": "bytepair", "merges": [*merges]}:
+                return BytePair([_merge(merge) for merge in _texts(merges)])
+        reason = f"a kind ({', '.join(TRAINERS)}) and its tokens or merges were wanted."
+    except ValueError as error:
+        reason = str(error)
+    raise RunError(
+        f"This is not a tokenizer that Saccade wrote: {reason} "
+        "Copy tokenizer.json again from where it came, or train again."
+    )
+
+
+def _texts(values: list[Any]) -> list[str]:
+    for value in values:
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"It lists {value!r:.40} where some text was wanted.")
+    return values
+
+
+def _merge(text: str) -> tuple[str, str]:
+    left, _, right = text.partition(" ")
+    return left, right

@@ -1,0 +1,55 @@
+"""Tokens and their numbers.
+
+The first four numbers are marks that no text can contain: whatever a user writes, "</s>" and
+"<pad>" included, is an ordinary token or an unknown one, never a mark.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+PAD, BEGIN, END, UNKNOWN = range(4)
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # how the marks are shown; never looked for in text
+
+
+class Vocabulary:
+    """A list of distinct tokens; the first has the number 4, after the four marks."""
+
+    def __init__(self, tokens: Sequence[str]):
+        self.tokens = tuple(tokens)
+        self._ids = {token: id for id, token in enumerate(self.tokens, start=len(SPECIALS))}
+        if len(self._ids) != len(self.tokens):
+            twice = [token for token, times in Counter(self.tokens).items() if times > 1]
+            raise ValueError(f"The token {twice[0]!r} is listed twice; each must be there once.")
+
+    @classmethod
+    def count(
+        cls, tokens: Iterable[str], at_least: int = 1, at_most: int | None = None
+    ) -> "Vocabulary":
+        """The tokens that occur `at_least` times, the most frequent first, `at_most` of them.
+
+        A `Counter` is taken as the counts it holds. Equal counts are ordered by code point, so
+        that the same text gives the same numbers.
+        """
+        counts = Counter(tokens)
+        kept = [token for token, times in counts.items() if times >= at_least]
+        kept.sort(key=lambda token: (-counts[token], token))
+        return cls(kept[:at_most])
+
+    def __len__(self) -> int:
+        """How many numbers there are, the marks included."""
+        return len(SPECIALS) + len(self.tokens)
+
+    def id_of(self, token: str) -> int:
+        """The token's number, or UNKNOWN."""
+        return self._ids.get(token, UNKNOWN)
+
+    def ids_of(self, tokens: Iterable[str]) -> list[int]:
+        """`id_of` for each of them, as fast as it goes."""
+        get = self._ids.get
+        return [get(token, UNKNOWN) for token in tokens]
+
+    def token_of(self, id: int) -> str:
+        """The token with that number; for a mark, the name it is shown by."""
+        if not 0 <= id < len(self):
+            raise ValueError(f"There is no token {id}; there are 0 to {len(self) - 1}.")
+        return SPECIALS[id] if id < len(SPECIALS) else self.tokens[id - len(SPECIALS)]

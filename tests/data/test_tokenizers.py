@@ -1,0 +1,286 @@
+"""Text to numbers and back, for every kind of tokenizer."""
+
+import json
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tokenizers import decoders
+
+from saccade.data.tokenizers import (
+    MARKS,
+    TRAINERS,
+    BytePair,
+    Tokenizer,
+    from_json,
+    normalise,
+    train,
+)
+from saccade.data.vocabulary import BEGIN, END, PAD, SPECIALS, UNKNOWN
+from saccade.errors import ConfigError, DataError, RunError
+
+TEXTS = [
+    "the cat sat on the mat, the cat did.",
+    "mardi 5 mars 2024; mardi 12 mars 2024",
+    "2024年3月5日星期二 2024年3月6日星期三",
+    "вторник, 5 марта 2024 г.",
+    "मंगलवार, 5 मार्च 2024 मार्च",
+    "emoji 😀😀 👩‍👩‍👧 🇩🇪",
+    "<s>struck</s> <s>out</s> <pad> <unk>",
+]
+KINDS = sorted(TRAINERS)
+TRAINED = {kind: train(kind, TEXTS * 2) for kind in KINDS}
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
+ANY_TEXT = st.text(st.characters(codec=None))  # lone surrogates and control characters too
+
+
+@EVERY_KIND
+def test_each_is_a_tokenizer_and_says_what_it_loses(kind):
+    tokenizer = TRAINED[kind]
+    assert isinstance(tokenizer, Tokenizer)
+    assert tokenizer.kind == kind
+    assert (tokenizer.loses == "") == (kind == "bytepair")
+
+
+@EVERY_KIND
+def test_text_that_was_trained_on_comes_back(kind):
+    for text in (TEXTS[0], TEXTS[1], TEXTS[3], TEXTS[4]):
+        assert TRAINED[kind].decode(TRAINED[kind].encode(text)) == text
+
+
+@EVERY_KIND
+@given(text=ANY_TEXT)
+@settings(deadline=None)
+def test_numbers_stay_in_range_and_many_is_each(kind, text):
+    tokenizer = TRAINED[kind]
+    ids = tokenizer.encode(text)
+    assert all(UNKNOWN <= id < tokenizer.vocab_size for id in ids)
+    assert tokenizer.encode_many([text, "", TEXTS[0]]) == [ids, [], tokenizer.encode(TEXTS[0])]
+
+
+@EVERY_KIND
+@given(text=ANY_TEXT)
+@settings(deadline=None)
+def test_a_tokenizer_read_back_from_json_is_the_same(kind, text):
+    value = TRAINED[kind].to_json()
+    again = from_json(json.loads(json.dumps(value)))
+    assert again.to_json() == value
+    assert again.vocab_size == TRAINED[kind].vocab_size
+    assert again.encode(text) == TRAINED[kind].encode(text)
+
+
+@EVERY_KIND
+@given(data=st.data())
+@settings(deadline=None)
+def test_any_numbers_can_be_read_and_shown(kind, data):
+    tokenizer = TRAINED[kind]
+    ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1)))
+    ordinary = [id for id in ids if id not in (PAD, BEGIN, END)]
+    assert tokenizer.decode(ids) == tokenizer.decode(ordinary)
+    pieces = tokenizer.pieces(ids)
+    assert len(pieces) == len(ids)
+    for id, piece in zip(ids, pieces, strict=True):
+        assert piece and not any(letter.isspace() or letter < " " for letter in piece)
+        assert (piece in MARKS) == (id < len(SPECIALS))
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("mark", SPECIALS)
+def test_text_that_looks_like_a_mark_never_is_one(kind, mark):
+    tokenizer = train(kind, ["a b", f"x {mark} y", f"{mark}{mark} {mark}"] * 9)
+    ids = tokenizer.encode(f"a {mark}{mark} b")
+    assert all(id >= len(SPECIALS) for id in ids)
+    assert tokenizer.decode(ids).replace(" ", "") == f"a{mark}{mark}b"
+
+
+@EVERY_KIND
+def test_training_reads_a_generator_once_and_is_the_same_in_every_process(kind):
+    here = json.dumps(train(kind, (text for text in TEXTS * 2)).to_json())
+    assert here == json.dumps(TRAINED[kind].to_json())
+    code = (
+        "import json, sys; from saccade.data.tokenizers import train;"
+        "kind, *texts = json.loads(sys.argv[1]);"
+        "print(json.dumps(train(kind, texts).to_json()))"
+    )
+    argument = json.dumps([kind, *TEXTS, *TEXTS])
+    there = subprocess.run(
+        [sys.executable, "-c", code, argument], capture_output=True, text=True, check=True
+    )
+    assert there.stdout.strip() == here
+    assert there.stderr == ""  # no progress bar
+
+
+@EVERY_KIND
+def test_what_goes_wrong_in_the_text_is_passed_on(kind):
+    def texts():
+        yield "a b"
+        raise DataError("line 2 is bad")
+
+    with pytest.raises(DataError, match="line 2 is bad"):
+        train(kind, texts())
+
+
+@pytest.mark.parametrize(("kind", "size"), [("character", 20), ("word", 9), ("bytepair", 280)])
+def test_size_counts_the_marks_too(kind, size):
+    assert train(kind, TEXTS * 2, size).vocab_size == size
+
+
+@EVERY_KIND
+def test_a_size_that_is_too_small_is_refused(kind):
+    needed = 260 if kind == "bytepair" else 5
+    with pytest.raises(ConfigError, match=f"of {needed - 1} tokens .* needs {needed} at least"):
+        train(kind, TEXTS, needed - 1)
+    assert train(kind, TEXTS, needed).vocab_size == needed
+
+
+def test_an_unknown_kind_is_refused_with_a_hint():
+    with pytest.raises(ConfigError, match="no tokenizer 'words'. Did you mean 'word'"):
+        train("words", TEXTS)
+
+
+@pytest.mark.parametrize("kind", ["character", "word"])
+def test_no_text_is_refused(kind):
+    with pytest.raises(DataError, match=f"no text to make a {kind} tokenizer"):
+        train(kind, ["", ""])
+
+
+def test_bytepair_needs_no_text_at_all():
+    tokenizer = train("bytepair", [])
+    assert tokenizer.vocab_size == 260
+    assert tokenizer.decode(tokenizer.encode("年 a")) == "年 a"
+
+
+# --- normalising --------------------------------------------------------------------------------
+
+
+@given(ANY_TEXT)
+@settings(deadline=None)
+def test_normalise_is_nfc_and_done_once_is_done(text):
+    clean = "".join("�" if "\ud800" <= letter <= "\udfff" else letter for letter in text)
+    assert normalise(text) == unicodedata.normalize("NFC", clean)
+    assert normalise(normalise(text)) == normalise(text)
+
+
+def test_composed_and_decomposed_are_one():
+    for kind in KINDS:
+        tokenizer = train(kind, ["Zu\u0308rich e\u0301te\u0301"] * 2)
+        assert tokenizer.encode("Zu\u0308rich") == tokenizer.encode("Zürich")
+        assert UNKNOWN not in tokenizer.encode("Zürich")
+
+
+# --- by character and by word -------------------------------------------------------------------
+
+
+def test_characters_go_by_code_point_and_strangers_show():
+    tokenizer = train("character", ["abc", "ab", "a"])
+    assert tokenizer.encode("cab") == [6, 4, 5]
+    assert tokenizer.encode("axa") == [4, UNKNOWN, 4]
+    assert tokenizer.decode([4, UNKNOWN, 4]) == "a�a"
+
+
+@given(ANY_TEXT)
+@settings(deadline=None)
+def test_characters_that_were_seen_come_back(text):
+    if text:
+        tokenizer = train("character", [text])
+        assert tokenizer.decode(tokenizer.encode(text)) == normalise(text)
+
+
+def test_words_seen_once_are_strangers_unless_all_are():
+    tokenizer = train("word", ["the cat", "the dog"])
+    assert tokenizer.decode(tokenizer.encode("the cat")) == "the �"
+    tokenizer = train("word", ["the cat", "a dog"])
+    assert tokenizer.decode(tokenizer.encode("the cat")) == "the cat"
+
+
+def test_spaces_and_controls_can_be_seen():
+    tokenizer = train("character", ["a\u00a0\t\x00\x7f\u200f b"])
+    pieces = tokenizer.pieces([*tokenizer.encode("a\u00a0\t\x00\x7f\u200f b"), END])
+    assert pieces == ["a", "␣", "␉", "␀", "␡", "⟨200f⟩", "␣", "b", "⏎"]
+
+
+# --- by byte pair -------------------------------------------------------------------------------
+
+
+@given(ANY_TEXT)
+@example("  two  spaces \t tab\x00 nul \r\n\x85\u2028 ")
+@example("\u202bעברית\u202c العربية 👩‍👩‍👧 e\u0301")
+@example("</s><pad>")
+@settings(deadline=None, max_examples=500)
+def test_bytepair_gives_any_text_back(text):
+    tokenizer = TRAINED["bytepair"]
+    assert tokenizer.decode(tokenizer.encode(text)) == normalise(text)
+
+
+@given(st.lists(st.text(), max_size=5), ANY_TEXT)
+@settings(deadline=None, max_examples=30)
+def test_bytepair_does_so_whatever_it_was_trained_on(texts, text):
+    tokenizer = train("bytepair", [*texts, text], 300)
+    assert tokenizer.decode(tokenizer.encode(text)) == normalise(text)
+
+
+@given(st.text(), st.integers(0, 20), st.integers(0, 20))
+@settings(deadline=None)
+def test_a_cut_sequence_reads_as_the_library_reads_it(text, start, length):
+    tokenizer = train("bytepair", [], None)
+    assert isinstance(tokenizer, BytePair)
+    cut = tokenizer.encode(text)[start : start + length]
+    tokens = [tokenizer._engine.id_to_token(id - len(SPECIALS)) for id in cut]
+    assert tokenizer.decode(cut) == decoders.ByteLevel().decode(tokens)
+
+
+def test_the_numbers_follow_from_the_merges():
+    # two ways to "abc" make one token: the second must not take a number of its own
+    tokenizer = BytePair([("a", "b"), ("b", "c"), ("ab", "c"), ("a", "bc"), ("abc", "d")])
+    assert tokenizer.vocab_size == 260 + 4
+    assert tokenizer.pieces([260, 261, 262, 263]) == ["ab", "bc", "abc", "abcd"]
+
+
+def test_merging_makes_text_shorter():
+    tokenizer = train("bytepair", ["the cat sat on the mat"] * 9)
+    assert len(tokenizer.encode("the cat sat on the mat")) == 6
+
+
+def test_a_letter_in_several_parts_is_shown_in_each():
+    tokenizer = train("bytepair", [])
+    ids = tokenizer.encode("年a 😀")
+    assert tokenizer.pieces(ids) == ["年₁", "年₂", "年₃", "a", "␣", "😀₁", "😀₂", "😀₃", "😀₄"]
+    assert tokenizer.pieces([ids[1], END, UNKNOWN, ids[0], ids[3]]) == [
+        "⟨b9⟩", "⏎", "�", "⟨e5⟩", "a",
+    ]  # fmt: skip
+
+
+# --- what is not a tokenizer --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "a kind .* and its tokens or merges were wanted"),
+        ([], "a kind"),
+        ({"kind": "word"}, "a kind"),
+        ({"kind": "os.system", "tokens": ["a"]}, "a kind"),
+        ({"kind": "word", "tokens": "abc"}, "a kind"),
+        ({"kind": "word", "tokens": ["a", "a"]}, "'a' is listed twice"),
+        ({"kind": "character", "tokens": ["a", 4]}, "It lists 4 where some text"),
+        ({"kind": "character", "tokens": [""]}, "It lists '' where some text"),
+        ({"kind": "bytepair", "merges": ["a"]}, "merge of 'a' and ''"),
+        ({"kind": "bytepair", "merges": ["a b", "ab cd"]}, "merge of 'ab' and 'cd'"),
+        ({"kind": "bytepair", "merges": [["a", "b"]]}, "It lists"),
+    ],
+)
+def test_malformed_json_is_refused(value, message):
+    with pytest.raises(RunError, match=f"not a tokenizer that Saccade wrote: .*{message}"):
+        from_json(value)
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("id", [-1, 100_000])
+def test_a_number_beyond_the_vocabulary_is_refused(kind, id):
+    with pytest.raises(ValueError, match=f"There is no token {id}; there are 0 to"):
+        TRAINED[kind].decode([id])
+    with pytest.raises(ValueError, match=f"There is no token {id}; there are 0 to"):
+        TRAINED[kind].pieces([id])
