@@ -1,0 +1,1 @@
+"""Seeing without changing: `watch` collects attention, `terminal` and `draw` show it."""

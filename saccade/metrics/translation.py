@@ -1,0 +1,134 @@
+r"""How close answers are to references: exact match, BLEU and chrF as sacreBLEU counts them,
+and the BLEU that is taught.
+
+Conventions, stated once: `exact` and the taught BLEU run from 0 to 1, sacreBLEU's figures from
+0 to 100 with the signature that makes them repeatable. There is one reference for each answer.
+"""
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Hashable, Sequence, Sized
+from typing import NamedTuple
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+# Scripts written without spaces between words: words cannot be counted there, letters can.
+UNSPACED = (
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x109F),  # Burmese
+    (0x1780, 0x17FF),  # Khmer
+    (0x3040, 0x30FF),  # Japanese kana
+    (0x3400, 0x4DBF),  # Han, extension A
+    (0x4E00, 0x9FFF),  # Han
+    (0xF900, 0xFAFF),  # Han, compatibility forms
+    (0x20000, 0x323AF),  # Han, further extensions
+)
+
+
+class Scored(NamedTuple):
+    """A figure from 0 to 100, and sacreBLEU's line that says how it was counted."""
+
+    value: float
+    signature: str
+
+
+def exact(answers: Sequence[str], references: Sequence[str]) -> float:
+    """The share of answers equal to their reference, 0 to 1.
+
+    Both are compared in Unicode's composed form (NFC) and without white space at the ends;
+    case, inner spaces and punctuation count.
+    """
+    paired(answers, references)
+    same = sum(plain(a) == plain(r) for a, r in zip(answers, references, strict=True))
+    return same / len(answers)
+
+
+def plain(text: str) -> str:
+    """The form in which `exact` compares: NFC, no white space at the ends."""
+    return unicodedata.normalize("NFC", text).strip()
+
+
+def bleu(answers: Sequence[str], references: Sequence[str], tokenize: str = "auto") -> Scored:
+    r"""Corpus BLEU as sacreBLEU counts it, 0 to 100 (Papineni et al. 2002; Post 2018).
+
+    \[ \min(1, e^{1 - r/c}) \exp \tfrac14 \sum_{n=1}^4 \ln p_n \]
+
+    `tokenize` is any of sacreBLEU's; "auto" counts letters ("char") where most letters of the
+    references belong to scripts without spaces (Chinese, Japanese, Thai, …), else words
+    ("13a"). The signature says which.
+    """
+    paired(answers, references)
+    if tokenize == "auto":
+        tokenize = tokenizer_for(references)
+    # force: sacreBLEU else warns about text that looks tokenized, which a small model's may be.
+    metric = BLEU(tokenize=tokenize, force=True)
+    score = metric.corpus_score(list(answers), [list(references)])
+    return Scored(float(score.score), str(metric.get_signature()))
+
+
+def chrf(answers: Sequence[str], references: Sequence[str]) -> Scored:
+    """Corpus chrF2, 0 to 100, as sacreBLEU counts it (Popović 2015): n-grams of letters."""
+    paired(answers, references)
+    metric = CHRF()
+    score = metric.corpus_score(list(answers), [list(references)])
+    return Scored(float(score.score), str(metric.get_signature()))
+
+
+def tokenizer_for(references: Sequence[str]) -> str:
+    """sacreBLEU's "char" if most letters are of scripts without spaces, else its "13a"."""
+    letters = [letter for text in references for letter in text if letter.isalpha()]
+    unspaced = sum(any(a <= ord(letter) <= b for a, b in UNSPACED) for letter in letters)
+    return "char" if 2 * unspaced > len(letters) else "13a"
+
+
+def taught_bleu(answer: Sequence[Hashable], reference: Sequence[Hashable], k: int = 4) -> float:
+    r"""The BLEU of one sentence as textbooks teach it, 0 to 1 (Zhang et al., d2l, 10.7).
+
+    \[ \exp(\min(0, 1 - r/c)) \prod_{n=1}^{k} p_n^{1/2^n} \]
+
+    with r and c the lengths of reference and answer, k the longest n-gram, and p_n the share
+    of the answer's n-grams found in the reference, each at most as often as it stands there.
+    It differs from BLEU: the weights 1/2^n favour short n-grams and do not sum to one, and it is
+    counted by sentence. An answer shorter than k is judged up to its own length; an empty
+    answer scores 0. Tokens are whatever the sequence holds: a plain string is its letters.
+    """
+    if k < 1:
+        raise ValueError(f"k is {k}; n-grams have at least one token: give 1 or more.")
+    if not answer:
+        return 0.0
+    score = math.exp(min(0.0, 1 - len(reference) / len(answer)))
+    for n in range(1, min(k, len(answer)) + 1):
+        written, wanted = ngrams(answer, n), ngrams(reference, n)
+        score *= ((written & wanted).total() / written.total()) ** (0.5**n)
+    return score
+
+
+def taught_bleu_corpus(
+    answers: Sequence[Sequence[Hashable]],
+    references: Sequence[Sequence[Hashable]],
+    k: int = 4,
+) -> float:
+    """The mean of `taught_bleu` over the sentences, each counting once, long or short."""
+    paired(answers, references)
+    scores = [taught_bleu(a, r, k) for a, r in zip(answers, references, strict=True)]
+    return math.fsum(scores) / len(scores)
+
+
+def ngrams(tokens: Sequence[Hashable], n: int) -> Counter[tuple[Hashable, ...]]:
+    """How often each run of n tokens occurs."""
+    return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
+
+
+def paired(answers: Sized, references: Sized) -> None:
+    """Refuse lists that cannot be scored line by line."""
+    if isinstance(answers, str) or isinstance(references, str):
+        raise ValueError("got one string where a list of them was wanted; put it in a list.")
+    if len(answers) != len(references):
+        raise ValueError(
+            f"got {len(answers)} answers and {len(references)} references; "
+            "give one reference for each answer."
+        )
+    if len(answers) == 0:
+        raise ValueError("got 0 answers and 0 references; there is nothing to score.")

@@ -1,0 +1,180 @@
+"""Figures for translations, against hand-worked cases, published ones and other code."""
+
+import logging
+import math
+import unicodedata
+from collections import Counter
+
+import pytest
+import sacrebleu
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from saccade.metrics.translation import (
+    bleu,
+    chrf,
+    exact,
+    taught_bleu,
+    taught_bleu_corpus,
+    tokenizer_for,
+)
+
+WORDS = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=9)
+
+
+def slow_bleu(answers: list[str], references: list[str]) -> float:
+    """Papineni et al. 2002, equations (1) to (3), for text of words and spaces only."""
+    found, written, c, r = Counter(), Counter(), 0, 0
+    for answer, reference in zip(answers, references, strict=True):
+        a, b = answer.split(), reference.split()
+        c, r = c + len(a), r + len(b)
+        for n in range(1, 5):
+            there = [tuple(b[i : i + n]) for i in range(len(b) - n + 1)]
+            for i in range(len(a) - n + 1):
+                written[n] += 1
+                if tuple(a[i : i + n]) in there:
+                    there.remove(tuple(a[i : i + n]))
+                    found[n] += 1
+    mean = sum(math.log(found[n] / written[n]) for n in range(1, 5)) / 4
+    return 100 * math.exp(min(0, 1 - r / c)) * math.exp(mean)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=5))
+def test_bleu_is_the_papers(pairs):
+    # One right sentence of four words keeps every precision above zero: no smoothing enters.
+    answers = ["a b c d", *(" ".join(a) for a, _ in pairs)]
+    references = ["a b c d", *(" ".join(r) for _, r in pairs)]
+    assert bleu(answers, references).value == pytest.approx(slow_bleu(answers, references))
+
+
+def test_bleu_worked_by_hand():
+    # 5 words of 6 stand in the reference, 3 pairs of 5, 2 threes of 4, 1 four of 3.
+    got = bleu(["the cat sat on the mat"], ["the cat sat on a mat"]).value
+    assert got == pytest.approx(100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25)
+
+
+def test_a_short_answer_is_punished():
+    got = bleu(["a b c d"], ["a b c d e f"]).value
+    assert got == pytest.approx(100 * math.exp(1 - 6 / 4))
+
+
+def test_bleu_and_chrf_are_sacrebleus_with_its_signature():
+    answers = ["The dog bit the man.", "It wasn't surprising.", "The man had just bitten him."]
+    references = [
+        "The dog had bit the man.",
+        "No one was surprised.",
+        "The man had bitten the dog.",
+    ]
+    assert bleu(answers, references).value == sacrebleu.corpus_bleu(answers, [references]).score
+    assert chrf(answers, references).value == sacrebleu.corpus_chrf(answers, [references]).score
+    assert bleu(answers, references).signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|")
+    assert chrf(answers, references).signature.startswith("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|")
+
+
+def test_chrf_worked_by_hand():
+    # n = 1: two of three letters on both sides; n = 2: one of two; n = 3: none of one.
+    # sacreBLEU takes the mean precision and recall over n = 1 to 3, here equal, so F = mean.
+    assert chrf(["abc"], ["abd"]).value == pytest.approx(100 * (2 / 3 + 1 / 2 + 0) / 3)
+
+
+@pytest.mark.parametrize(
+    ("reference", "tokenizer"),
+    [
+        ("2024年3月5日星期二", "char"),
+        ("วันอังคารที่ 5 มีนาคม 2024", "char"),
+        ("これはペンです。", "char"),
+        ("이것은 펜입니다", "13a"),  # Korean has spaces
+        ("mardi 5 mars 2024", "13a"),
+        ("2024-03-05", "13a"),
+        ("Beijing (北京) is a city", "13a"),
+    ],
+)
+def test_letters_are_counted_where_there_are_no_spaces(reference, tokenizer):
+    assert tokenizer_for([reference]) == tokenizer
+    assert f"|tok:{tokenizer}|" in bleu([reference], [reference]).signature
+
+
+def test_the_tokenizer_can_be_named():
+    assert "|tok:intl|" in bleu(["a"], ["a"], tokenize="intl").signature
+
+
+def test_nothing_is_logged_for_odd_text(caplog):
+    with caplog.at_level(logging.DEBUG):
+        bleu(["a b ."] * 200, ["a b ."] * 200)
+        bleu(["", "x"], ["y", ""])
+        chrf(["", ""], ["", ""])
+    assert not caplog.records
+
+
+def test_exact_ignores_composition_and_outer_space_only():
+    composed = "é"
+    apart = unicodedata.normalize("NFD", composed)
+    assert apart != composed
+    assert exact([apart, " a\n", "A", "a  b"], [composed, "a", "a", "a b"]) == 0.5
+
+
+# --- the taught BLEU ----------------------------------------------------------------------------
+
+
+def test_taught_bleu_of_the_book():
+    # d2l, section 10.7, prints 0.658 for this pair with k = 2.
+    got = taught_bleu("il est riche .".split(), "il est calme .".split(), k=2)
+    assert round(got, 3) == 0.658
+
+
+def test_taught_bleu_worked_by_hand():
+    # The book's own example: A B B C D against A B C D E F: p = 4/5, 3/4, 1/3, 0.
+    answer, reference = list("ABBCD"), list("ABCDEF")
+    short = math.exp(1 - 6 / 5)
+    assert taught_bleu(answer, reference, 1) == pytest.approx(short * (4 / 5) ** 0.5)
+    three = short * (4 / 5) ** 0.5 * (3 / 4) ** 0.25 * (1 / 3) ** 0.125
+    assert taught_bleu(answer, reference, 3) == pytest.approx(three)
+    assert taught_bleu(answer, reference, 4) == 0
+
+
+def test_repeating_a_word_does_not_pay():
+    # Papineni et al. 2002, example 2: "the" seven times has a clipped precision of 2/7.
+    reference = "the cat is on the mat".split()
+    assert taught_bleu(["the"] * 7, reference, 1) == pytest.approx((2 / 7) ** 0.5)
+
+
+def test_a_short_answer_is_judged_up_to_its_length():
+    assert taught_bleu(["a", "b"], ["a", "b"]) == 1
+    assert taught_bleu(["a", "b"], ["a", "b", "c"]) == pytest.approx(math.exp(-0.5))
+
+
+def test_an_empty_answer_scores_nothing():
+    assert taught_bleu([], ["a"]) == 0
+    assert taught_bleu([], []) == 0
+    assert taught_bleu(["a"], []) == 0
+
+
+@given(WORDS, WORDS, st.integers(1, 5))
+def test_taught_bleu_is_a_share_and_one_only_for_the_same(answer, reference, k):
+    score = taught_bleu(answer, reference, k)
+    assert 0 <= score <= 1
+    assert taught_bleu(answer, answer, k) == (1 if answer else 0)
+    if score == 1 and k >= len(answer):
+        assert answer == reference
+
+
+def test_the_corpus_figure_is_the_mean_over_sentences():
+    answers = [["a", "b"], ["x"], list("long and wrong")]
+    references = [["a", "b"], ["y"], ["?"]]
+    assert taught_bleu_corpus(answers, references) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("score", [exact, bleu, chrf, taught_bleu_corpus])
+def test_lists_that_do_not_fit_are_refused(score):
+    with pytest.raises(ValueError, match="got 2 answers and 1 references; give one reference"):
+        score(["a", "b"], ["a"])
+    with pytest.raises(ValueError, match="got 0 answers and 0 references; there is nothing"):
+        score([], [])
+    with pytest.raises(ValueError, match="one string where a list"):
+        score("ab", "ab")
+
+
+def test_ngrams_of_nothing_are_refused():
+    with pytest.raises(ValueError, match="k is 0; .* give 1 or more"):
+        taught_bleu(["a"], ["a"], k=0)
