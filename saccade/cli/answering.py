@@ -1,0 +1,153 @@
+"""predict, evaluate, look."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from saccade.cli.printing import errors, print_json, print_line, scores_table
+from saccade.errors import ConfigError
+
+if TYPE_CHECKING:
+    from saccade.tasks import Prediction
+
+Folder = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+Beam = Annotated[int, typer.Option(help="Hypotheses kept at each step; 1 is greedy.", min=1)]
+AT_ONCE = 1000  # lines that are answered before the next are read
+
+
+def predict(
+    run: Folder,
+    texts: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...")] = None,
+    file: Annotated[str | None, typer.Option(help="A text file, or - for standard input.")] = None,
+    beam: Beam = 1,
+    n_best: Annotated[int, typer.Option(help="Answers to show for each, with scores.", min=1)] = 1,
+    json: Json = False,
+) -> None:
+    r"""Answer texts, one line for each, in order.
+
+    \b
+    saccade predict runs/dates "5 de março de 2024"
+    saccade predict runs/dates --file dates.txt --beam 5 --n-best 3
+    cat dates.txt | saccade predict runs/dates --file -
+
+    With --n-best more than 1, a line holds the input's number, the answer's rank, its score and
+    its text, with tabs between.
+    """
+    import saccade
+    from saccade.data.files import read_lines
+    from saccade.training import counting
+
+    if bool(texts) == (file is not None):
+        raise ConfigError("predict needs texts or --file (- for standard input), and not both.")
+    opened = saccade.open(run)
+    lines: Iterable[str] = texts or []
+    if file is not None:
+        lines = read_lines(file)
+    number = 0
+    with counting(errors(), "answering") as tell:
+        for group in _groups(iter(lines)):
+            answers = opened.predict(group, beam=beam, n_best=n_best, tell=tell)
+            for source, answer in zip(group, answers, strict=True):
+                number += 1
+                _show(number, source, answer, n_best, json)
+            sys.stdout.flush()
+
+
+def _groups(lines: Iterator[str]) -> Iterator[list[str]]:
+    while group := list(islice(lines, AT_ONCE)):
+        yield group
+
+
+def _show(number: int, source: str, answer: "Prediction", n_best: int, json: bool) -> None:
+    found = (answer, *answer.others)
+    if json:
+        best, *others = [{**one._asdict(), "others": ()} for one in found]
+        print_json({"source": source, **best, "others": others})
+    elif n_best == 1:
+        print_line(answer.text)
+    else:
+        for rank, one in enumerate(found, start=1):
+            print_line(f"{number}\t{rank}\t{one.score:.4f}\t{one.text}")
+
+
+def evaluate(
+    run: Folder,
+    data: Annotated[str | None, typer.Option(help="Pairs; otherwise the run's own.")] = None,
+    split: Annotated[str, typer.Option(help="train, dev or test, of the run's own.")] = "test",
+    beam: Beam = 1,
+    json: Json = False,
+) -> None:
+    r"""Score a run on held-out pairs.
+
+    \b
+    saccade evaluate runs/dates
+    saccade evaluate runs/mine --data test.tsv --json
+    """
+    import saccade
+    from saccade.training import counting
+
+    opened = saccade.open(run)
+    with counting(errors(), "answering") as tell:
+        scores = opened.evaluate(data, split=split, beam=beam, tell=tell)
+    if json:
+        print_json(scores)
+    else:
+        from rich.console import Console
+
+        Console(highlight=False).print(scores_table(scores))
+
+
+def look(
+    run: Folder,
+    text: Annotated[str, typer.Argument(help="What to answer.")],
+    answer: Annotated[
+        str | None, typer.Option(help="An answer to read in place of its own.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="cross, encoder or decoder.")] = None,
+    layer: Annotated[int | None, typer.Option(help="Counted from 1.", min=1)] = None,
+    head: Annotated[int | None, typer.Option(help="Counted from 1.", min=1)] = None,
+    save: Annotated[Path | None, typer.Option(help="A picture: .png, .svg or .pdf.")] = None,
+    json: Json = False,
+) -> None:
+    r"""Show where a run looks as it writes its answer.
+
+    \b
+    saccade look runs/dates "5 de março de 2024"
+    saccade look runs/mine "ein Haus" --layer 1 --head 2 --save map.png
+    """
+    import saccade
+
+    seen = saccade.open(run).look(text, answer=answer, kind=kind, layer=layer, head=head)
+    console = errors()
+    if save is not None:
+        for message in seen.save(save):
+            console.print(message)
+        console.print(f"{len(seen.maps)} maps are drawn in {save}.")
+    if json:
+        maps = [
+            {
+                "kind": k,
+                "layer": n,
+                "head": h,
+                "rows": m.rows,
+                "columns": m.columns,
+                "weights": m.weights.tolist(),
+            }
+            for (k, n, h), m in seen.maps.items()
+        ]
+        print_json({"source": seen.source, "answer": seen.answer, "maps": maps})
+        return
+    from rich.console import Console
+
+    screen = Console()
+    print(f"{seen.source}\n→ {seen.answer}\n")
+    print(seen.terminal(min(screen.width, 120), screen.is_terminal))
+    if len(seen.maps) > 1:
+        console.print(
+            f"\nThe first of {len(seen.maps)} maps: --layer and --head choose, --save draws all."
+        )

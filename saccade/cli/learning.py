@@ -1,0 +1,215 @@
+"""demo, train, copy."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from saccade.cli.printing import errors, print_json, scores_table, table
+from saccade.errors import ConfigError
+
+if TYPE_CHECKING:
+    from saccade.run import Run, Trained
+
+What = Annotated[
+    str | None,
+    typer.Argument(help="A recipe (see saccade list), a .toml file, or a file of pairs."),
+]
+Data = Annotated[
+    str | None, typer.Option(help="pairs.tsv, pairs.jsonl, two files a.en,a.de, or a made set.")
+]
+Model = Annotated[str | None, typer.Option(help="bahdanau, seq2seq or transformer.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any setting, e.g. model.width=128."),
+]
+Out = Annotated[Path | None, typer.Option(help="The run's folder; otherwise runs/NAME.")]
+Resume = Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")]
+From = Annotated[
+    Path | None, typer.Option("--from", help="Start from this run's weights and vocabulary.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run that is there.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON value on standard output.")]
+
+
+def train(
+    what: What = None,
+    data: Data = None,
+    model: Model = None,
+    set: Set = None,
+    out: Out = None,
+    resume: Resume = None,
+    weights_from: From = None,
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    r"""Train a model.
+
+    \b
+    saccade train dates
+    saccade train translate --data pairs.tsv --set model.width=128 --out runs/mine
+    saccade train --resume runs/mine
+    """
+    from saccade import run as runs
+
+    changes = read_changes(set or [])
+    if resume is not None:
+        trained = runs.resume(resume, _asked(what, data, model, changes), _options())
+    elif what is None:
+        raise ConfigError(
+            "train needs a recipe, a .toml or a file of pairs; saccade list shows them."
+        )
+    else:
+        from saccade.recipes import find
+
+        found = find(what, data=data, model=model, changes=changes)
+        options = _options()._replace(
+            name_model=found.name_model, overwrite=overwrite, weights_from=weights_from
+        )
+        folder = out or Path("runs") / Path(what.split(",")[0]).name.split(".")[0]
+        trained = runs.train(found.recipe, folder, options)
+    _finish(trained, json)
+
+
+def read_changes(assignments: list[str]) -> dict[str, Any]:
+    """--set NAME=VALUE, many times, as a table."""
+    changes = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"--set {assignment}: NAME=VALUE was wanted, e.g. model.width=128.")
+        changes[name.strip()] = value.strip()
+    return changes
+
+
+def _asked(
+    what: str | None, data: str | None, model: str | None, changes: dict[str, Any]
+) -> dict[str, Any]:
+    """What a call of resume asks to be so; it is refused if the run has it otherwise."""
+    from saccade.recipes import find
+
+    asked = dict(changes)
+    if what is not None:
+        recipe = find(what, data=data, model=model, changes=changes).recipe
+        asked |= {"data.made": recipe.data.made, "data.path": recipe.data.path}
+    if model is not None:
+        asked["model.name"] = model
+    return asked
+
+
+def _options() -> Any:
+    from saccade.run import Options
+
+    console = errors()
+
+    def choices(made: list[Any]) -> None:
+        if made:
+            shown = table("setting", "value", "because")
+            for choice in made:
+                shown.add_row(choice.path, str(choice.value), choice.reason)
+            console.print(shown, "")
+
+    return Options(show=console, said=console.print, choices=choices)
+
+
+def _finish(trained: "Trained", json: bool) -> None:
+    run = trained.run
+    where = shlex.quote(str(run.folder))
+    if trained.ended == "stop":
+        raise KeyboardInterrupt(f"Stopped and saved. Go on with: saccade train --resume {where}")
+    console = errors()
+    scores = run.evaluate()
+    why = {
+        "steps": "all steps are done",
+        "minutes": "the minutes are over",
+        "patience": "it has stopped getting better",
+    }
+    console.print(f"\nTrained: {why[trained.ended]}. On held-out pairs:")
+    if json:
+        print_json(
+            {
+                "run": str(run.folder),
+                "ended": trained.ended,
+                "parameters": run.parameters,
+                "test": scores,
+            }
+        )
+        return
+    console.print(scores_table(scores))
+    example = next(iter(run.task.pairs["test"].sources()))
+    console.print(f"\nThe run is in {where}. Next:")
+    console.print(f"  saccade predict {where} {shlex.quote(example)}", soft_wrap=True)
+    console.print(f"  saccade look {where} {shlex.quote(example)} --save map.png", soft_wrap=True)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("runs/demo"),
+) -> None:
+    r"""Train a translator of dates in 46 languages, ask it, and see where it looks.
+
+    \b
+    saccade demo
+    """
+    from saccade import run as runs
+    from saccade.data.dates import date_examples
+    from saccade.recipes import dates
+
+    console = errors()
+    console.print("Learning to read dates in 46 languages (a minute or two) …\n")
+    options = _options()._replace(overwrite=True, choices=lambda made: None)
+    trained = runs.train(dates(), out, options)
+    if trained.ended == "stop":
+        _finish(trained, json=False)
+    run = trained.run
+    scores = run.evaluate()
+    print(
+        f"\nExact on {scores['examples']:,.0f} dates of days that were never in training: "
+        f"{100 * scores['exact']:.2f} %\n"
+    )
+    examples = date_examples()
+    answers = run.predict([source for source, _ in examples])
+    for (source, wanted), answer in zip(examples, answers, strict=True):
+        print(f"  {answer.text} {'✓' if answer.text == wanted else '✗'}  {source}")
+    _show_why(run, examples[0][0])
+    where = shlex.quote(str(out))
+    print(
+        f"\nPictures: {out}/report/attention.png and {out}/report/curves.png"
+        f'\nTry next:  saccade look {where} "5 de março de 2024" --save map.png'
+        "\n           saccade list"
+    )
+
+
+def _show_why(run: "Run", source: str) -> None:
+    seen = run.look(source)
+    print(f"\nWhere it looks as it writes {seen.answer}:\n")
+    print(seen.terminal(80, sys.stdout.isatty()))
+    seen.save(run.folder / "report" / "attention.png")
+
+
+def copy(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name; saccade list shows them.")],
+    file: Annotated[Path, typer.Argument(help="The .toml file to write.")],
+) -> None:
+    r"""Write a recipe to a file that you can change and train.
+
+    \b
+    saccade copy dates mine.toml && saccade train mine.toml
+    """
+    from saccade.config import flatten, to_toml
+    from saccade.lookup import pick
+    from saccade.recipes import RECIPES
+    from saccade.storage import write_atomically
+
+    made = pick(RECIPES, recipe, "recipe")()
+    if file.exists():
+        raise ConfigError(f"{file} is already there; choose another name.")
+    if file.suffix != ".toml":
+        raise ConfigError(f"{file} should end in .toml, so that train knows it for a recipe.")
+    given, every = flatten(made, only_set=True), flatten(made)
+    lines = [f"# {recipe}: {made.__doc__ or ''}".rstrip(), "", to_toml(made, only_set=True), ""]
+    lines += ["# Settings that are open, with the value they have if the data says nothing else:"]
+    lines += [f"# {path} = {value}" for path, value in every.items() if path not in given]
+    write_atomically(file, ("\n".join(lines) + "\n").encode())
+    print(f"Written. Change it, then: saccade train {shlex.quote(str(file))}")

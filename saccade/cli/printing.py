@@ -1,0 +1,52 @@
+"""How things look on a screen."""
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def errors() -> Console:
+    """Where everything goes that is not an answer."""
+    return Console(stderr=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on a line of standard output."""
+    print(json.dumps(value, ensure_ascii=False), flush=True)
+
+
+def print_line(text: str) -> None:
+    """One answer on one line, whatever characters it holds."""
+    # a model of JSON text may write a line end; one answer is one line all the same
+    line = text.replace("\\", "\\\\").replace("\n", "\\n") if "\n" in text else text
+    sys.stdout.write(line + "\n")
+
+
+def table(*columns: str) -> Table:
+    """A table in the house's form."""
+    made = Table(box=None, pad_edge=False, show_header=bool(columns), header_style="bold")
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    return made
+
+
+def scores_table(scores: dict[str, Any]) -> Table:
+    """Figures with the convention of each."""
+    made = table("figure", "value", "counted as")
+    conventions = scores.get("conventions", {})
+    for name, value in scores.items():
+        if name != "conventions":
+            made.add_row(name, figure(name, value), conventions.get(name, ""))
+    return made
+
+
+def figure(name: str, value: float) -> str:
+    """A figure as people read it."""
+    if name.endswith("exact"):
+        return f"{100 * value:.2f} %"
+    if name == "examples":
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if name in ("loss", "perplexity", "taught_bleu") else f"{value:.2f}"

@@ -1,0 +1,444 @@
+"""One folder: settings, weights, vocabulary, figures. Opening it never executes anything.
+
+run.toml            the recipe with every setting resolved, versions, threads, the data's print
+tokenizer.json      the vocabularies
+model.safetensors   the best weights so far
+metrics.jsonl       a line per report
+report/             curves.png, attention.png
+checkpoint/         what going on takes
+"""
+
+import platform
+import shutil
+import signal
+import sys
+import threading
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tomli_w
+import torch
+from rich.console import Console
+
+from saccade import __version__
+from saccade.config import build, differences, set_paths
+from saccade.data.batching import Encoded
+from saccade.data.parallel import Tokenizers
+from saccade.data.text import read_pairs
+from saccade.errors import ConfigError, DataError, RunError
+from saccade.look.draw import save_curves, save_maps
+from saccade.look.terminal import Map, terminal_map
+from saccade.optim import adamw
+from saccade.storage import (
+    read_json,
+    read_tensors,
+    read_text,
+    write_json,
+    write_tensors,
+    write_text,
+)
+from saccade.tasks import Choice, Prepared, Recipe, Translation, TranslationRecipe, prepare
+from saccade.training import (
+    Event,
+    MetricsLog,
+    Standing,
+    counting,
+    device_named,
+    keep_memory,
+    load_checkpoint,
+    progress_bar,
+    read_metrics,
+    save_checkpoint,
+    set_threads,
+)
+from saccade.training import train as train_loop
+
+FORMAT = 1  # of the folder; a run of a higher one was made by a newer version
+OWN = ("run.toml", "tokenizer.json", "model.safetensors", "metrics.jsonl", "checks.json")
+OWN_FOLDERS = ("checkpoint", "report")
+
+
+class Look:
+    """The attention maps of one answer."""
+
+    def __init__(self, source: str, answer: str, maps: dict[tuple[str, int, int], Map]):
+        self.source, self.answer = source, answer
+        self.maps = maps  # by (kind, layer, head), both counted from 1
+
+    def save(self, path: str | Path) -> list[str]:
+        """Draw them into a picture (.png, .svg or .pdf); what is to be said is returned."""
+        try:
+            return save_maps(list(self.maps.values()), Path(path))
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+
+    def terminal(self, width: int = 80, colour: bool = True) -> str:
+        """The first map, ready to print."""
+        return terminal_map(next(iter(self.maps.values())), width, colour)
+
+
+class Run:
+    """A trained model in its folder."""
+
+    def __init__(self, folder: Path, recipe: Recipe, made: dict[str, Any], task: Translation):
+        self.folder, self.recipe, self.made, self.task = folder, recipe, made, task
+        self._prepared: Prepared | None = None
+
+    def predict(
+        self,
+        inputs: str | Sequence[str],
+        *,
+        beam: int = 1,
+        n_best: int = 1,
+        tell: Callable[[int], None] = lambda more: None,
+    ) -> Any:
+        """Answer a text (an answer comes back) or many (a list does)."""
+        if not 1 <= n_best <= beam:
+            raise ConfigError(
+                f"{n_best} best answers of a beam of {beam} were asked for; "
+                f"a beam finds no more than it is wide: use a beam of {max(n_best, 1)} or more."
+            )
+        texts = [inputs] if isinstance(inputs, str) else list(inputs)
+        answers = self.task.predict(texts, width=beam, n_best=n_best, tell=tell)
+        return answers[0] if isinstance(inputs, str) else answers
+
+    def evaluate(
+        self,
+        data: str | Path | None = None,
+        *,
+        split: str = "test",
+        beam: int = 1,
+        tell: Callable[[int], None] = lambda more: None,
+    ) -> dict[str, Any]:
+        """Scores on a file of pairs, or on a split of the run's own data.
+
+        Under "conventions" stands how each figure was counted.
+        """
+        if data is not None:
+            split = "given"
+            self.task.add_split(split, read_pairs(data))
+        elif split not in self.task.pairs:
+            if split not in ("train", "dev", "test"):
+                raise ConfigError(f"There is no split {split!r}. There are: dev, test, train.")
+            self._give_data()
+        figures, conventions = self.task.scored(split, width=beam, tell=tell)
+        return {**figures, "conventions": conventions}
+
+    def look(
+        self,
+        source: str,
+        *,
+        answer: str | None = None,
+        kind: str | None = None,
+        layer: int | None = None,
+        head: int | None = None,
+    ) -> Look:
+        """Where the model looks as it writes its answer (or the one given).
+
+        `kind` is cross, encoder or decoder; layers and heads are counted from 1. With none of
+        them, all maps of the kind that says most, cross attention, are given.
+        """
+        if answer is None:
+            answer = self.predict(source).text
+        every = self.task.maps(source, answer)
+        if not every:
+            raise ConfigError(
+                f"{self.recipe.model.name} has no attention to look at; that is the point of it. "
+                "Train bahdanau or transformer."
+            )
+        chosen = {
+            key: map_
+            for key, map_ in every.items()
+            if key[0] == (kind or "cross") and layer in (None, key[1]) and head in (None, key[2])
+        }
+        if not chosen:
+            there = sorted(
+                {
+                    f"{k} (layers 1–{_most(every, k, 1)}, heads 1–{_most(every, k, 2)})"
+                    for k, _, _ in every
+                }
+            )
+            raise ConfigError(
+                f"There is no {kind or 'cross'} attention with layer {layer} and head {head}. "
+                f"There are: {', '.join(there)}."
+            )
+        return Look(source, answer, chosen)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl."""
+        return read_metrics(self.folder / "metrics.jsonl")
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the model has learned."""
+        return sum(p.numel() for p in self.task.model.parameters())
+
+    def _give_data(self) -> None:
+        self.task.give(prepare(self.recipe, lambda done, total: None, self.task.tokenizers))
+
+    def save_model(self, weights: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+        """Replace the weights in the folder."""
+        write_tensors(self.folder / "model.safetensors", weights, facts)
+
+
+def _most(keys: Any, kind: str, place: int) -> int:
+    return max(key[place] for key in keys if key[0] == kind)
+
+
+# --- opening --------------------------------------------------------------------------------------
+
+
+def open_run(folder: str | Path) -> Run:
+    """Read a run: settings, vocabulary and weights, each checked against its seal."""
+    folder = Path(folder)
+    run = _open_without_weights(folder)
+    weights, _ = read_tensors(folder / "model.safetensors")
+    _load(run.task.model, weights, folder / "model.safetensors")
+    run.task.model.to(device_named(run.recipe.train.device)).eval()
+    return run
+
+
+def _open_without_weights(folder: Path) -> Run:
+    if not (folder / "run.toml").exists():
+        raise RunError(f"{folder} is not a run: there is no run.toml in it.{_runs_near(folder)}")
+    values = tomllib.loads(read_text(folder / "run.toml"))
+    if values["format"] > FORMAT:
+        raise RunError(
+            f"{folder} is in format {values['format']}, written by saccade "
+            f"{values['made']['saccade']}; this is saccade {__version__}, which reads formats up "
+            f"to {FORMAT}. Install a newer saccade."
+        )
+    recipe = build(TranslationRecipe, values["recipe"], str(folder / "run.toml"))
+    tokenizers = Tokenizers.from_json(read_json(folder / "tokenizer.json"))
+    return Run(folder, recipe, values["made"], Translation(recipe, tokenizers))
+
+
+def _runs_near(folder: Path) -> str:
+    beside = sorted(path.parent for path in folder.parent.glob("*/run.toml"))
+    return f" Beside it are: {', '.join(map(str, beside[:5]))}." if beside else ""
+
+
+def _load(model: torch.nn.Module, weights: dict[str, torch.Tensor], path: Path) -> None:
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise RunError(f"{path} does not fit the settings of its run: {reason}") from None
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+class Options(NamedTuple):
+    """How a training is to be carried out, apart from its recipe."""
+
+    name_model: bool = False  # let the data choose the model
+    overwrite: bool = False
+    weights_from: Path | None = None
+    show: Console | None = None  # where progress goes; None: nowhere
+    said: Callable[[str], None] = lambda message: None  # what a person should hear
+    choices: Callable[[list[Choice]], None] = lambda choices: None
+    tell: Callable[[Event], None] = lambda event: None
+
+
+class Trained(NamedTuple):
+    """A run, and why its training ended: steps, minutes, patience, or stop (it can be resumed)."""
+
+    run: Run
+    ended: str
+
+
+def train(recipe: Recipe, folder: Path, options: Options) -> Trained:
+    """Train a recipe from its beginning into a new folder."""
+    _check_free(folder, options.overwrite)
+    threads = set_threads(recipe.train.threads)
+    tokenizers, weights = None, None
+    if options.weights_from is not None:
+        other = open_run(options.weights_from)
+        recipe = _as_the_other(recipe, other)
+        tokenizers, weights = other.task.tokenizers, other.task.model.state_dict()
+    prepared = _prepared(recipe, tokenizers, options)
+    options.choices(prepared.choices)
+    for note in prepared.notes:
+        options.said(note)
+    task = Translation(prepared.recipe, prepared.tokenizers)
+    if weights is not None:
+        task.model.load_state_dict(weights)
+    task.give(prepared)
+    _clear(folder)
+    made = {
+        "saccade": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "threads": threads,
+        "data": data_print(prepared.encoded["train"]),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    values = prepared.recipe.model_dump(exclude_none=True, mode="json")
+    write_text(
+        folder / "run.toml", tomli_w.dumps({"format": FORMAT, "made": made, "recipe": values})
+    )
+    write_json(folder / "tokenizer.json", prepared.tokenizers.to_json())
+    return _go_on(Run(folder, prepared.recipe, made, task), options)
+
+
+def resume(folder: Path, changes: dict[str, Any], options: Options) -> Trained:
+    """Go on with a training that was stopped, as if it had not been."""
+    run = _open_without_weights(folder)
+    if changed := differences(run.recipe, set_paths(run.recipe, changes)):
+        raise ConfigError(
+            f"{folder} cannot be resumed with other settings ({'; '.join(changed)}). "
+            "Resume it as it was, or start a new run from its weights with --from."
+        )
+    threads = set_threads(run.recipe.train.threads or run.made["threads"])
+    if threads != run.made["threads"]:
+        options.said(
+            f"This run was started with {run.made['threads']} threads and goes on with {threads}: "
+            "its figures may differ in the last bits."
+        )
+    prepared = _prepared(run.recipe, run.task.tokenizers, options)
+    if data_print(prepared.encoded["train"]) != run.made["data"]:
+        raise DataError(
+            f"the training data of {folder} ({prepared.encoded['train'].name}) is not what it was "
+            "when the run began. Bring it back, or start a new run."
+        )
+    run.task.give(prepared)
+    return _go_on(run, options)
+
+
+def data_print(encoded: Encoded) -> str:
+    """A short hash of the training ids, by which a changed data file is noticed."""
+    digest = blake2b(digest_size=16)
+    for side in (encoded.source, encoded.target):
+        digest.update(side.ids.tobytes())
+        digest.update(side.offsets.tobytes())
+    return digest.hexdigest()
+
+
+def _prepared(recipe: Recipe, tokenizers: Tokenizers | None, options: Options) -> Prepared:
+    console = options.show or Console(quiet=True)
+    with counting(console, "reading the data") as bar:
+        done = 0
+
+        def tell(now: int, total: int) -> None:
+            nonlocal done
+            bar(now - done, total)
+            done = now
+
+        return prepare(recipe, tell, tokenizers, options.name_model)
+
+
+def _as_the_other(recipe: Recipe, other: Run) -> Recipe:
+    """The recipe with the model and the tokenizer of another run, unless it asks for others."""
+    wanted = recipe.model.model_dump(exclude_unset=True)
+    if changed := differences(other.recipe.model, build(type(recipe.model), wanted)):
+        raise ConfigError(
+            f"the weights of {other.folder} do not fit these settings of the model: "
+            f"{'; '.join(changed)}. Leave them out, or train without --from."
+        )
+    data = recipe.data.model_dump(exclude_unset=True)
+    data["tokenizer"] = other.recipe.data.tokenizer.model_dump()
+    return recipe.with_values(model=other.recipe.model.model_dump(), data=data)
+
+
+def _check_free(folder: Path, overwrite: bool) -> None:
+    if folder.is_file():
+        raise RunError(f"{folder} is a file; a folder for the run was wanted.")
+    if (folder / "run.toml").exists() and not overwrite:
+        raise RunError(
+            f"{folder} already holds a run. Go on with it (--resume {folder}), replace it "
+            "(--overwrite), or choose another folder (--out)."
+        )
+    strangers = sorted(p.name for p in folder.glob("*") if p.name not in OWN + OWN_FOLDERS)
+    if strangers:
+        raise RunError(
+            f"{folder} holds other things ({', '.join(strangers[:3])}); "
+            "choose an empty or a new folder (--out)."
+        )
+
+
+def _clear(folder: Path) -> None:
+    """Take away the run that is to be overwritten, and nothing else."""
+    for name in OWN:
+        (folder / name).unlink(missing_ok=True)
+    for name in OWN_FOLDERS:
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _go_on(run: Run, options: Options) -> Trained:
+    """The training itself, from the newest checkpoint or from the beginning."""
+    settings, task = run.recipe.train, run.task
+    keep_memory()
+    task.model.to(device_named(settings.device))
+    optimizer = adamw(task.model, settings.learning_rate, settings.weight_decay)
+    checkpoint = run.folder / "checkpoint"
+    standing = load_checkpoint(checkpoint, task.model, optimizer, options.said)
+    console = options.show or Console(quiet=True)
+    with ExitStack() as stack:
+        log = stack.enter_context(MetricsLog(run.folder / "metrics.jsonl", standing.step))
+        bar = stack.enter_context(progress_bar(console, standing.step, settings.steps))
+        stop = stack.enter_context(_interrupts())
+
+        def tell(event: Event) -> None:
+            for listener in (log, bar, options.tell):
+                listener(event)
+
+        def save(standing: Standing) -> None:
+            save_checkpoint(checkpoint, task.model, optimizer, standing)
+            if standing.best_weights:
+                _keep_best(run, standing, ended="")
+
+        ended = train_loop(task, optimizer, settings, standing, tell=tell, save=save, stop=stop)
+        save(standing)
+    if standing.best_weights:
+        task.model.load_state_dict(standing.best_weights)
+        _keep_best(run, standing, ended)
+    task.model.eval()
+    if ended != "stop":
+        report(run, options)
+    return Trained(run, ended)
+
+
+def _keep_best(run: Run, standing: Standing, ended: str) -> None:
+    facts = {"step": standing.best_step, "goodness": standing.best, "ended": ended}
+    run.save_model(standing.best_weights, facts)
+
+
+def report(run: Run, options: Options) -> None:
+    """Draw the curves, and the attention of one held-out answer."""
+    folder = run.folder / "report"
+    folder.mkdir(exist_ok=True)
+    messages = save_curves(run.metrics(), folder / "curves.png")
+    source = next(iter(run.task.pairs["test"].sources()))
+    try:
+        messages += run.look(source).save(folder / "attention.png")
+    except ConfigError:
+        pass  # a model without attention has no map
+    for message in messages:
+        options.said(message)
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C asks for a stop at the end of the step; a second one stops at once."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+
+    def ask(number: int, frame: Any) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        print("\nStopping after this step … (Ctrl-C again to stop at once)", file=sys.stderr)
+
+    before = {name: signal.signal(name, ask) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked.is_set
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)

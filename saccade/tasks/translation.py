@@ -1,0 +1,359 @@
+"""Translation: what a batch, a loss, a score and an answer mean for pairs of texts."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from saccade.data.batching import Encoded, Plan, encode_pairs, training_batches
+from saccade.data.pairs import Pairs
+from saccade.data.parallel import Tokenizers, learn_tokenizers, load_splits, within
+from saccade.data.vocabulary import BEGIN, END, PAD, UNKNOWN
+from saccade.decoding import Answer, Marks, beam, greedy
+from saccade.errors import ConfigError, DataError
+from saccade.look.terminal import Map
+from saccade.look.watch import watch
+from saccade.metrics.translation import bleu, chrf, exact, taught_bleu_corpus
+from saccade.models import Bahdanau, Seq2Seq, Transformer
+from saccade.nn.losses import cross_entropy
+from saccade.seeding import borrowed, reseed
+from saccade.tasks.recipe import TranslationRecipe
+from saccade.tasks.sizing import Choice, choose_model, facts_of, size_up
+from saccade.training import Loss
+from saccade.types import Batch
+
+MODELS: dict[str, Callable[[Any], nn.Module]] = {
+    "bahdanau": Bahdanau,
+    "seq2seq": Seq2Seq,
+    "transformer": Transformer,
+}
+MARKS = Marks(BEGIN, END, (PAD, BEGIN, UNKNOWN))
+ANSWER_TOKENS = 8192  # source tokens, padding included, that are answered at once
+
+
+class Prediction(NamedTuple):
+    """An answer, and the others that the search found, best first."""
+
+    text: str
+    score: float  # log-probability over the length penalty
+    log_probability: float
+    finished: bool  # False: it was cut off at the longest answer
+    others: tuple["Prediction", ...] = ()
+
+
+@dataclass
+class Prepared:
+    """The data of a recipe, ready for training, and how the settings came about."""
+
+    recipe: TranslationRecipe
+    tokenizers: Tokenizers
+    pairs: dict[str, Pairs]
+    encoded: dict[str, Encoded]
+    choices: list[Choice] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def prepare(
+    recipe: TranslationRecipe,
+    tell: Callable[[int, int], None],
+    tokenizers: Tokenizers | None = None,
+    name_model: bool = False,
+) -> Prepared:
+    """Read the data, choose what the recipe leaves open, learn the vocabularies, encode.
+
+    With `tokenizers` those of another run are used; with `name_model` the model, too, is open.
+    """
+    splits = load_splits(recipe.data, tell)
+    facts = facts_of(splits.pairs["train"])
+    if name_model:
+        recipe = recipe.with_values(model={"name": choose_model(facts)})
+    recipe, choices = size_up(recipe, facts)
+    tokenizers = tokenizers or learn_tokenizers(recipe.data.tokenizer, splits.pairs["train"])
+    notes = list(splits.notes)
+    encoded = {}
+    for split, pairs in splits.pairs.items():
+        encoded[split], left_out = within(_encoded(tokenizers, pairs), recipe.data)
+        notes += left_out
+    data = recipe.data.model_dump(exclude_unset=True)
+    if "longest_answer" not in data:
+        data["longest_answer"] = 10 + int(1.2 * encoded["train"].target.lengths.max())
+    sizes = {
+        "source_vocab": tokenizers.source.vocab_size,
+        "target_vocab": tokenizers.target.vocab_size,
+    }
+    if recipe.model.name == "transformer":
+        sizes["shared_vocab"] = tokenizers.shared
+    model = recipe.model.model_dump(exclude_unset=True) | sizes
+    recipe = recipe.with_values(data=data, model=model)
+    return Prepared(recipe, tokenizers, splits.pairs, encoded, choices, notes)
+
+
+def _encoded(tokenizers: Tokenizers, pairs: Pairs) -> Encoded:
+    return encode_pairs(pairs, tokenizers.source, tokenizers.target, lambda more: None)
+
+
+class Translation:
+    """A model, its vocabularies and, where they are needed, its pairs."""
+
+    def __init__(self, recipe: TranslationRecipe, tokenizers: Tokenizers):
+        self.recipe, self.tokenizers = recipe, tokenizers
+        with borrowed():
+            reseed(recipe.train.seed, "weights")
+            try:
+                self.model = MODELS[recipe.model.name](recipe.model)
+            except ValueError as error:
+                raise ConfigError(f"model: {error}") from None
+        self.pairs: dict[str, Pairs] = {}
+        self.encoded: dict[str, Encoded] = {}
+
+    def give(self, prepared: Prepared) -> None:
+        """Hand over the data that training and evaluating need."""
+        self.pairs, self.encoded = dict(prepared.pairs), dict(prepared.encoded)
+
+    def add_split(self, name: str, pairs: Pairs) -> None:
+        """More pairs, under a name of their own."""
+        self.encoded[name], _ = within(_encoded(self.tokenizers, pairs), self.recipe.data)
+        self.pairs[name] = pairs
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    # --- training --------------------------------------------------------------------------
+
+    def batches(self, split: str, start: int = 0) -> Iterator[Batch]:
+        """For "train" without end, in an order that depends on the seed; others once."""
+        encoded = self.encoded[split]
+        plan = Plan(encoded, self.recipe.train.batch_tokens)
+        if split == "train":
+            yield from training_batches(encoded, plan, self.recipe.train.seed, start)
+        else:
+            for index in range(start, len(plan)):
+                yield encoded.batch(plan.rows(index))
+
+    def loss(self, batch: Batch) -> Loss:
+        """Summed over the real target tokens; padding never reaches the output projection."""
+        return self._loss(batch, self.recipe.train.smoothing)
+
+    def _loss(self, batch: Batch, smoothing: float) -> Loss:
+        batch = _moved(batch, self.device)
+        model: Any = self.model
+        state = model.start(model.encode(batch.source, batch.source_lengths))
+        hidden, _ = model.read(batch.target_in, state)
+        hidden = hidden.flatten(0, 1)
+        if batch.real is not None:
+            hidden = hidden.index_select(0, batch.real)
+        logits = model.project(hidden)
+        total = cross_entropy(logits, batch.target_out, smoothing, batch.weights)
+        with torch.no_grad():
+            correct = (logits.argmax(dim=-1) == batch.target_out).sum()
+        return Loss(total, correct)
+
+    def where(self, batch: Batch) -> str:
+        """The lines a batch came from."""
+        shown = ", ".join(map(str, batch.lines[:5]))
+        more = f" and {len(batch.lines) - 5} more" if len(batch.lines) > 5 else ""
+        return f"{self.encoded['train'].name}, lines {shown}{more}"
+
+    # --- scores ----------------------------------------------------------------------------
+
+    def evaluate(self, split: str = "test", most: int | None = None) -> dict[str, float]:
+        """Loss and scores of the greedy answers to at most so many of the sources."""
+        figures, _ = self.scored(split, most)
+        return figures
+
+    def scored(
+        self,
+        split: str,
+        most: int | None = None,
+        width: int = 1,
+        tell: Callable[[int], None] = lambda more: None,
+    ) -> tuple[dict[str, float], dict[str, str]]:
+        """Figures by name, and the convention that each was counted by.
+
+        The sources that are answered are spread evenly over the split; the loss is of all of it.
+        """
+        pairs = self.pairs[split]
+        count = len(pairs) if most is None else min(most, len(pairs))
+        rows = np.unique(np.linspace(0, len(pairs) - 1, count).astype(np.int64))
+        answers = self.predict(list(pairs.sources(rows)), width=width, tell=tell)
+        figures, conventions = score_answers([a.text for a in answers], list(pairs.targets(rows)))
+        return self.mean_loss(split) | figures, {
+            "loss": PER_TOKEN,
+            "perplexity": PER_TOKEN,
+        } | conventions
+
+    @torch.no_grad()
+    def mean_loss(self, split: str) -> dict[str, float]:
+        """Cross-entropy per target token, and e to the power of it."""
+        self.model.eval()
+        total, tokens = 0.0, 0
+        for batch in self.batches(split):
+            total += float(self._loss(batch, smoothing=0.0).total)
+            tokens += batch.tokens
+        loss = total / tokens
+        return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+
+    def goodness(self, scores: dict[str, float]) -> float:
+        """chrF decides which weights are best; among equals, the lower loss."""
+        return scores["chrf"] - 1e-3 * scores["loss"]
+
+    # --- answers ---------------------------------------------------------------------------
+
+    def predict(
+        self,
+        sources: Sequence[str],
+        *,
+        width: int = 1,
+        n_best: int = 1,
+        alpha: float = 1.0,
+        tell: Callable[[int], None] = lambda more: None,
+    ) -> list[Prediction]:
+        """An answer to each source, in order. An empty source has an empty answer."""
+        self.model.eval()
+        encoded = self.tokenizers.source.encode_many(list(sources))
+        self._check_lengths(encoded)
+        found: list[Prediction] = [Prediction("", 0.0, 0.0, True)] * len(encoded)
+        asked = [row for row, ids in enumerate(encoded) if ids]
+        tell(len(encoded) - len(asked))
+        for rows in _groups(asked, encoded):
+            answers = self._search([encoded[row] for row in rows], width, n_best, alpha)
+            for row, several in zip(rows, answers, strict=True):
+                best, *others = [self._prediction(answer) for answer in several]
+                found[row] = best._replace(others=tuple(others))
+            tell(len(rows))
+        return found
+
+    def _check_lengths(self, encoded: list[list[int]]) -> None:
+        longest = self.recipe.data.longest
+        over = [
+            f"{n} ({len(ids):,} tokens)" for n, ids in enumerate(encoded, 1) if len(ids) > longest
+        ]
+        if over:
+            raise DataError(
+                f"input {', '.join(over[:5])}{' …' if len(over) > 5 else ''} is longer than the "
+                f"{longest} tokens this model takes. Cut it into sentences, or train with a larger "
+                "data.longest."
+            )
+
+    def _search(
+        self, sources: list[list[int]], width: int, n_best: int, alpha: float
+    ) -> list[list[Answer]]:
+        ids, lengths = self._padded(sources)
+        model: Any = self.model
+        limits = torch.full((len(sources),), self.recipe.data.longest_answer, device=self.device)
+        with torch.no_grad():
+            memory = model.encode(ids, lengths)
+        if width == 1:
+            found = greedy(model, memory, marks=MARKS, limits=limits, alpha=alpha)
+            return [[answer] for answer in found]
+        return beam(
+            model, memory, marks=MARKS, limits=limits, width=width, n_best=n_best, alpha=alpha
+        )
+
+    def _padded(self, sources: list[list[int]]) -> tuple[Tensor, Tensor | None]:
+        lengths = [len(ids) + 1 for ids in sources]
+        table = torch.full((len(sources), max(lengths)), PAD)
+        for row, ids in enumerate(sources):
+            table[row, : lengths[row]] = torch.tensor([*ids, END])
+        if min(lengths) == max(lengths):
+            return table.to(self.device), None
+        return table.to(self.device), torch.tensor(lengths, device=self.device)
+
+    def _prediction(self, answer: Answer) -> Prediction:
+        text = self.tokenizers.target.decode(answer.ids)
+        return Prediction(text, answer.score, answer.log_probability, answer.finished)
+
+    # --- maps ------------------------------------------------------------------------------
+
+    def maps(self, source: str, answer: str | None = None) -> dict[tuple[str, int, int], Map]:
+        """The attention maps of one answer, by (kind, layer, head), both counted from 1.
+
+        The answer, the model's own unless one is given, is read in one eager pass. A row of a map
+        is the token being written, so the last one is the end mark.
+        """
+        self.model.eval()
+        ids = self.tokenizers.source.encode(source)
+        self._check_lengths([ids])
+        if answer is None:
+            written = self._search([ids], 1, 1, 1.0)[0][0].ids
+        else:
+            written = self.tokenizers.target.encode(answer)
+        table, _ = self._padded([ids])
+        target = torch.tensor([[BEGIN, *written]], device=self.device)
+        model: Any = self.model
+        with torch.no_grad(), watch(self.model) as seen:
+            model.read(target, model.start(model.encode(table, None)))
+        looked_at = self.tokenizers.source.pieces([*ids, END])
+        being_written = self.tokenizers.target.pieces([*written, END])
+        read = self.tokenizers.target.pieces([BEGIN, *written])
+        sides = {
+            "cross": (being_written, looked_at),
+            "encoder": (looked_at, looked_at),
+            "decoder": (being_written, read),
+        }
+        maps = {}
+        for name in seen.names():
+            kind, layer = kind_of_attention(name)
+            rows, columns = sides[kind]
+            for head, weights in enumerate(seen.map(name)[0].float().cpu().numpy(), start=1):
+                title = f"{kind} attention, layer {layer}, head {head}"
+                maps[kind, layer, head] = Map(weights, list(rows), list(columns), title)
+        return maps
+
+
+def kind_of_attention(name: str) -> tuple[str, int]:
+    """What an attention of a translator is for, and its layer, from where it is in the model."""
+    layer = next((int(part) + 1 for part in name.split(".") if part.isdigit()), 1)
+    if name.startswith("encoder"):
+        return "encoder", layer
+    return ("decoder" if "self_attention" in name else "cross"), layer
+
+
+PER_TOKEN = "per target token of this run's vocabulary, end mark included, no smoothing"
+
+
+def score_answers(
+    answers: list[str], references: list[str]
+) -> tuple[dict[str, float], dict[str, str]]:
+    """exact and the taught BLEU from 0 to 1, BLEU and chrF from 0 to 100; and their conventions."""
+    words = [text.split() for text in answers], [text.split() for text in references]
+    reported, letters = bleu(answers, references), chrf(answers, references)
+    figures = {
+        "exact": exact(answers, references),
+        "bleu": reported.value,
+        "chrf": letters.value,
+        "taught_bleu": taught_bleu_corpus(*words),
+        "examples": float(len(answers)),
+    }
+    conventions = {
+        "exact": "share of answers equal to the reference (NFC, ends stripped)",
+        "bleu": reported.signature,
+        "chrf": letters.signature,
+        "taught_bleu": "weights 1/2^n, n ≤ 4, words between spaces, mean over sentences",
+    }
+    return figures, conventions
+
+
+def _groups(rows: list[int], encoded: list[list[int]]) -> Iterator[list[int]]:
+    """Rows of like length together, so many that a group holds about ANSWER_TOKENS tokens."""
+    group: list[int] = []
+    for row in sorted(rows, key=lambda row: len(encoded[row])):
+        if group and (len(encoded[row]) + 1) * (len(group) + 1) > ANSWER_TOKENS:
+            yield group
+            group = []
+        group.append(row)
+    if group:
+        yield group
+
+
+def _moved(batch: Batch, device: torch.device) -> Batch:
+    if device.type == "cpu":
+        return batch
+    parts: list[Any] = [p.to(device) if isinstance(p, Tensor) else p for p in batch]
+    return Batch(*parts)

@@ -1,0 +1,251 @@
+"""The one loop: batches in, better weights out.
+
+It is handed a task and knows nothing of what the task is about. Every random choice in it is a
+function of the seed and the step, and all that it remembers between steps is in `Standing`, so
+that a run taken up from a checkpoint goes on to the bit.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from saccade.errors import TrainingError
+from saccade.optim import clip_by_norm, scale, set_rate
+from saccade.seeding import borrowed, reseed
+from saccade.training.precision import autocast
+from saccade.training.settings import TrainConfig
+
+
+class Loss(NamedTuple):
+    """The summed loss of a batch, and how many of its tokens were guessed right."""
+
+    total: Tensor
+    correct: Tensor
+
+
+@runtime_checkable
+class Task(Protocol):
+    """What the loop asks of a task."""
+
+    model: nn.Module
+
+    def batches(self, split: str, start: int) -> Iterator[Any]:
+        """The batches of a split from the `start`-th on; for "train", without end."""
+        ...
+
+    def loss(self, batch: Any) -> Loss:
+        """The summed loss of a batch."""
+        ...
+
+    def evaluate(self, split: str, most: int | None = None) -> dict[str, float]:
+        """Figures by name, on at most so many examples."""
+        ...
+
+    def goodness(self, scores: dict[str, float]) -> float:
+        """The one figure that is to grow."""
+        ...
+
+    def where(self, batch: Any) -> str:
+        """The file and lines of a batch, for a message."""
+        ...
+
+
+class Stepped(NamedTuple):
+    """One step was made."""
+
+    step: int
+    steps: int
+    share: float  # of the training that is done
+    loss: float  # per token, of this step
+    accuracy: float
+    rate: float
+    norm: float
+    tokens: int
+
+
+class Reported(NamedTuple):
+    """What the steps since the last report came to."""
+
+    step: int
+    loss: float
+    accuracy: float
+    rate: float
+    norm: float
+    tokens: int
+
+
+class Evaluated(NamedTuple):
+    """The held-out data was looked at."""
+
+    step: int
+    scores: dict[str, float]
+    is_best: bool
+
+
+Event = Stepped | Reported | Evaluated
+Tell = Callable[[Event], None]
+
+
+@dataclass
+class Standing:
+    """All that the loop remembers from one step to the next."""
+
+    step: int = 0
+    best: float = -math.inf
+    best_step: int = 0
+    since_best: int = 0  # evaluations
+    evaluated: int = 0  # the step of the last evaluation
+    loss: float = 0.0  # these three since the last report
+    correct: int = 0
+    tokens: int = 0
+    seconds: float = 0.0  # trained so far, all sittings together
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+
+
+def train(
+    task: Task,
+    optimizer: torch.optim.Optimizer,
+    settings: TrainConfig,
+    standing: Standing,
+    *,
+    tell: Tell,
+    save: Callable[[Standing], None],
+    stop: Callable[[], bool],
+) -> str:
+    """Train on from `standing`, and say why it ended: steps, minutes, patience or stop."""
+    clock = _Clock(settings, standing)
+    batches = task.batches("train", start=standing.step * settings.accumulate)
+    with borrowed():
+        while not (reason := clock.over(standing, stop())):
+            standing.step += 1
+            share = clock.share(standing)
+            rate = settings.learning_rate * scale(
+                standing.step, share, settings.warmup, settings.decay
+            )
+            set_rate(optimizer, rate)
+            reseed(settings.seed, "dropout", standing.step)
+            group = list(islice(batches, settings.accumulate))
+            stepped = _make_step(task, optimizer, settings, standing.step, group, share)
+            _count(standing, stepped)
+            tell(stepped)
+            if standing.step % settings.report_every == 0:
+                tell(_report(standing, stepped))
+            if standing.step % settings.evaluate_every == 0:
+                tell(_evaluate(task, standing))
+            if clock.due():
+                save(standing)
+                clock.saved = time.monotonic()
+        if reason != "stop" and standing.evaluated < standing.step:
+            tell(_evaluate(task, standing))
+    return reason
+
+
+def _make_step(
+    task: Task,
+    optimizer: torch.optim.Optimizer,
+    settings: TrainConfig,
+    step: int,
+    group: list[Any],
+    share: float,
+) -> Stepped:
+    """Move the weights once.
+
+    The losses of the group's batches are divided by the tokens of all of them, so that
+    accumulating gives the gradient that one large batch would.
+    """
+    tokens = sum(batch.tokens for batch in group)
+    rate = optimizer.param_groups[0]["lr"]
+    task.model.train()
+    total, correct = 0.0, 0
+    for batch in group:
+        with autocast(settings.precision, task.model):
+            loss = task.loss(batch)
+        (loss.total / tokens).backward()
+        total += float(loss.total.detach())
+        correct += int(loss.correct)
+    norm = float(clip_by_norm(task.model, settings.clip))
+    if not math.isfinite(total) or not math.isfinite(norm):
+        places = "; ".join(task.where(batch) for batch in group)
+        raise TrainingError(
+            f"at step {step} the loss is {total / tokens:.4g} and the gradient's norm {norm:.4g}, "
+            f"with learning rate {rate:.3g}, on the batch of {places}. The last checkpoint "
+            "is kept. Try a smaller train.learning_rate or train.clip, and look at those lines."
+        )
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return Stepped(
+        step, settings.steps, share, total / tokens, correct / tokens, rate, norm, tokens
+    )
+
+
+def _count(standing: Standing, stepped: Stepped) -> None:
+    standing.loss += stepped.loss * stepped.tokens
+    standing.correct += round(stepped.accuracy * stepped.tokens)
+    standing.tokens += stepped.tokens
+
+
+def _report(standing: Standing, stepped: Stepped) -> Reported:
+    tokens = standing.tokens
+    loss, accuracy = standing.loss / tokens, standing.correct / tokens
+    standing.loss, standing.correct, standing.tokens = 0.0, 0, 0
+    return Reported(standing.step, loss, accuracy, stepped.rate, stepped.norm, tokens)
+
+
+DEV_SAMPLE = 500  # examples that are answered at each evaluation
+
+
+def _evaluate(task: Task, standing: Standing) -> Evaluated:
+    """Look at the held-out data; keep the weights if they are the best so far."""
+    scores = task.evaluate("dev", DEV_SAMPLE)
+    goodness = task.goodness(scores)
+    standing.evaluated = standing.step
+    is_best = goodness > standing.best
+    if is_best:
+        standing.best, standing.best_step, standing.since_best = goodness, standing.step, 0
+        standing.best_weights = copy_of(task.model)
+    else:
+        standing.since_best += 1
+    return Evaluated(standing.step, scores, is_best)
+
+
+def copy_of(model: nn.Module) -> dict[str, Tensor]:
+    """The weights as they are now, apart from the model."""
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+class _Clock:
+    """What depends on time: how much is done, whether it is over, whether to save."""
+
+    def __init__(self, settings: TrainConfig, standing: Standing):
+        self.settings = settings
+        self.began = time.monotonic() - standing.seconds
+        self.saved = time.monotonic()
+
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def share(self, standing: Standing) -> float:
+        done = (standing.step - 1) / self.settings.steps
+        if self.settings.minutes is None:
+            return done
+        return max(done, self.seconds() / (60 * self.settings.minutes))
+
+    def over(self, standing: Standing, stop: bool) -> str:
+        standing.seconds = self.seconds()
+        if stop:
+            return "stop"
+        if standing.step >= self.settings.steps:
+            return "steps"
+        if standing.since_best >= self.settings.patience:
+            return "patience"
+        minutes = self.settings.minutes
+        return "minutes" if minutes is not None and self.seconds() >= 60 * minutes else ""
+
+    def due(self) -> bool:
+        return time.monotonic() - self.saved >= self.settings.checkpoint_seconds

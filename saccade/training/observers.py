@@ -1,0 +1,189 @@
+"""Those who are told what happens in the loop, and can change nothing: a bar, and a log."""
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from saccade.errors import RunError
+from saccade.training.loop import Evaluated, Event, Reported, Stepped, Tell
+
+
+class MetricsLog:
+    """A line of JSON for every report and every evaluation, in `metrics.jsonl`."""
+
+    def __init__(self, path: Path, step: int):
+        """Go on after the given step: lines of later ones belong to a sitting that was cut off."""
+        self.path = path
+        self.began = time.monotonic()
+        kept = [line for line in read_metrics(path) if line["step"] <= step]
+        path.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+        self._file = path.open("a", encoding="utf-8")
+        self._last = self.began
+
+    def __call__(self, event: Event) -> None:
+        """Write what is worth keeping."""
+        if isinstance(event, Reported):
+            now = time.monotonic()
+            speed = event.tokens / max(now - self._last, 1e-9)
+            self._last = now
+            self._write(
+                step=event.step,
+                loss=event.loss,
+                accuracy=event.accuracy,
+                learning_rate=event.rate,
+                norm=event.norm,
+                rate=round(speed, 1),
+                seconds=round(now - self.began, 2),
+            )
+        elif isinstance(event, Evaluated):
+            scores = {f"dev_{name}": value for name, value in event.scores.items()}
+            self._write(step=event.step, **scores, best=event.is_best)
+            self._last = time.monotonic()
+
+    def _write(self, **values: Any) -> None:
+        try:
+            self._file.write(json.dumps(values) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise RunError(
+                f"{self.path} could not be written: {error.strerror or error}. The last checkpoint "
+                "is safe: make room, then go on with --resume."
+            ) from error
+
+    def __enter__(self) -> "MetricsLog":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with suppress(OSError):  # a full disk has been told of already
+            self._file.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics file; a last one that was cut short is left out."""
+    lines = []
+    if path.exists():
+        for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                line = json.loads(text)
+            except ValueError:
+                continue
+            if isinstance(line, dict) and "step" in line:
+                lines.append(line)
+    return lines
+
+
+class _Figures(ProgressColumn):
+    """What a person watches: loss, accuracy, speed, and the last evaluation."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields.get("figures", ""))
+
+
+@contextmanager
+def progress_bar(console: Console, start: int, steps: int) -> Iterator[Tell]:
+    """A bar on `console` that follows the loop; on no terminal, a plain line now and then."""
+    if not console.is_terminal:
+        yield _PlainLines(console, steps)
+        return
+    columns = (TextColumn("train"), BarColumn(bar_width=None), _Figures(), TimeRemainingColumn())
+    with Progress(*columns, console=console, refresh_per_second=4) as progress:
+        bar = progress.add_task("train", total=1.0, figures="")
+        progress.update(bar, completed=start / steps)
+        figures = _Smooth()
+
+        def tell(event: Event) -> None:
+            figures(event)
+            if isinstance(event, Stepped):
+                progress.update(bar, completed=event.step / steps, figures=figures.text())
+                if event.share > event.step / steps:  # bounded by the clock
+                    progress.update(bar, completed=event.share)
+            elif isinstance(event, Evaluated):
+                progress.update(bar, figures=figures.text())
+
+        yield tell
+
+
+class _PlainLines:
+    """For a log file: a line at most every ten seconds, and one at each evaluation."""
+
+    def __init__(self, console: Console, steps: int):
+        self.console, self.steps = console, steps
+        self.figures, self.said = _Smooth(), time.monotonic()
+
+    def __call__(self, event: Event) -> None:
+        self.figures(event)
+        now = time.monotonic()
+        if isinstance(event, Evaluated) or now - self.said > 10:
+            self.said = now
+            self.console.print(
+                f"step {event.step}/{self.steps}  {self.figures.text()}", highlight=False
+            )
+
+
+class _Smooth:
+    """Running figures of the loop, for showing."""
+
+    def __init__(self) -> None:
+        self.loss = self.accuracy = self.speed = math.nan
+        self.dev = ""
+        self.then = time.monotonic()
+
+    def __call__(self, event: Event) -> None:
+        now = time.monotonic()
+        if isinstance(event, Stepped):
+            speed = event.tokens / max(now - self.then, 1e-9)
+            self.loss = _towards(self.loss, event.loss)
+            self.accuracy = _towards(self.accuracy, event.accuracy)
+            self.speed = _towards(self.speed, speed)
+        elif isinstance(event, Evaluated):
+            shown = [n for n in ("exact", "chrf", "loss") if n in event.scores][:2]
+            self.dev = "  dev " + " ".join(_figure(name, event.scores[name]) for name in shown)
+        self.then = now
+
+    def text(self) -> str:
+        if math.isnan(self.loss):
+            return ""
+        return (
+            f"loss {self.loss:.3f}  accuracy {100 * self.accuracy:.1f} %  "
+            f"{self.speed:,.0f} tokens/s{self.dev}"
+        )
+
+
+def _towards(old: float, new: float) -> float:
+    return new if math.isnan(old) else 0.95 * old + 0.05 * new
+
+
+def _figure(name: str, value: float) -> str:
+    return f"{name} {100 * value:.1f} %" if name == "exact" else f"{name} {value:.2f}"
+
+
+@contextmanager
+def counting(console: Console, what: str, total: int | None = None) -> Iterator[Any]:
+    """A bar for anything that can be counted: call what is yielded with how many more are done."""
+    columns = (SpinnerColumn(), TextColumn(what), BarColumn(bar_width=None), TimeRemainingColumn())
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        bar = progress.add_task(what, total=total)
+
+        def tell(more: int, total: int | None = None) -> None:
+            if total is not None:
+                progress.update(bar, total=total)
+            progress.advance(bar, more)
+
+        yield tell

@@ -1,0 +1,90 @@
+"""Checkpoints: all that it takes to go on as if nothing had happened.
+
+A checkpoint is one sealed file, named by its step, written beside and renamed. The one before
+goes only when the new one is safe; one that turns out damaged is named, and the one before used.
+"""
+
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from saccade.errors import RunError
+from saccade.storage import read_tensors, write_tensors
+from saccade.training.loop import Standing
+
+
+def save_checkpoint(
+    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, standing: Standing
+) -> None:
+    """Write the checkpoint of this step; keep the one before, drop the older ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors, facts = _apart(optimizer.state_dict()["state"])
+    tensors |= {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"best/{name}": tensor for name, tensor in standing.best_weights.items()}
+    plain = {name: value for name, value in vars(standing).items() if name != "best_weights"}
+    before = checkpoints(folder)
+    write_tensors(
+        folder / f"{standing.step:09d}.safetensors",
+        tensors,
+        {"standing": plain, "optimizer": facts},
+    )
+    for old in before[:-1]:
+        old.unlink(missing_ok=True)
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints that are there, oldest first."""
+    return sorted(folder.glob("[0-9]*.safetensors"))
+
+
+def load_checkpoint(
+    folder: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    warn: Callable[[str], None],
+) -> Standing:
+    """Put model and optimiser where the newest whole checkpoint left them.
+
+    With no checkpoint at all, training starts from its beginning: that is where it stood.
+    """
+    for path in reversed(checkpoints(folder)):
+        try:
+            tensors, facts = read_tensors(path)
+        except RunError as error:
+            warn(f"{error} The checkpoint before it is used.")
+            continue
+        model.load_state_dict(_under("model/", tensors))
+        state = _together(_under("optimizer/", tensors), facts["optimizer"])
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+        known = {field.name for field in fields(Standing)}
+        plain = {name: value for name, value in facts["standing"].items() if name in known}
+        return Standing(**plain, best_weights=_under("best/", tensors))
+    return Standing()
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name[len(prefix) :]: t for name, t in tensors.items() if name.startswith(prefix)}
+
+
+def _apart(state: dict[int, dict[str, Any]]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """An optimiser's state as named tensors and plain values."""
+    tensors, facts = {}, {}
+    for index, values in state.items():
+        for name, value in values.items():
+            if isinstance(value, Tensor):
+                tensors[f"optimizer/{index}/{name}"] = value
+            else:
+                facts[f"{index}/{name}"] = value
+    return tensors, facts
+
+
+def _together(tensors: dict[str, Tensor], facts: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    state: dict[int, dict[str, Any]] = {}
+    for path, value in {**tensors, **facts}.items():
+        index, _, name = path.partition("/")
+        state.setdefault(int(index), {})[name] = value
+    return state
