@@ -1,7 +1,8 @@
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 # before anything imports matplotlib: pictures go to files, no window is opened
 os.environ["MPLBACKEND"] = "Agg"
@@ -25,15 +26,14 @@ settings.register_profile(
 settings.load_profile("house")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def two_threads() -> None:
-    """Sums depend on how they are split: the tests' numbers are those of two threads."""
-    torch.set_num_threads(2)
-
-
 @pytest.fixture(autouse=True)
 def same_start() -> None:
-    """Each test finds the global generators in the same state, whichever ran before it."""
+    """Each test finds the global generators in the same state, whichever ran before it.
+
+    And one thread: the tensors of a test are small, and on a busy machine two threads that wait
+    for each other take a hundred times as long.
+    """
+    torch.set_num_threads(1)
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
@@ -53,3 +53,53 @@ def published() -> Callable[[str], Path]:
         return path
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def words_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """160 different short words and what they are backwards, as source TAB target."""
+    draw = random.Random(7)
+    words: dict[str, None] = {}
+    while len(words) < 160:
+        words["".join(draw.choices("abcdef", k=draw.randint(1, 6)))] = None
+    path = tmp_path_factory.mktemp("words") / "words.tsv"
+    path.write_text("".join(f"{word}\t{word[::-1]}\n" for word in words), encoding="utf-8")
+    return path
+
+
+SMALLEST = {
+    "data.longest_answer": 8,
+    "model.width": 8,
+    "model.dropout": 0.2,
+    "train.steps": 13,
+    "train.batch_tokens": 128,
+    "train.report_every": 4,
+    "train.evaluate_every": 5,
+    "train.checkpoint_seconds": 1000,
+}
+
+
+@pytest.fixture(scope="session")
+def smallest(words_file: Path) -> Callable[..., Any]:
+    """`smallest("bahdanau", {"train.steps": 5})`: a recipe that trains in no time."""
+    from saccade.recipes import find  # not before the shape checks are in place
+
+    def recipe(model: str = "bahdanau", changes: Mapping[str, Any] | None = None) -> Any:
+        more = {"model.depth": 1, "model.heads": 2} if model == "transformer" else {}
+        every = {**SMALLEST, **more, **(changes or {})}
+        return find(str(words_file), model=model, changes=every).recipe
+
+    return recipe
+
+
+@pytest.fixture(scope="session")
+def trained_runs(
+    smallest: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    """A finished run of each model, to be read and never written to."""
+    from saccade.run import Options, train
+
+    root = tmp_path_factory.mktemp("runs")
+    for model in ("bahdanau", "seq2seq", "transformer"):
+        train(smallest(model), root / model, Options())
+    return {folder.name: folder for folder in root.iterdir()}

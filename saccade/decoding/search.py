@@ -48,6 +48,7 @@ def greedy(
     stepper: Stepper, memory: Any, *, marks: Marks, limits: Lengths, alpha: float = 1.0
 ) -> list[Answer]:
     """The likeliest token at every step, until the end mark or each sentence's own limit."""
+    _check(limits)
     B = limits.shape[0]
     state = stepper.start(memory)
     sentence = torch.arange(B, device=limits.device)  # which sentence each row of the batch is
@@ -78,6 +79,14 @@ def greedy(
     return answers
 
 
+def _check(limits: Tensor) -> None:
+    if int(limits.min()) < 1:
+        raise ValueError(
+            f"a limit of {int(limits.min())} tokens was asked for; wanted at least 1 for every "
+            "sentence: an answer has one token or more, the end mark included."
+        )
+
+
 def _answer(ids: list[int], total: float, finished: bool, alpha: float) -> Answer:
     return Answer(ids, total / length_penalty(len(ids) + finished, alpha), total, finished)
 
@@ -106,6 +115,7 @@ def beam(
             f"a beam of {width} with {n_best} best and length penalty {alpha} was asked for; "
             "wanted 1 ≤ n_best ≤ width and a penalty of 0 or more."
         )
+    _check(limits)
     open_ = _open(stepper, memory, limits, marks)
     done: list[list[Answer]] = [[] for _ in range(limits.shape[0])]
     for t in range(1, int(limits.max()) + 1):
@@ -123,7 +133,8 @@ def beam(
 class _Open(NamedTuple):
     """The open hypotheses: R sentences still in the batch, G hypotheses of each.
 
-    A dead slot has the score -inf. `origin` is the row of `state.past` that a slot grew from.
+    A dead slot has the score -inf; one that is NaN lives, so that a broken model's answer is seen
+    to be NaN, as in greedy search. `origin` is the row of `state.past` that a slot grew from.
     """
 
     state: State
@@ -174,7 +185,7 @@ def _finish(
     open_: _Open, done: list[list[Answer]], marks: Marks, limits: Tensor, t: int, alpha: float
 ) -> None:
     """Move the hypotheses that ended, or came to their limit, to the finished ones."""
-    alive = open_.total > -torch.inf
+    alive = open_.total != -torch.inf
     ended = open_.written[:, :, -1] == marks.end
     over = alive & (ended | (limits[open_.sentence] <= t)[:, None])
     for row, slot in over.nonzero().tolist():
@@ -201,13 +212,13 @@ def _still_open(
         scores = sorted((answer.score for answer in done[sentence]), reverse=True)
         bound = likeliest[row] / length_penalty(int(limits[sentence]), alpha)
         hopeless = len(scores) >= n_best and scores[n_best - 1] >= bound
-        if likeliest[row] > -torch.inf and len(scores) < width and not hopeless:
+        if likeliest[row] != -torch.inf and len(scores) < width and not hopeless:
             rows.append(row)
     if not rows:
         return None
     stays = torch.tensor(rows, device=open_.total.device)
     total, order = open_.total[stays].sort(dim=1, descending=True, stable=True)
-    slots = int((total > -torch.inf).sum(dim=1).max())
+    slots = int((total != -torch.inf).sum(dim=1).max())
     total, order = total[:, :slots], order[:, :slots]
     written = open_.written[stays].gather(
         1, order[:, :, None].expand(-1, -1, open_.written.shape[2])

@@ -177,8 +177,9 @@ def fused(model: Any, example: Example) -> Finding:
         with torch.enable_grad():
             logits = _logits(model, source, lengths, target)
             weights = [p for p in model.parameters() if p.requires_grad]
-            slopes = torch.autograd.grad(logits.square().mean(), weights, allow_unused=True)
-        return logits.detach(), [slope for slope in slopes if slope is not None]
+            # a weight that one path does not reach has a slope of zero, and the other's shows
+            slopes = torch.autograd.grad(logits.square().mean(), weights, materialize_grads=True)
+        return logits.detach(), list(slopes)
 
     quick, quick_slopes = run()
     with clear_attention(model):

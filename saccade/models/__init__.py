@@ -5,6 +5,7 @@ from saccade.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from saccade.models.transformer import Transformer, TransformerConfig
 
 __all__ = [
+    "TRANSLATORS",
     "Bahdanau",
     "BahdanauConfig",
     "Seq2Seq",
@@ -12,3 +13,5 @@ __all__ = [
     "Transformer",
     "TransformerConfig",
 ]
+
+TRANSLATORS = {"bahdanau": Bahdanau, "seq2seq": Seq2Seq, "transformer": Transformer}

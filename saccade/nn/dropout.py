@@ -24,7 +24,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu" or torch.compiler.is_compiling():
             return nn.functional.dropout(x, self.p)
-        dropped = round(self.p * 65536)
+        dropped = min(round(self.p * 65536), 65535)  # p is below 1: something must remain
         if dropped == 0:
             return x
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)

@@ -49,8 +49,7 @@ class Recurrent(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        if cell not in CELLS:
-            raise ValueError(f"there is no cell {cell!r}; there are {', '.join(CELLS)}.")
+        _check(cell)
         self.cell, self.both_ways = cell, both_ways
         self.dropout = Dropout(dropout)
         ways = 2 if both_ways else 1
@@ -114,6 +113,7 @@ class Cell(nn.Module):
 
     def __init__(self, cell: str, width: int, hidden: int):
         super().__init__()
+        _check(cell)
         self.cell, self.hidden = cell, hidden
         self.gates = (4 if cell == "lstm" else 3) * hidden
         self.inputs = nn.Linear(width, self.gates)
@@ -131,11 +131,17 @@ class Cell(nn.Module):
             own = self.recurrence(state)
             r, z = (inputs[:, : 2 * D] + own[:, : 2 * D]).sigmoid().chunk(2, dim=-1)
             n = torch.addcmul(inputs[:, 2 * D :], r, own[:, 2 * D :]).tanh()
-            return torch.lerp(n, state, z)
+            # under autocast the gates come in bfloat16; the state keeps the format it was given in
+            return torch.lerp(n.to(state.dtype), state, z.to(state.dtype))
         h, m = state.chunk(2, dim=-1)
         i, f, g, o = (inputs + self.recurrence(h)).chunk(4, dim=-1)
         m = f.sigmoid() * m + i.sigmoid() * g.tanh()
         return torch.cat([o.sigmoid() * m.tanh(), m], dim=-1)
+
+
+def _check(cell: str) -> None:
+    if cell not in CELLS:
+        raise ValueError(f"there is no cell {cell!r}; there are {', '.join(CELLS)}.")
 
 
 def _start(weight: Tensor, gates: int) -> None:

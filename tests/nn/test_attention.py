@@ -1,0 +1,298 @@
+import math
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from saccade.nn import (
+    SCORES,
+    Attention,
+    KeyValue,
+    Mask,
+    MultiHeadAttention,
+    ScaledDot,
+    score_named,
+    share_memory,
+    weights,
+)
+
+FORMATS = [torch.float32, torch.float64]
+MASKS = ["none", "causal", "lengths", "window", "segments", "blind"]
+sizes = st.integers(1, 6)
+seeds = st.integers(0, 2**31)
+
+
+def mask_of(kind: str, B: int, T: int, S: int) -> Mask:
+    """One of each kind for T queries at the end of S places; `blind` lets some see nothing."""
+    ids = torch.randint(2, (B, S))
+    return {
+        "none": Mask(),
+        "causal": Mask.causal(),
+        "lengths": Mask.lengths(torch.randint(1, S + 1, (B,))),
+        "window": Mask.window(1, 2),
+        "segments": Mask.segments(ids[:, S - T :], ids),
+        "blind": Mask.lengths(torch.randint(0, 2, (B,))),
+    }[kind]
+
+
+def random(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, dtype=dtype, requires_grad=True)
+
+
+class Ways(NamedTuple):
+    """The same attention by the fused path and by the clear one, with all gradients."""
+
+    fused: tuple[Tensor, ...]
+    clear: tuple[Tensor, ...]
+
+
+def both_ways(query: Tensor, keys: Tensor, values: Tensor, mask: Mask) -> Ways:
+    attention = Attention(ScaledDot())
+    slope = torch.randn(*query.shape[:-1], values.shape[-1], dtype=query.dtype)
+    ways = []
+    for path in (attention, attention.clear):
+        out = path(query, keys, values, mask)
+        slopes = torch.autograd.grad(out, (query, keys, values), slope)
+        ways.append((out.detach(), *slopes))
+    return Ways(*ways)
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(1, 3),
+    st.integers(1, 2),
+    sizes,
+    st.integers(0, 4),
+    sizes,
+    st.lists(st.sampled_from(MASKS), min_size=1, max_size=3),
+    st.sampled_from(FORMATS),
+    seeds,
+)
+def test_fused_is_clear(
+    B: int, H: int, T: int, past: int, K: int, kinds: list[str], dtype: torch.dtype, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    S = T + past
+    query, keys, values = (random(B, H, n, K, dtype=dtype) for n in (T, S, S))
+    mask = Mask()
+    for kind in kinds:
+        mask = mask & mask_of(kind, B, T, S)
+    rtol, atol = (1e-4, 1e-5) if dtype == torch.float32 else (1e-9, 1e-12)
+    for fused, clear in zip(*both_ways(query, keys, values, mask), strict=True):
+        torch.testing.assert_close(fused, clear, rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("past", [0, 560])
+def test_fused_is_clear_where_whole_blocks_of_the_kernel_see_nothing(
+    dtype: torch.dtype, past: int
+) -> None:
+    T, S = 40, 40 + past  # the kernel reads keys 512 at a time
+    query, keys, values = (random(2, 1, n, 4, dtype=dtype) for n in (T, S, S))
+    mask = Mask.window(3) & Mask.lengths(torch.tensor([S, S - 20]))
+    for fused, clear in zip(*both_ways(query, keys, values, mask), strict=True):
+        torch.testing.assert_close(fused, clear, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("width", [1, 8])
+def test_a_query_that_may_see_nothing_gives_zeros_and_finite_gradients(
+    dtype: torch.dtype, width: int
+) -> None:
+    query, keys, values = (random(3, 2, n, width, dtype=dtype) for n in (4, 5, 5))
+    ids = torch.tensor([[0, 0, 0, 9], [1, 1, 1, 9], [9, 9, 9, 9]])
+    mask = Mask.lengths(torch.tensor([5, 0, 3])) & Mask.segments(
+        ids, torch.tensor([[0, 0, 0, 0, 0], [1, 1, 1, 1, 1], [2, 2, 2, 2, 9]])
+    )
+    blind = torch.tensor([[0, 0, 0, 1], [1, 1, 1, 1], [1, 1, 1, 1]], dtype=torch.bool)
+    for out, to_query, to_keys, to_values in both_ways(query, keys, values, mask):
+        rows = out.transpose(1, 2)
+        assert bool((rows[blind] == 0).all()) and bool((rows[~blind] != 0).any(-1).all())
+        assert all(bool(g.isfinite().all()) for g in (to_query, to_keys, to_values))
+        assert bool((to_query.transpose(1, 2)[blind] == 0).all())
+        assert bool((to_keys[1:] == 0).all()) and bool((to_values[1:] == 0).all())
+    table = Attention(ScaledDot()).weights(query, keys, mask)
+    assert bool((table.transpose(1, 2)[blind] == 0).all())
+
+
+@given(st.sampled_from(SCORES), st.sampled_from(MASKS), st.integers(1, 3), sizes, sizes, seeds)
+def test_weights_are_shares_of_what_may_be_seen(
+    name: str, kind: str, B: int, T: int, past: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    S = T + past
+    mask, score = mask_of(kind, B, T, S), score_named(name, 3).double()
+    query, keys = random(B, 2, T, 3), random(B, 2, S, 3)
+    table = Attention(score).weights(query, score.prepare(keys), mask).detach()
+    may_see = mask.may_see(T, S)
+    seen = torch.ones(B, 1, T, S, dtype=torch.bool) if may_see is None else may_see
+    assert bool((table >= 0).all())
+    assert bool((table[~seen.expand_as(table)] == 0).all())
+    sums = seen.any(-1).expand(B, 2, T).double()  # 1, or 0 for a query that may see nothing
+    torch.testing.assert_close(table.sum(-1), sums)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_weights_are_the_softmax_of_the_keys_that_may_be_seen(masked: bool) -> None:
+    scores = 3 * random(2, 3, 4, 5).detach()
+    may_see = torch.rand(2, 1, 4, 5) < 0.6 if masked else None
+    got = weights(scores, may_see)
+    for b in range(2):
+        for h in range(3):
+            for t in range(4):
+                row = scores[b, h, t].tolist()
+                seen = [True] * 5 if may_see is None else may_see[b, 0, t].tolist()
+                total = sum(math.exp(s) for s, may in zip(row, seen, strict=True) if may)
+                wanted = [
+                    math.exp(s) / total if may else 0.0 for s, may in zip(row, seen, strict=True)
+                ]
+                assert got[b, h, t].tolist() == pytest.approx(wanted, abs=1e-12)
+
+
+def test_gradients_of_the_weights_even_where_a_row_is_blind() -> None:
+    scores = random(1, 2, 3, 4)
+    may_see = torch.tensor([[1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 0, 0]], dtype=torch.bool)[None, None]
+    assert torch.autograd.gradcheck(lambda s: weights(s, may_see), (scores,))
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("kind", MASKS)
+def test_gradients_of_attention(name: str, kind: str) -> None:
+    score = score_named(name, 2).double()
+    mask = mask_of(kind, 2, 3, 4)
+    inputs = random(2, 1, 3, 2), random(2, 1, 4, 2), random(2, 1, 4, 2)
+
+    def run(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        return Attention(score)(query, score.prepare(keys), values, mask)
+
+    assert torch.autograd.gradcheck(run, inputs)
+
+
+@given(
+    st.sampled_from(SCORES), st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), sizes, seeds
+)
+def test_a_shared_memory_is_the_memory_repeated(
+    name: str, B: int, G: int, T: int, S: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    score = score_named(name, 3).double()
+    attention = Attention(score)
+    query = random(B * G, T, 2, 3).transpose(1, 2)  # as a module hands it in: not contiguous
+    keys, values = score.prepare(random(B, 2, S, 3)), random(B, 2, S, 3)
+    lengths = torch.randint(1, S + 1, (B,))
+    roomy = KeyValue(torch.cat([keys, keys], dim=2), torch.cat([values, values], dim=2), S)
+    repeated = [x.repeat_interleave(G, 0) for x in (keys, values)]
+    wanted = attention(query, *repeated, Mask.lengths(lengths.repeat_interleave(G)))
+    for memory in (KeyValue(keys, values, S), roomy):
+        got = share_memory(attention, query, memory, Mask.lengths(lengths))
+        torch.testing.assert_close(got, wanted)
+
+
+def theirs(ours: MultiHeadAttention, width: int, memory_width: int) -> nn.MultiheadAttention:
+    """The framework's module with our weights."""
+    other = nn.MultiheadAttention(
+        width, ours.heads, kdim=memory_width, vdim=memory_width, batch_first=True
+    ).double()
+    keys, values = ours.key_value.weight.chunk(2)
+    with torch.no_grad():
+        if other.in_proj_weight is not None:
+            other.in_proj_weight.copy_(torch.cat([ours.query.weight, keys, values]))
+        else:
+            other.q_proj_weight.copy_(ours.query.weight)
+            other.k_proj_weight.copy_(keys)
+            other.v_proj_weight.copy_(values)
+        other.in_proj_bias.copy_(torch.cat([ours.query.bias, ours.key_value.bias]))
+    other.out_proj.load_state_dict(ours.out.state_dict())
+    return other
+
+
+def with_biases(module: nn.Module) -> nn.Module:
+    """Biases start at zero; here they must count."""
+    for parameter in module.parameters():
+        if parameter.dim() == 1:
+            nn.init.normal_(parameter)
+    return module
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+@pytest.mark.parametrize("memory_width", [None, 8, 6])
+@pytest.mark.parametrize("kind", ["none", "causal", "lengths", "causal and lengths"])
+def test_many_heads_are_the_frameworks(heads: int, memory_width: int | None, kind: str) -> None:
+    B, T, S = 3, 5, 5 if "causal" in kind else 7
+    ours = MultiHeadAttention(8, heads, memory_width).double()
+    with_biases(ours)
+    other = theirs(ours, 8, memory_width or 8)
+    x, memory = random(B, T, 8), random(B, S, memory_width or 8)
+    lengths = torch.tensor([S, 2, 1])
+    mask, settings_of_theirs = Mask(), {}
+    if "causal" in kind:
+        mask = mask & Mask.causal()
+        settings_of_theirs["attn_mask"] = torch.ones(T, S, dtype=torch.bool).triu(1)
+    if "lengths" in kind:
+        mask = mask & Mask.lengths(lengths)
+        settings_of_theirs["key_padding_mask"] = torch.arange(S) >= lengths[:, None]
+    remembered = ours.remember(memory)
+    got = ours(x, remembered, mask)
+    wanted, table = other(x, memory, memory, average_attn_weights=False, **settings_of_theirs)
+    torch.testing.assert_close(got, wanted)
+    query = ours.query(x).view(B, T, heads, -1).transpose(1, 2)
+    torch.testing.assert_close(ours.attention.weights(query, remembered.keys, mask), table)
+    slope = torch.randn_like(got)
+    mine = torch.autograd.grad(got, (x, memory, ours.query.weight), slope)
+    others = other.in_proj_weight if other.q_proj_weight is None else other.q_proj_weight
+    x_slope, memory_slope, weight = torch.autograd.grad(wanted, (x, memory, others), slope)
+    for one, two in zip(mine, (x_slope, memory_slope, weight[:8]), strict=True):
+        torch.testing.assert_close(one, two)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_many_heads_with_any_score_are_the_equation_head_by_head(name: str) -> None:
+    width, heads, K = 6, 2, 3
+    module = MultiHeadAttention(width, heads, score=score_named(name, K)).double()
+    with_biases(module)
+    x, memory = random(2, 3, width), random(2, 4, width)
+    mask = Mask.lengths(torch.tensor([4, 2]))
+    W_k, W_v = module.key_value.weight.chunk(2)
+    b_k, b_v = module.key_value.bias.chunk(2)
+    found = []
+    for h in range(heads):
+        part = slice(h * K, (h + 1) * K)
+        query = x @ module.query.weight[part].T + module.query.bias[part]
+        keys = memory @ W_k[part].T + b_k[part]
+        values = memory @ W_v[part].T + b_v[part]
+        scores = module.attention.score(query, keys)
+        padding = torch.arange(4) >= torch.tensor([4, 2])[:, None, None]
+        scores = scores.masked_fill(padding, -math.inf)
+        found.append(scores.softmax(-1) @ values)
+    wanted = torch.cat(found, dim=-1) @ module.out.weight.T + module.out.bias
+    torch.testing.assert_close(module(x, module.remember(memory), mask), wanted)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_many_heads_have_right_gradients(name: str) -> None:
+    module = MultiHeadAttention(4, 2, score=score_named(name, 2)).double()
+    mask = Mask.causal() & Mask.lengths(torch.tensor([3, 1]))
+
+    def run(x: Tensor) -> Tensor:
+        return module(x, module.remember(x), mask)
+
+    assert torch.autograd.gradcheck(run, (random(2, 3, 4),))
+
+
+def test_each_matrix_starts_by_itself() -> None:
+    module = MultiHeadAttention(64, 4, memory_width=32)
+    keys, values = module.key_value.weight.chunk(2)
+    for matrix in (module.query.weight, keys, values, module.out.weight):
+        bound = math.sqrt(6 / sum(matrix.shape))  # Glorot's, of this matrix alone
+        assert 0.98 * bound < float(matrix.detach().abs().max()) <= bound
+    assert not any(bool(linear.bias.any()) for linear in (module.query, module.key_value))
+
+
+def test_a_width_that_heads_do_not_divide_is_refused_with_two_that_they_do() -> None:
+    with pytest.raises(ValueError, match=r"width 10 does not divide into 4 heads; try 8 or 12\."):
+        MultiHeadAttention(10, 4)
+    with pytest.raises(ValueError, match=r"width 3 does not divide into 8 heads; try 8\."):
+        MultiHeadAttention(3, 8)

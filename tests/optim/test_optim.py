@@ -1,0 +1,146 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from saccade.optim import DECAYS, adamw, clip_by_norm, scale, set_rate
+
+steps = st.integers(1, 10_000)
+shares = st.floats(0, 1)
+warmups = st.integers(0, 5000)
+
+
+@pytest.mark.parametrize(
+    ("step", "share", "warmup", "decay", "wanted"),
+    [
+        (1, 0.0, 4, "none", 0.25),
+        (2, 0.0, 4, "none", 0.5),
+        (4, 0.9, 4, "none", 1.0),
+        (9, 0.9, 4, "none", 1.0),
+        (1, 0.0, 0, "none", 1.0),
+        (5, 0.0, 0, "cosine", 1.0),
+        (5, 0.5, 0, "cosine", 0.5),
+        (5, 1 / 3, 0, "cosine", 0.75),
+        (5, 1.0, 0, "cosine", 0.0),
+        (5, 0.0, 5, "linear", 1.0),
+        (5, 0.25, 5, "linear", 0.75),
+        (5, 1.0, 5, "linear", 0.0),
+        (2, 0.5, 8, "linear", 0.125),  # warm-up and decay multiply
+        (2, 0.5, 8, "cosine", 0.125),
+        (5, -0.1, 0, "linear", 1.0),  # a share beyond its ends is taken as the end
+        (5, 1.1, 0, "linear", 0.0),
+        (5, 1.1, 0, "cosine", 0.0),
+    ],
+)
+def test_rates_worked_by_hand(
+    step: int, share: float, warmup: int, decay: str, wanted: float
+) -> None:
+    assert scale(step, share, warmup, decay) == pytest.approx(wanted, abs=1e-12)
+
+
+@given(steps, shares, warmups, st.sampled_from(DECAYS))
+def test_it_rises_with_the_warm_up_and_falls_with_the_share(
+    step: int, share: float, warmup: int, decay: str
+) -> None:
+    here = scale(step, share, warmup, decay)
+    assert 0 <= here <= 1
+    assert scale(step + 1, share, warmup, decay) >= here
+    assert scale(step, min(1.0, share + 0.01), warmup, decay) <= here + 1e-12
+    if warmup and step < warmup and share < 0.9:
+        assert scale(step + 1, share, warmup, decay) > here
+    if step >= warmup:
+        assert here == scale(step + 1, share, warmup, decay)
+
+
+def test_an_unknown_decay_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="no decay 'cosin'; there are cosine, linear, none"):
+        scale(1, 0.0, 0, "cosin")
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 4)
+        self.norm = nn.LayerNorm(4)
+        self.table = nn.Embedding(5, 4)
+        self.again = nn.Linear(4, 5, bias=False)
+        self.again.weight = self.table.weight  # tied: it must be stepped once
+        self.gain = nn.Parameter(torch.tensor(1.0))
+
+
+def test_matrices_decay_and_vectors_do_not() -> None:
+    model = Small()
+    groups = adamw(model, 0.01, 0.3).param_groups
+    by_decay = {group["weight_decay"]: group["params"] for group in groups}
+    assert set(by_decay) == {0.3, 0.0}
+    names = {id(p): name for name, p in model.named_parameters()}
+    assert sorted(names[id(p)] for p in by_decay[0.3]) == ["linear.weight", "table.weight"]
+    assert sorted(names[id(p)] for p in by_decay[0.0]) == [
+        "gain",
+        "linear.bias",
+        "norm.bias",
+        "norm.weight",
+    ]
+    assert all(group["lr"] == 0.01 and group["betas"] == (0.9, 0.98) for group in groups)
+
+
+def test_a_model_of_one_kind_has_one_group() -> None:
+    assert len(adamw(nn.Linear(3, 4, bias=False), 0.1, 0.1).param_groups) == 1
+    assert len(adamw(nn.LayerNorm(4), 0.1, 0.1).param_groups) == 1
+
+
+def test_steps_are_the_equation() -> None:
+    model = nn.Linear(2, 3).double()
+    optimizer = adamw(model, 0.05, 0.2)
+    expected = [p.detach().clone() for p in model.parameters()]
+    first = [torch.zeros_like(p) for p in expected]
+    second = [torch.zeros_like(p) for p in expected]
+    for step in range(1, 5):
+        rate = 0.05 / step
+        set_rate(optimizer, rate)
+        for n, parameter in enumerate(model.parameters()):
+            parameter.grad = torch.randn_like(parameter)
+            first[n] = 0.9 * first[n] + 0.1 * parameter.grad
+            second[n] = 0.98 * second[n] + 0.02 * parameter.grad**2
+            mean, spread = first[n] / (1 - 0.9**step), second[n] / (1 - 0.98**step)
+            decay = 0.2 if parameter.dim() == 2 else 0.0
+            shrunk = expected[n] * (1 - rate * decay)
+            expected[n] = shrunk - rate * mean / (spread.sqrt() + 1e-8)
+        optimizer.step()
+        for got, wanted in zip(model.parameters(), expected, strict=True):
+            torch.testing.assert_close(got.detach(), wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_the_rate_is_set_for_every_group() -> None:
+    optimizer = adamw(Small(), 0.01, 0.3)
+    set_rate(optimizer, 0.002)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.002, 0.002]
+
+
+@given(st.floats(0.01, 100), st.integers(0, 2**31))
+def test_clipping_shortens_all_gradients_together(most: float, seed: int) -> None:
+    torch.manual_seed(seed)
+    model = nn.Linear(3, 4).double()
+    before = [torch.randn_like(p) for p in model.parameters()]
+    for parameter, grad in zip(model.parameters(), before, strict=True):
+        parameter.grad = grad.clone()
+    norm = math.sqrt(sum(float(value) ** 2 for grad in before for value in grad.flatten()))
+    assert float(clip_by_norm(model, most)) == pytest.approx(norm, rel=1e-12)
+    for parameter, grad in zip(model.parameters(), before, strict=True):
+        assert parameter.grad is not None
+        if norm < most:
+            assert torch.equal(parameter.grad, grad)
+        torch.testing.assert_close(
+            parameter.grad, grad * min(1, most / norm), rtol=1e-5, atol=1e-12
+        )
+
+
+def test_a_weight_without_a_gradient_is_passed_over() -> None:
+    model = nn.Linear(2, 2)
+    model.weight.grad = torch.full((2, 2), 2.0)
+    assert float(clip_by_norm(model, 1.0)) == pytest.approx(4)
+    assert float(model.weight.grad.norm()) == pytest.approx(1)
+    assert model.bias.grad is None
