@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo format check test prove sizes bench clean
+.PHONY: help setup demo format check test prove sizes bench pictures clean
 
 help:
 	@echo "make demo     set everything up and train a translator of dates"
@@ -17,6 +17,7 @@ help:
 	@echo "make prove    the long tests, minutes each"
 	@echo "make sizes    lines per room, longest files and functions"
 	@echo "make bench    the benchmarks"
+	@echo "make pictures the pictures of the docs"
 	@echo "make clean    remove .venv and caches; runs stay"
 
 setup: $(READY)
@@ -54,8 +55,17 @@ prove: $(READY)
 sizes: $(READY)
 	@$(BIN)/python tools/sizes.py
 
+# benchmarks/ten_million_pairs.py takes many minutes: it is run by hand
+BENCHMARKS := machine transformer_training memory recurrent
+
 bench: $(READY)
-	@for script in benchmarks/*.py; do $(BIN)/python "$$script" || exit 1; done
+	@for name in $(BENCHMARKS); do \
+		echo "--- $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; echo; done
+
+pictures: $(READY)
+	test -f runs/demo/report/curves.png || $(BIN)/saccade demo
+	$(BIN)/saccade look runs/demo "четверг, 21 августа 1969 г." --save docs/attention.png
+	cp runs/demo/report/curves.png docs/curves.png
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

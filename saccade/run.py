@@ -18,8 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import numpy as np
 import tomli_w
 import torch
 from rich.console import Console
@@ -31,6 +33,7 @@ from saccade.data.parallel import Tokenizers
 from saccade.data.text import read_pairs
 from saccade.errors import ConfigError, DataError, RunError
 from saccade.look.draw import save_curves, save_maps
+from saccade.look.laws import Finding, not_tried, same
 from saccade.look.terminal import Map, terminal_map
 from saccade.optim import adamw
 from saccade.storage import (
@@ -94,16 +97,20 @@ class Run:
         *,
         beam: int = 1,
         n_best: int = 1,
+        first: int = 1,
         tell: Callable[[int], None] = lambda more: None,
     ) -> Any:
-        """Answer a text (an answer comes back) or many (a list does)."""
+        """Answer a text (an answer comes back) or many (a list does).
+
+        A message about the inputs counts them from `first`, where they are a part of more.
+        """
         if not 1 <= n_best <= beam:
             raise ConfigError(
                 f"{n_best} best answers of a beam of {beam} were asked for; "
                 f"a beam finds no more than it is wide: use a beam of {max(n_best, 1)} or more."
             )
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
-        answers = self.task.predict(texts, width=beam, n_best=n_best, tell=tell)
+        answers = self.task.predict(texts, width=beam, n_best=n_best, first=first, tell=tell)
         return answers[0] if isinstance(inputs, str) else answers
 
     def evaluate(
@@ -118,13 +125,7 @@ class Run:
 
         Under "conventions" stands how each figure was counted.
         """
-        if data is not None:
-            split = "given"
-            self.task.add_split(split, read_pairs(data))
-        elif split not in self.task.pairs:
-            if split not in ("train", "dev", "test"):
-                raise ConfigError(f"There is no split {split!r}. There are: dev, test, train.")
-            self._give_data()
+        split = self._split_for(data, split)
         figures, conventions = self.task.scored(split, width=beam, tell=tell)
         return {**figures, "conventions": conventions}
 
@@ -168,6 +169,45 @@ class Run:
             )
         return Look(source, answer, chosen)
 
+    def check(
+        self,
+        *,
+        data: str | Path | None = None,
+        inputs: int = 16,
+        tell: Callable[[Finding], None] = lambda finding: None,
+    ) -> list[Finding]:
+        """Whether this model's answers depend on what they should not, on its own data.
+
+        The findings are kept as checks.json beside the weights.
+        """
+        split = self._split_for(data, "test")
+        findings = []
+        for finding in (*self.task.check(split, inputs), *self._kept_findings(split, inputs)):
+            findings.append(finding)
+            tell(finding)
+        values = [{**f._asdict(), "verdict": f.verdict} for f in findings]
+        write_json(self.folder / "checks.json", {"saccade": __version__, "findings": values})
+        return findings
+
+    def _kept_findings(self, split: str, inputs: int) -> Iterator[Finding]:
+        """Saved and reopened, exported and original."""
+        rows = np.arange(min(inputs, len(self.task.encoded[split])))
+        example = self.task.example(split, rows)
+        with TemporaryDirectory() as place:
+            self.save(Path(place))
+            again = open_run(place)
+        yield same("saved and reopened agree", self.task.model, again.task.model, example)
+        yield not_tried("exported equals original", "there is no export of this run")
+
+    def save(self, folder: Path) -> None:
+        """Write all that prediction needs: settings, vocabulary, weights."""
+        folder.mkdir(parents=True, exist_ok=True)
+        recipe = self.recipe.model_dump(exclude_none=True, mode="json")
+        values = {"format": FORMAT, "made": self.made, "recipe": recipe}
+        write_text(folder / "run.toml", tomli_w.dumps(values))
+        write_json(folder / "tokenizer.json", self.task.tokenizers.to_json())
+        write_tensors(folder / "model.safetensors", self.task.model.state_dict(), {})
+
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl."""
         return read_metrics(self.folder / "metrics.jsonl")
@@ -177,8 +217,19 @@ class Run:
         """How many numbers the model has learned."""
         return sum(p.numel() for p in self.task.model.parameters())
 
+    def _split_for(self, data: str | Path | None, split: str) -> str:
+        """The split that a file becomes, or the run's own once its data is read."""
+        if data is not None:
+            self.task.add_split("given", read_pairs(data))
+            return "given"
+        if split not in ("train", "dev", "test"):
+            raise ConfigError(f"There is no split {split!r}. There are: dev, test, train.")
+        if split not in self.task.pairs:
+            self._give_data()
+        return split
+
     def _give_data(self) -> None:
-        self.task.give(prepare(self.recipe, lambda done, total: None, self.task.tokenizers))
+        self.task.give(prepare(self.recipe, lambda what, done, total: None, self.task.tokenizers))
 
     def save_model(self, weights: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
         """Replace the weights in the folder."""
@@ -255,10 +306,14 @@ class Trained(NamedTuple):
 def train(recipe: Recipe, folder: Path, options: Options) -> Trained:
     """Train a recipe from its beginning into a new folder."""
     _check_free(folder, options.overwrite)
+    device_named(recipe.train.device)  # before the old run is cleared away, not after
     threads = set_threads(recipe.train.threads)
     tokenizers, weights = None, None
     if options.weights_from is not None:
         other = open_run(options.weights_from)
+        if options.name_model:
+            recipe = recipe.with_values(model={"name": other.recipe.model.name})
+            options = options._replace(name_model=False)
         recipe = _as_the_other(recipe, other)
         tokenizers, weights = other.task.tokenizers, other.task.model.state_dict()
     prepared = _prepared(recipe, tokenizers, options)
@@ -289,7 +344,7 @@ def train(recipe: Recipe, folder: Path, options: Options) -> Trained:
 def resume(folder: Path, changes: dict[str, Any], options: Options) -> Trained:
     """Go on with a training that was stopped, as if it had not been."""
     run = _open_without_weights(folder)
-    if changed := differences(run.recipe, set_paths(run.recipe, changes)):
+    if changed := _changed(run.recipe, changes):
         raise ConfigError(
             f"{folder} cannot be resumed with other settings ({'; '.join(changed)}). "
             "Resume it as it was, or start a new run from its weights with --from."
@@ -310,6 +365,14 @@ def resume(folder: Path, changes: dict[str, Any], options: Options) -> Trained:
     return _go_on(run, options)
 
 
+def _changed(recipe: Recipe, changes: dict[str, Any]) -> list[str]:
+    """What is asked to be otherwise; another model has other settings, so its name is enough."""
+    name = changes.get("model.name", recipe.model.name)
+    if name != recipe.model.name:
+        return [f"model.name: {recipe.model.name!r} → {name!r}"]
+    return differences(recipe, set_paths(recipe, changes))
+
+
 def data_print(encoded: Encoded) -> str:
     """A short hash of the training ids, by which a changed data file is noticed."""
     digest = blake2b(digest_size=16)
@@ -322,14 +385,7 @@ def data_print(encoded: Encoded) -> str:
 def _prepared(recipe: Recipe, tokenizers: Tokenizers | None, options: Options) -> Prepared:
     console = options.show or Console(quiet=True)
     with counting(console, "reading the data") as bar:
-        done = 0
-
-        def tell(now: int, total: int) -> None:
-            nonlocal done
-            bar(now - done, total)
-            done = now
-
-        return prepare(recipe, tell, tokenizers, options.name_model)
+        return prepare(recipe, bar.show, tokenizers, options.name_model)
 
 
 def _as_the_other(recipe: Recipe, other: Run) -> Recipe:
@@ -353,7 +409,9 @@ def _check_free(folder: Path, overwrite: bool) -> None:
             f"{folder} already holds a run. Go on with it (--resume {folder}), replace it "
             "(--overwrite), or choose another folder (--out)."
         )
-    strangers = sorted(p.name for p in folder.glob("*") if p.name not in OWN + OWN_FOLDERS)
+    # run.toml is written first and taken away last: without it nothing in there is a run's
+    own = _own(folder) if (folder / "run.toml").exists() else []
+    strangers = sorted(path.name for path in folder.glob("*") if path not in own)
     if strangers:
         raise RunError(
             f"{folder} holds other things ({', '.join(strangers[:3])}); "
@@ -361,12 +419,19 @@ def _check_free(folder: Path, overwrite: bool) -> None:
         )
 
 
+def _own(folder: Path) -> list[Path]:
+    """What is a run's in its folder, and what a sitting that was killed began to write."""
+    begun = [path for name in OWN for path in folder.glob(f".{name}.*.part")]
+    return [*begun, *(folder / name for name in (*OWN_FOLDERS, *reversed(OWN)))]
+
+
 def _clear(folder: Path) -> None:
     """Take away the run that is to be overwritten, and nothing else."""
-    for name in OWN:
-        (folder / name).unlink(missing_ok=True)
-    for name in OWN_FOLDERS:
-        shutil.rmtree(folder / name, ignore_errors=True)
+    for path in _own(folder):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _go_on(run: Run, options: Options) -> Trained:

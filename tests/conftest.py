@@ -87,7 +87,7 @@ def smallest(words_file: Path) -> Callable[..., Any]:
     def recipe(model: str = "bahdanau", changes: Mapping[str, Any] | None = None) -> Any:
         more = {"model.depth": 1, "model.heads": 2} if model == "transformer" else {}
         every = {**SMALLEST, **more, **(changes or {})}
-        return find(str(words_file), model=model, changes=every).recipe
+        return find(every.get("data.path", str(words_file)), model=model, changes=every).recipe
 
     return recipe
 

@@ -51,7 +51,7 @@ def predict(
     number = 0
     with counting(errors(), "answering") as tell:
         for group in _groups(iter(lines)):
-            answers = opened.predict(group, beam=beam, n_best=n_best, tell=tell)
+            answers = opened.predict(group, beam=beam, n_best=n_best, first=number + 1, tell=tell)
             for source, answer in zip(group, answers, strict=True):
                 number += 1
                 _show(number, source, answer, n_best, json)
@@ -127,7 +127,8 @@ def look(
     if save is not None:
         for message in seen.save(save):
             console.print(message)
-        console.print(f"{len(seen.maps)} maps are drawn in {save}.")
+        count = len(seen.maps)
+        console.print(f"{count} map{'s are' if count > 1 else ' is'} drawn in {save}.")
     if json:
         maps = [
             {

@@ -91,8 +91,8 @@ def _asked(
     from saccade.recipes import find
 
     asked = dict(changes)
-    if what is not None:
-        recipe = find(what, data=data, model=model, changes=changes).recipe
+    if what is not None or data is not None:
+        recipe = find(what or "translate", data=data, model=model, changes=changes).recipe
         asked |= {"data.made": recipe.data.made, "data.path": recipe.data.path}
     if model is not None:
         asked["model.name"] = model
@@ -146,6 +146,7 @@ def _finish(trained: "Trained", json: bool) -> None:
 
 def demo(
     out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("runs/demo"),
+    json: Json = False,
 ) -> None:
     r"""Train a translator of dates in 46 languages, ask it, and see where it looks.
 
@@ -156,29 +157,28 @@ def demo(
     from saccade.data.dates import date_examples
     from saccade.recipes import dates
 
-    console = errors()
-    console.print("Learning to read dates in 46 languages (a minute or two) …\n")
+    errors().print("Learning to read dates in 46 languages (a minute or two) …\n")
     options = _options()._replace(overwrite=True, choices=lambda made: None)
     trained = runs.train(dates(), out, options)
     if trained.ended == "stop":
-        _finish(trained, json=False)
+        _finish(trained, json)
     run = trained.run
     scores = run.evaluate()
-    print(
-        f"\nExact on {scores['examples']:,.0f} dates of days that were never in training: "
-        f"{100 * scores['exact']:.2f} %\n"
-    )
     examples = date_examples()
-    answers = run.predict([source for source, _ in examples])
+    answers = [answer.text for answer in run.predict([source for source, _ in examples])]
+    if json:
+        asked = [{"source": s, "text": a} for (s, _), a in zip(examples, answers, strict=True)]
+        print_json({"run": str(out), "test": scores, "answers": asked})
+        return
+    count, share = scores["examples"], 100 * scores["exact"]
+    print(f"\nExact on {count:,.0f} dates of days never seen in training: {share:.2f} %\n")
     for (source, wanted), answer in zip(examples, answers, strict=True):
-        print(f"  {answer.text} {'✓' if answer.text == wanted else '✗'}  {source}")
+        print(f"  {answer} {'✓' if answer == wanted else '✗'}  {source}")
     _show_why(run, examples[0][0])
     where = shlex.quote(str(out))
-    print(
-        f"\nPictures: {out}/report/attention.png and {out}/report/curves.png"
-        f'\nTry next:  saccade look {where} "5 de março de 2024" --save map.png'
-        "\n           saccade list"
-    )
+    print(f"\nPictures:  {out}/report/attention.png and {out}/report/curves.png")
+    print(f'Try next:  saccade look {where} "5 de março de 2024" --save map.png')
+    print("           saccade list")
 
 
 def _show_why(run: "Run", source: str) -> None:
@@ -202,13 +202,14 @@ def copy(
     from saccade.recipes import RECIPES
     from saccade.storage import write_atomically
 
-    made = pick(RECIPES, recipe, "recipe")()
+    function = pick(RECIPES, recipe, "recipe")
+    made = function()
     if file.exists():
         raise ConfigError(f"{file} is already there; choose another name.")
     if file.suffix != ".toml":
         raise ConfigError(f"{file} should end in .toml, so that train knows it for a recipe.")
     given, every = flatten(made, only_set=True), flatten(made)
-    lines = [f"# {recipe}: {made.__doc__ or ''}".rstrip(), "", to_toml(made, only_set=True), ""]
+    lines = [f"# {recipe}: {function.__doc__ or ''}".rstrip(), "", to_toml(made, only_set=True), ""]
     lines += ["# Settings that are open, with the value they have if the data says nothing else:"]
     lines += [f"# {path} = {value}" for path, value in every.items() if path not in given]
     write_atomically(file, ("\n".join(lines) + "\n").encode())

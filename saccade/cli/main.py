@@ -8,8 +8,9 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Annotated
 
-import click
 import typer
 
 from saccade import __version__
@@ -27,16 +28,19 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _version(wanted: bool) -> bool:
     if wanted:
         print(f"saccade {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True),
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which it is.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Train small neural models on your own data, and see why they answer as they do."""
 
@@ -50,9 +54,28 @@ VERBS: dict[str, Callable[..., None]] = {
     "look": look,
     "copy": copy,
 }
+
+
+class _Carried(Exception):
+    """Around an error that typer would take for its own, so that it reaches us."""
+
+
+def _carrying(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb, whose Ctrl-C and broken pipes typer does not see."""
+
+    @wraps(verb)
+    def call(*arguments: object, **options: object) -> None:
+        try:
+            verb(*arguments, **options)
+        except (KeyboardInterrupt, OSError) as error:
+            raise _Carried from error
+
+    return call
+
+
 for _name, _verb in VERBS.items():
-    # \b, which click wants as the character itself, keeps the lines of an example apart
-    app.command(_name, help=(_verb.__doc__ or "").replace("\\b", "\b"))(_verb)
+    # \b, which typer wants as the character itself, keeps the lines of an example apart
+    app.command(_name, help=(_verb.__doc__ or "").replace("\\b", "\b"))(_carrying(_verb))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -66,26 +89,39 @@ def run(arguments: list[str]) -> int:
     # wherever it stands: nobody remembers whether it belongs before or behind the verb
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        code = app(args=arguments, standalone_mode=False)
+        code = _ask_typer(arguments)
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
-    except SaccadeError as error:
-        return _say(str(error), 2, debug)
-    except click.ClickException as error:
-        error.show(sys.stderr)
-        return 2
-    except (KeyboardInterrupt, click.Abort) as error:
-        return _say(str(error) or "Stopped.", 130, debug)
-    except BrokenPipeError:
-        # whoever was reading has enough; what is still in the buffer must not raise again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        return _say(f"{where}{error.strerror or error}.", 2, debug)
-    except Exception as error:
-        fault = f"{type(error).__name__}: {error}".strip()
-        return _say(f"This is a fault of saccade's own ({fault}). --debug shows where.", 1, debug)
+        return code
+    except _Carried as carried:
+        return _end(carried.__cause__, debug)
+    except (Exception, KeyboardInterrupt) as error:
+        return _end(error, debug)
+
+
+def _ask_typer(arguments: list[str]) -> int:
+    """Typer explains what it cannot read, and leaves by SystemExit even when all is well."""
+    try:
+        app(args=arguments, prog_name="saccade")
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 0
+    return 0
+
+
+def _end(error: BaseException | None, debug: bool) -> int:
+    match error:
+        case SaccadeError():
+            return _say(str(error), 2, debug)
+        case KeyboardInterrupt():
+            return _say(str(error) or "Stopped.", 130, debug)
+        case BrokenPipeError():
+            # whoever was reading has enough; what is still in the buffer must not raise at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        case OSError():
+            where = f"{error.filename}: " if error.filename else ""
+            return _say(f"{where}{error.strerror or error}.", 2, debug)
+    fault = f"{type(error).__name__}: {error}".strip()
+    return _say(f"This is a fault of saccade's own ({fault}). --debug shows where.", 1, debug)
 
 
 def _say(message: str, code: int, debug: bool) -> int:

@@ -10,7 +10,8 @@ from rich.table import Table
 
 def errors() -> Console:
     """Where everything goes that is not an answer."""
-    return Console(stderr=True, highlight=False)
+    # [b] and :b: in a message are somebody's text, not ours to read as bold and as a picture
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def print_json(value: Any) -> None:

@@ -8,6 +8,7 @@ found at once, without replaying the steps before it.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -39,9 +40,13 @@ class Ragged:
         """How many ids each row has."""
         return np.diff(self.offsets)
 
+    def lengths_of(self, rows: Numbers) -> Numbers:
+        """The lengths of a few rows, without looking at the others."""
+        return self.offsets[rows + 1] - self.offsets[rows]
+
     def take(self, rows: Numbers) -> "Ragged":
         """The chosen rows, in the chosen order."""
-        lengths = self.lengths[rows]
+        lengths = self.lengths_of(rows)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         places = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
         return Ragged(self.ids[places], offsets)
@@ -50,7 +55,7 @@ class Ragged:
         self, rows: Numbers, before: Sequence[int] = (), after: Sequence[int] = ()
     ) -> Numbers:
         """The rows as one table, each between two sets of marks, padded at the end."""
-        lengths = self.lengths[rows]
+        lengths = self.lengths_of(rows)
         table = np.full((len(rows), int(lengths.max()) + len(before) + len(after)), PAD)
         table[:, : len(before)] = before
         places = np.arange(lengths.max())
@@ -67,11 +72,11 @@ def ragged(tokenizer: Tokenizer, texts: Iterator[str], tell: Callable[[int], Non
     kind = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
     parts: list[NDArray[Any]] = []
     lengths: list[NDArray[Any]] = []
-    while some := [text for text, _ in zip(texts, range(AT_ONCE), strict=False)]:
+    while some := list(islice(texts, AT_ONCE)):
         encoded = tokenizer.encode_many(some)
         lengths.append(np.fromiter(map(len, encoded), np.int64, len(encoded)))
         total = int(lengths[-1].sum())
-        parts.append(np.fromiter((id for row in encoded for id in row), kind, total))
+        parts.append(np.fromiter(chain.from_iterable(encoded), kind, total))
         tell(len(some))
     offsets = np.zeros(sum(map(len, lengths)) + 1, np.int64)
     if lengths:
@@ -100,8 +105,8 @@ class Encoded:
         """The rows as tensors. The source is closed by the end mark, so it is never empty."""
         source = self.source.padded(rows, after=(END,))
         target = self.target.padded(rows, before=(BEGIN,), after=(END,))
-        source_lengths = self.source.lengths[rows] + 1
-        steps = self.target.lengths[rows] + 1
+        source_lengths = self.source.lengths_of(rows) + 1
+        steps = self.target.lengths_of(rows) + 1
         longest = int(steps.max())
         real = np.flatnonzero(np.arange(longest) < steps[:, None])
         full = len(real) == len(rows) * longest
@@ -141,7 +146,9 @@ class Plan:
 
     def __init__(self, encoded: Encoded, budget: int):
         source, target = encoded.source.lengths + 1, encoded.target.lengths + 1
-        swing = np.where(target % 2 == 0, source, -source)
+        # by the rank and not the length itself, for where every length is even, say
+        rank = np.unique(target, return_inverse=True)[1]
+        swing = np.where(rank % 2 == 0, source, -source)
         self.order = np.lexsort((swing, target))
         source, target = source[self.order], target[self.order]
         new_kind = (np.diff(source) != 0) | (np.diff(target) != 0)

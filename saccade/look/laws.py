@@ -25,14 +25,27 @@ class Finding(NamedTuple):
     """What looking for a broken law found."""
 
     law: str
-    tried: int  # inputs
+    tried: int  # inputs; 0: it could not be tried, and `note` says why
     difference: float  # the largest seen
     tolerance: float
+    note: str = ""
 
     @property
     def holds(self) -> bool:
         """Whether all differences are within the tolerance (one that is NaN is not)."""
         return self.difference <= self.tolerance
+
+    @property
+    def verdict(self) -> str:
+        """holds, BROKEN, or not tried."""
+        if not self.tried:
+            return "not tried"
+        return "holds" if self.holds else "BROKEN"
+
+
+def not_tried(law: str, note: str) -> Finding:
+    """A law that could not be looked at, and why."""
+    return Finding(law, 0, 0.0, 0.0, note)
 
 
 class Example(NamedTuple):
@@ -186,3 +199,74 @@ def fused(model: Any, example: Example) -> Finding:
         clear, clear_slopes = run()
     pairs = [(quick, clear), *zip(quick_slopes, clear_slopes, strict=True)]
     return _finding("fused attention equals clear", len(source), pairs)
+
+
+def best_of_many(model: Any, example: Example, marks: Marks, limit: int, width: int = 3) -> Finding:
+    """The first of the n best is the best, however many are asked for."""
+    source, lengths, _ = example
+    limits = torch.full_like(lengths, limit)
+    firsts = []
+    for n_best in (1, width):
+        memory = model.encode(source, lengths)
+        found = beam(model, memory, marks=marks, limits=limits, width=width, n_best=n_best)
+        firsts.append([_exact(answers[0].log_probability, model) for answers in found])
+    return _finding("the n best begin with the best", len(source), list(zip(*firsts, strict=True)))
+
+
+@torch.no_grad()
+def threads(model: Any, example: Example) -> Finding:
+    """One thread and two give the same answer."""
+    source, lengths, target = example
+    before = torch.get_num_threads()
+    both = []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            both.append(_logits(model, source, lengths, target))
+    finally:
+        torch.set_num_threads(before)
+    return _finding("one thread and two agree", len(source), [(both[0], both[1])])
+
+
+@torch.no_grad()
+def compiled(model: Any, example: Example) -> Finding:
+    """The compiled model is the eager one."""
+    law = "compiled equals eager"
+    source, lengths, target = example
+    quick = torch.compile(_logits, dynamic=True)
+    eager = _logits(model, source, lengths, target)
+    try:
+        other = quick(model, source, lengths, target)
+    except Exception as error:
+        # a missing compiler, or a backend that cannot: torch has many errors for that
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return not_tried(law, f"torch.compile does not work here: {reason}")
+    finally:
+        torch._dynamo.reset()
+    return _finding(law, len(source), [(eager, other)])
+
+
+@torch.no_grad()
+def same(law: str, model: Any, other: Any, example: Example) -> Finding:
+    """Two models that must be one: saved and reopened, exported and original."""
+    one, two = (_logits(m, *example) for m in (model, other))
+    return _finding(law, len(example.source), [(one, two)])
+
+
+def all_of(
+    model: Any, example: Example, marks: Marks, vocab_size: int, limit: int
+) -> Iterator[Finding]:
+    """Every law that a model with `encode`, `start` and `step` must keep, one after the other."""
+    yield neighbours(model, example)
+    try:
+        yield padding(model, example)
+    except ValueError as error:  # learned positions end somewhere
+        yield not_tried("padding changes nothing", str(error))
+    yield stepwise(model, example)
+    yield future(model, example, vocab_size)
+    yield fused(model, example)
+    yield beam_of_one(model, example, marks, limit)
+    yield best_of_many(model, example, marks, limit)
+    yield rereading(model, example, marks, limit)
+    yield threads(model, example)
+    yield compiled(model, example)

@@ -36,7 +36,15 @@ def numbers(model: str = "bahdanau") -> Recipe:
 
 def reverse(model: str = "bahdanau") -> Recipe:
     """Short words of made-up letters, backwards."""
-    return TranslationRecipe(data={"made": "reverse"}, model={"name": model, "width": 64})
+    sizes: dict[str, Any] = {"width": 64}
+    train: dict[str, Any] = {"steps": 600, "learning_rate": 2e-3}
+    if model == "seq2seq":  # the whole word must go through its one context
+        sizes = {"width": 128, "cell": "lstm", "dropout": 0.0}
+        train = {"steps": 800, "learning_rate": 4e-3}
+    elif model == "transformer":
+        sizes = {"width": 64, "dropout": 0.0}
+        train = {"steps": 600, "learning_rate": 3e-3}
+    return TranslationRecipe(data={"made": "reverse"}, model={"name": model, **sizes}, train=train)
 
 
 def copy(model: str = "bahdanau") -> Recipe:
@@ -78,9 +86,9 @@ def find(
     settings by dotted path.
     """
     changes = dict(changes or {})
+    model = model or changes.get("model.name")
     if model is not None:
         pick(MODELS, model, "model")
-    model = model or changes.get("model.name")
     if what in RECIPES:
         recipe = RECIPES[what](model) if model else RECIPES[what]()
         open_model = what == "translate" and model is None

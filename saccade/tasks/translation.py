@@ -3,10 +3,13 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from saccade.data.batching import Encoded, Plan, encode_pairs, training_batches
@@ -15,10 +18,11 @@ from saccade.data.parallel import Tokenizers, learn_tokenizers, load_splits, wit
 from saccade.data.vocabulary import BEGIN, END, PAD, UNKNOWN
 from saccade.decoding import Answer, Marks, beam, greedy
 from saccade.errors import ConfigError, DataError
+from saccade.look.laws import Example, Finding, all_of
 from saccade.look.terminal import Map
 from saccade.look.watch import watch
 from saccade.metrics.translation import bleu, chrf, exact, taught_bleu_corpus
-from saccade.models import Bahdanau, Seq2Seq, Transformer
+from saccade.models import TRANSLATORS
 from saccade.nn.losses import cross_entropy
 from saccade.seeding import borrowed, reseed
 from saccade.tasks.recipe import TranslationRecipe
@@ -26,11 +30,7 @@ from saccade.tasks.sizing import Choice, choose_model, facts_of, size_up
 from saccade.training import Loss
 from saccade.types import Batch
 
-MODELS: dict[str, Callable[[Any], nn.Module]] = {
-    "bahdanau": Bahdanau,
-    "seq2seq": Seq2Seq,
-    "transformer": Transformer,
-}
+MODELS: dict[str, Callable[[Any], nn.Module]] = dict(TRANSLATORS)
 MARKS = Marks(BEGIN, END, (PAD, BEGIN, UNKNOWN))
 ANSWER_TOKENS = 8192  # source tokens, padding included, that are answered at once
 
@@ -57,9 +57,12 @@ class Prepared:
     notes: list[str] = field(default_factory=list)
 
 
+Progress = Callable[[str, int, int], None]  # what is being done, how much of it, of how much
+
+
 def prepare(
     recipe: TranslationRecipe,
-    tell: Callable[[int, int], None],
+    tell: Progress,
     tokenizers: Tokenizers | None = None,
     name_model: bool = False,
 ) -> Prepared:
@@ -67,16 +70,27 @@ def prepare(
 
     With `tokenizers` those of another run are used; with `name_model` the model, too, is open.
     """
-    splits = load_splits(recipe.data, tell)
+    splits = load_splits(recipe.data, lambda done, total: tell("reading the data", done, total))
     facts = facts_of(splits.pairs["train"])
     if name_model:
         recipe = recipe.with_values(model={"name": choose_model(facts)})
     recipe, choices = size_up(recipe, facts)
-    tokenizers = tokenizers or learn_tokenizers(recipe.data.tokenizer, splits.pairs["train"])
+    if tokenizers is None:
+        tell("learning the vocabulary", 0, 0)
+        tokenizers = learn_tokenizers(recipe.data.tokenizer, splits.pairs["train"])
     notes = list(splits.notes)
     encoded = {}
+    done, total = 0, 2 * sum(map(len, splits.pairs.values()))
+
+    def more(texts: int) -> None:
+        nonlocal done
+        done += texts
+        tell("encoding", done, total)
+
     for split, pairs in splits.pairs.items():
-        encoded[split], left_out = within(_encoded(tokenizers, pairs), recipe.data)
+        whole = encode_pairs(pairs, tokenizers.source, tokenizers.target, more)
+        encoded[split], left_out = within(whole, recipe.data)
+        splits.pairs[split] = _same(pairs, encoded[split], recipe)
         notes += left_out
     data = recipe.data.model_dump(exclude_unset=True)
     if "longest_answer" not in data:
@@ -92,8 +106,16 @@ def prepare(
     return Prepared(recipe, tokenizers, splits.pairs, encoded, choices, notes)
 
 
-def _encoded(tokenizers: Tokenizers, pairs: Pairs) -> Encoded:
-    return encode_pairs(pairs, tokenizers.source, tokenizers.target, lambda more: None)
+def _same(pairs: Pairs, encoded: Encoded, recipe: TranslationRecipe) -> Pairs:
+    """The pairs that are left once those that are too long are left out."""
+    if not len(encoded):
+        raise DataError(
+            f"{pairs.name}: each of its {len(pairs)} pairs has a side of more than "
+            f"{recipe.data.longest} tokens, so none is left. Raise data.longest."
+        )
+    if len(encoded) == len(pairs):
+        return pairs
+    return pairs.take(np.flatnonzero(np.isin(pairs.lines, encoded.lines)))
 
 
 class Translation:
@@ -116,8 +138,11 @@ class Translation:
 
     def add_split(self, name: str, pairs: Pairs) -> None:
         """More pairs, under a name of their own."""
-        self.encoded[name], _ = within(_encoded(self.tokenizers, pairs), self.recipe.data)
-        self.pairs[name] = pairs
+        whole = encode_pairs(
+            pairs, self.tokenizers.source, self.tokenizers.target, lambda more: None
+        )
+        self.encoded[name], _ = within(whole, self.recipe.data)
+        self.pairs[name] = _same(pairs, self.encoded[name], self.recipe)
 
     @property
     def device(self) -> torch.device:
@@ -128,13 +153,19 @@ class Translation:
 
     def batches(self, split: str, start: int = 0) -> Iterator[Batch]:
         """For "train" without end, in an order that depends on the seed; others once."""
-        encoded = self.encoded[split]
-        plan = Plan(encoded, self.recipe.train.batch_tokens)
         if split == "train":
+            encoded = self.encoded[split]
+            plan = Plan(encoded, self.recipe.train.batch_tokens)
             yield from training_batches(encoded, plan, self.recipe.train.seed, start)
         else:
-            for index in range(start, len(plan)):
-                yield encoded.batch(plan.rows(index))
+            yield from islice(self._once(split), start, None)
+
+    def _once(self, split: str) -> Iterator[Batch]:
+        """Every pair of a split once, the training pairs too."""
+        encoded = self.encoded[split]
+        plan = Plan(encoded, self.recipe.train.batch_tokens)
+        for index in range(len(plan)):
+            yield encoded.batch(plan.rows(index))
 
     def loss(self, batch: Batch) -> Loss:
         """Summed over the real target tokens; padding never reaches the output projection."""
@@ -142,17 +173,21 @@ class Translation:
 
     def _loss(self, batch: Batch, smoothing: float) -> Loss:
         batch = _moved(batch, self.device)
+        logits = self.logits(batch)
+        total = cross_entropy(logits, batch.target_out, smoothing, batch.weights)
+        with torch.no_grad():
+            correct = (logits.argmax(dim=-1) == batch.target_out).sum()
+        return Loss(total, correct)
+
+    def logits(self, batch: Batch) -> Float[Tensor, "N V"]:
+        """Of the real target tokens, each after those before it."""
         model: Any = self.model
         state = model.start(model.encode(batch.source, batch.source_lengths))
         hidden, _ = model.read(batch.target_in, state)
         hidden = hidden.flatten(0, 1)
         if batch.real is not None:
             hidden = hidden.index_select(0, batch.real)
-        logits = model.project(hidden)
-        total = cross_entropy(logits, batch.target_out, smoothing, batch.weights)
-        with torch.no_grad():
-            correct = (logits.argmax(dim=-1) == batch.target_out).sum()
-        return Loss(total, correct)
+        return model.project(hidden)
 
     def where(self, batch: Batch) -> str:
         """The lines a batch came from."""
@@ -193,7 +228,7 @@ class Translation:
         """Cross-entropy per target token, and e to the power of it."""
         self.model.eval()
         total, tokens = 0.0, 0
-        for batch in self.batches(split):
+        for batch in self._once(split):
             total += float(self._loss(batch, smoothing=0.0).total)
             tokens += batch.tokens
         loss = total / tokens
@@ -212,12 +247,16 @@ class Translation:
         width: int = 1,
         n_best: int = 1,
         alpha: float = 1.0,
+        first: int = 1,
         tell: Callable[[int], None] = lambda more: None,
     ) -> list[Prediction]:
-        """An answer to each source, in order. An empty source has an empty answer."""
+        """An answer to each source, in order. An empty source has an empty answer.
+
+        A message about the sources counts them from `first`.
+        """
         self.model.eval()
         encoded = self.tokenizers.source.encode_many(list(sources))
-        self._check_lengths(encoded)
+        self._check_lengths(encoded, first)
         found: list[Prediction] = [Prediction("", 0.0, 0.0, True)] * len(encoded)
         asked = [row for row, ids in enumerate(encoded) if ids]
         tell(len(encoded) - len(asked))
@@ -229,10 +268,12 @@ class Translation:
             tell(len(rows))
         return found
 
-    def _check_lengths(self, encoded: list[list[int]]) -> None:
+    def _check_lengths(self, encoded: list[list[int]], first: int = 1) -> None:
         longest = self.recipe.data.longest
         over = [
-            f"{n} ({len(ids):,} tokens)" for n, ids in enumerate(encoded, 1) if len(ids) > longest
+            f"{number} ({len(ids):,} tokens)"
+            for number, ids in enumerate(encoded, first)
+            if len(ids) > longest
         ]
         if over:
             raise DataError(
@@ -268,6 +309,24 @@ class Translation:
     def _prediction(self, answer: Answer) -> Prediction:
         text = self.tokenizers.target.decode(answer.ids)
         return Prediction(text, answer.score, answer.log_probability, answer.finished)
+
+    # --- laws ------------------------------------------------------------------------------
+
+    def check(self, split: str, count: int) -> Iterator[Finding]:
+        """Try every law on this very model, with pairs spread evenly over a split."""
+        self.model.eval()
+        pairs = self.encoded[split]
+        rows = np.unique(np.linspace(0, len(pairs) - 1, count).astype(np.int64))
+        example = self.example(split, rows)
+        limit = min(self.recipe.data.longest_answer, example.target.shape[1] + 5)
+        yield from all_of(self.model, example, MARKS, self.tokenizers.target.vocab_size, limit)
+
+    def example(self, split: str, rows: NDArray[np.int64]) -> Example:
+        """Some pairs as the laws take them."""
+        encoded = self.encoded[split]
+        batch = _moved(encoded.batch(rows), self.device)
+        lengths = torch.from_numpy(encoded.source.lengths_of(rows) + 1).to(self.device)
+        return Example(batch.source, lengths, batch.target_in)
 
     # --- maps ------------------------------------------------------------------------------
 
@@ -331,9 +390,13 @@ def score_answers(
         "taught_bleu": taught_bleu_corpus(*words),
         "examples": float(len(answers)),
     }
+    if max(map(len, words[1])) < 4:
+        note = "; no reference has four words in a row, so this is 0 whatever the answers"
+    else:
+        note = ""
     conventions = {
         "exact": "share of answers equal to the reference (NFC, ends stripped)",
-        "bleu": reported.signature,
+        "bleu": reported.signature + note,
         "chrf": letters.signature,
         "taught_bleu": "weights 1/2^n, n ≤ 4, words between spaces, mean over sentences",
     }

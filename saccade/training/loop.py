@@ -198,6 +198,7 @@ def _report(standing: Standing, stepped: Stepped) -> Reported:
 
 
 DEV_SAMPLE = 500  # examples that are answered at each evaluation
+GAIN = 1e-3  # what a new best must bring for patience to begin anew
 
 
 def _evaluate(task: Task, standing: Standing) -> Evaluated:
@@ -206,11 +207,10 @@ def _evaluate(task: Task, standing: Standing) -> Evaluated:
     goodness = task.goodness(scores)
     standing.evaluated = standing.step
     is_best = goodness > standing.best
+    standing.since_best = 0 if goodness > standing.best + GAIN else standing.since_best + 1
     if is_best:
-        standing.best, standing.best_step, standing.since_best = goodness, standing.step, 0
+        standing.best, standing.best_step = goodness, standing.step
         standing.best_weights = copy_of(task.model)
-    else:
-        standing.since_best += 1
     return Evaluated(standing.step, scores, is_best)
 
 

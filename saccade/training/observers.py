@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import (
     BarColumn,
+    MofNCompleteColumn,
     Progress,
     ProgressColumn,
     SpinnerColumn,
@@ -18,6 +19,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 from rich.text import Text
 
 from saccade.errors import RunError
@@ -101,11 +103,16 @@ def progress_bar(console: Console, start: int, steps: int) -> Iterator[Tell]:
     if not console.is_terminal:
         yield _PlainLines(console, steps)
         return
-    columns = (TextColumn("train"), BarColumn(bar_width=None), _Figures(), TimeRemainingColumn())
+    columns = (
+        TextColumn("train"),
+        BarColumn(bar_width=None),
+        _Figures(Column(no_wrap=True)),  # the bar gives way, not the figures
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, refresh_per_second=4) as progress:
         bar = progress.add_task("train", total=1.0, figures="")
         progress.update(bar, completed=start / steps)
-        figures = _Smooth()
+        figures = _Smooth(scores=2 if console.width >= 100 else 1)
 
         def tell(event: Event) -> None:
             figures(event)
@@ -132,14 +139,17 @@ class _PlainLines:
         if isinstance(event, Evaluated) or now - self.said > 10:
             self.said = now
             self.console.print(
-                f"step {event.step}/{self.steps}  {self.figures.text()}", highlight=False
+                f"step {event.step}/{self.steps}  {self.figures.text()}",
+                highlight=False,
+                soft_wrap=True,
             )
 
 
 class _Smooth:
     """Running figures of the loop, for showing."""
 
-    def __init__(self) -> None:
+    def __init__(self, scores: int = 2) -> None:
+        self.scores = scores  # how many of the last evaluation there is room for
         self.loss = self.accuracy = self.speed = math.nan
         self.dev = ""
         self.then = time.monotonic()
@@ -152,7 +162,7 @@ class _Smooth:
             self.accuracy = _towards(self.accuracy, event.accuracy)
             self.speed = _towards(self.speed, speed)
         elif isinstance(event, Evaluated):
-            shown = [n for n in ("exact", "chrf", "loss") if n in event.scores][:2]
+            shown = [n for n in ("exact", "chrf", "loss") if n in event.scores][: self.scores]
             self.dev = "  dev " + " ".join(_figure(name, event.scores[name]) for name in shown)
         self.then = now
 
@@ -173,17 +183,32 @@ def _figure(name: str, value: float) -> str:
     return f"{name} {100 * value:.1f} %" if name == "exact" else f"{name} {value:.2f}"
 
 
+class Counter:
+    """A bar for anything that can be counted."""
+
+    def __init__(self, progress: Progress, what: str):
+        self.progress = progress
+        self.bar = progress.add_task(what, total=None)
+
+    def __call__(self, more: int) -> None:
+        """So many more are done."""
+        self.progress.advance(self.bar, more)
+
+    def show(self, what: str, done: int, total: int) -> None:
+        """What is being done, and how far it is (of 0: nobody knows how far)."""
+        self.progress.update(self.bar, description=what, completed=done, total=total or None)
+
+
 @contextmanager
-def counting(console: Console, what: str, total: int | None = None) -> Iterator[Any]:
-    """A bar for anything that can be counted: call what is yielded with how many more are done."""
-    columns = (SpinnerColumn(), TextColumn(what), BarColumn(bar_width=None), TimeRemainingColumn())
+def counting(console: Console, what: str) -> Iterator[Counter]:
+    """A bar that goes away when all is done; on no terminal, nothing."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     hidden = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-        bar = progress.add_task(what, total=total)
-
-        def tell(more: int, total: int | None = None) -> None:
-            if total is not None:
-                progress.update(bar, total=total)
-            progress.advance(bar, more)
-
-        yield tell
+        yield Counter(progress, what)

@@ -26,12 +26,10 @@ def save_checkpoint(
     tensors |= {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"best/{name}": tensor for name, tensor in standing.best_weights.items()}
     plain = {name: value for name, value in vars(standing).items() if name != "best_weights"}
-    before = checkpoints(folder)
-    write_tensors(
-        folder / f"{standing.step:09d}.safetensors",
-        tensors,
-        {"standing": plain, "optimizer": facts},
-    )
+    path = folder / f"{standing.step:09d}.safetensors"
+    # a step that is saved twice, at the end of training say, has the same one before it
+    before = [other for other in checkpoints(folder) if other != path]
+    write_tensors(path, tensors, {"standing": plain, "optimizer": facts})
     for old in before[:-1]:
         old.unlink(missing_ok=True)
 
@@ -51,18 +49,24 @@ def load_checkpoint(
 
     With no checkpoint at all, training starts from its beginning: that is where it stood.
     """
+    damaged = False
     for path in reversed(checkpoints(folder)):
         try:
             tensors, facts = read_tensors(path)
         except RunError as error:
-            warn(f"{error} The checkpoint before it is used.")
+            warn(str(error))
+            damaged = True
             continue
+        if damaged:
+            warn(f"The checkpoint before it is used: {path}.")
         model.load_state_dict(_under("model/", tensors))
         state = _together(_under("optimizer/", tensors), facts["optimizer"])
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
         known = {field.name for field in fields(Standing)}
         plain = {name: value for name, value in facts["standing"].items() if name in known}
         return Standing(**plain, best_weights=_under("best/", tensors))
+    if damaged:
+        warn("There is no checkpoint before it: training starts from its beginning.")
     return Standing()
 
 

@@ -22,7 +22,7 @@ class TrainConfig(Config):
     smoothing: float = Field(0.0, ge=0, lt=1)
     seed: int = 1
     evaluate_every: int = Field(200, ge=1)  # steps
-    patience: int = Field(10, ge=1)  # evaluations without a new best before it stops
+    patience: int = Field(5, ge=1)  # evaluations without a new best before it stops
     report_every: int = Field(20, ge=1)  # steps
     checkpoint_seconds: float = Field(60.0, ge=0)
     device: str = "auto"

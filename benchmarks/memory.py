@@ -1,0 +1,73 @@
+"""What does keeping freed memory gain? The same steps, with and without `keep_memory()`.
+
+    SACCADE_DATA=folder python benchmarks/memory.py
+
+Each way has a process of its own, because the switch cannot be turned back. A page fault is one
+page of 4 kB that the system had to hand out again. If the gain is gone (another C library,
+another allocator), so is the reason for the switch.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+
+from timing import say_machine, some_batches, spread, table, train_on, translation_task
+
+from saccade.optim import adamw
+from saccade.training.precision import keep_memory, set_threads
+
+STEPS, WARMUP = 6, 2
+SIZES = {"width": 256, "depth": 3, "heads": 4, "hidden": 1024, "dropout": 0.1}
+
+
+def child(keeping: bool) -> None:
+    """Train a few steps and print what they took, as JSON."""
+    set_threads(None)
+    if keeping:
+        keep_memory()
+    task = translation_task({"name": "transformer", "shared_vocab": True, **SIZES}, budget=2048)
+    optimizer = adamw(task.model, 1e-3, 0.01)
+    batches = some_batches(task, WARMUP + STEPS)
+    rates = []
+    faults = 0
+    for number, batch in enumerate(batches):
+        before, began = _faults(), time.perf_counter()
+        train_on(task, optimizer, batch)
+        if number >= WARMUP:
+            rates.append(batch.tokens / (time.perf_counter() - began))
+            faults += _faults() - before
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"rates": rates, "faults": faults / STEPS, "peak": peak}))
+
+
+def _faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def main() -> None:
+    """Measure and print."""
+    say_machine()
+    found: dict[str, list[dict]] = {"without": [], "with": []}
+    for way in ("without", "with", "with", "without"):  # there and back, against a drift
+        ran = subprocess.run(
+            [sys.executable, __file__, way], capture_output=True, text=True, check=True
+        )
+        found[way].append(json.loads(ran.stdout.splitlines()[-1]))
+    rows = []
+    for way, runs in found.items():
+        rate = spread([rate for run in runs for rate in run["rates"]])
+        faults = spread([run["faults"] for run in runs])
+        peak = spread([run["peak"] for run in runs])
+        rows.append([way, rate, f"{faults.middle:,.0f}", f"{peak.middle:,.0f} MB"])
+    table(["keep_memory()", "target tokens/s", "page faults a step", "most memory"], rows)
+    gain = [spread([r for run in found[way] for r in run["rates"]]).middle for way in found]
+    print(f"\nwith / without: {gain[1] / gain[0]:.2f}; {STEPS} steps, twice each, {WARMUP} before.")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        child(sys.argv[1] == "with")
+    else:
+        main()

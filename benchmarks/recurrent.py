@@ -1,0 +1,100 @@
+"""How fast does a recurrent translator train, where does the time go, and would packing help?
+
+    SACCADE_DATA=folder python benchmarks/recurrent.py
+
+`bahdanau` of width 256 on batches of up to 4096 tokens a side, with the ten costliest operations
+of a step. Below that, one GRU over padded rows against the same over packed ones, forward and
+backward: `Recurrent` pads because packing is slower here. Were it faster by more than the padding
+it saves (5 % on Multi30k), that would have to change.
+"""
+
+import time
+
+import torch
+from timing import (
+    say_machine,
+    seconds,
+    some_batches,
+    spread,
+    table,
+    train_on,
+    translation_task,
+)
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+
+from saccade.optim import adamw
+from saccade.tasks.translation import Translation
+from saccade.training.precision import keep_memory
+from saccade.types import Batch
+
+WIDTH, STEPS, WARMUP, SHOWN = 256, 6, 2, 10
+
+
+def training_rate(
+    task: Translation, batches: list[Batch], optimizer: torch.optim.Optimizer
+) -> None:
+    """Print target tokens per second."""
+    rates = []
+    for number, batch in enumerate(batches):
+        began = time.perf_counter()
+        train_on(task, optimizer, batch)
+        if number >= WARMUP:
+            rates.append(batch.tokens / (time.perf_counter() - began))
+    table(["", "target tokens/s"], [["bahdanau, width 256", spread(rates)]])
+
+
+def where_time_goes(task: Translation, batch: Batch, optimizer: torch.optim.Optimizer) -> None:
+    """Print the operations that take most of one step, their own time only."""
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        train_on(task, optimizer, batch)
+    events = seen.key_averages()
+    total = sum(event.self_cpu_time_total for event in events)
+    costly = sorted(events, key=lambda event: -event.self_cpu_time_total)[:SHOWN]
+    rows = [
+        [event.key, f"{event.self_cpu_time_total / total:.0%}", f"{event.count:,}"]
+        for event in costly
+    ]
+    shape = f"{tuple(batch.source.shape)} to {tuple(batch.target_in.shape)}"
+    print(f"\nOne step, {shape}, {total / 1e6:.2f} s under the profiler:")
+    table(["operation", "of the time", "calls"], rows)
+
+
+def packed_or_padded() -> None:
+    """Print the time of one GRU both ways, on rows of 10 to 20 steps."""
+    rows = []
+    for size in (16, 64, 256):
+        layer = nn.GRU(WIDTH, WIDTH, batch_first=True)
+        x = torch.randn(size, 20, WIDTH, requires_grad=True)
+        lengths = torch.randint(10, 21, (size,))
+
+        def padded(layer: nn.GRU = layer, x: Tensor = x) -> None:
+            layer(x)[0].sum().backward()
+
+        def packed(layer: nn.GRU = layer, x: Tensor = x, lengths: Tensor = lengths) -> None:
+            together = nn.utils.rnn.pack_padded_sequence(
+                x, lengths, batch_first=True, enforce_sorted=False
+            )
+            layer(together)[0].data.sum().backward()
+
+        both = [spread([1e3 * time for time in seconds(run)]) for run in (padded, packed)]
+        share = float(1 - lengths.float().mean() / 20)
+        rows.append([size, f"{share:.0%}", *both, f"{both[1].middle / both[0].middle:.2f}"])
+    print()
+    table(["rows", "padding", "padded, ms", "packed, ms", "packed / padded"], rows)
+
+
+def main() -> None:
+    """Measure and print."""
+    say_machine()
+    keep_memory()
+    task = translation_task({"name": "bahdanau", "width": WIDTH, "dropout": 0.1})
+    optimizer = adamw(task.model, 1e-3, 0.01)
+    batches = some_batches(task, WARMUP + STEPS)
+    training_rate(task, batches, optimizer)
+    where_time_goes(task, batches[-1], optimizer)
+    packed_or_padded()
+
+
+if __name__ == "__main__":
+    main()

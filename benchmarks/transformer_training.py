@@ -1,0 +1,186 @@
+"""How much of the machine does training a Transformer use, and how does torch's own compare?
+
+    SACCADE_DATA=folder python benchmarks/transformer_training.py
+
+3 + 3 layers, width 256, 4 heads, feed-forward 1024, dropout 0.1, a shared vocabulary of 8000,
+smoothing 0.1, batches of up to 4096 tokens a side. Everything of a step is in the time: loss,
+gradient, clipping, AdamW. The peer is `torch.nn.Transformer` with the same embeddings, loss,
+batches and optimiser; that it computes the same loss is checked before it is timed. It is timed
+as it comes (it also drops attention weights and the inside of the feed-forward) and with these
+two extra dropouts taken away, so that both do the same work.
+
+The share is that of the machine's square matrix product. A figure below the peer's, or a share
+that falls from one version to the next, is where to look.
+"""
+
+import copy
+import time
+
+import torch
+from timing import (
+    matrix_rate,
+    operations,
+    say_machine,
+    some_batches,
+    spread,
+    table,
+    train_on,
+    translation_task,
+)
+from torch import Tensor, nn
+
+from saccade.models.transformer import Transformer
+from saccade.optim import adamw
+from saccade.tasks.translation import Translation
+from saccade.training.precision import keep_memory
+from saccade.types import Batch, State
+
+WIDTH, DEPTH, HEADS, HIDDEN, DROPOUT = 256, 3, 4, 1024, 0.1
+SIZES = {"width": WIDTH, "depth": DEPTH, "heads": HEADS, "hidden": HIDDEN, "dropout": DROPOUT}
+BATCHES, ROUNDS = 4, 3
+
+
+class Peer(nn.Module):
+    """`torch.nn.Transformer` between our embeddings, behind the protocol of our translators."""
+
+    def __init__(self, ours: Transformer, same_dropout: bool):
+        super().__init__()
+        self.source, self.target = copy.deepcopy((ours.source, ours.target))
+        form = {"batch_first": True, "norm_first": True}
+        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, HIDDEN, DROPOUT, **form)
+        # made by hand only to say that nested tensors, which pre-norm cannot use, are not wanted
+        encoder = nn.TransformerEncoder(layer, DEPTH, nn.LayerNorm(WIDTH), False)
+        self.core = nn.Transformer(
+            WIDTH, HEADS, DEPTH, DEPTH, HIDDEN, DROPOUT, custom_encoder=encoder, **form
+        )
+        copy_weights(ours, self.core)
+        if same_dropout:
+            for module in self.core.modules():
+                if isinstance(module, nn.MultiheadAttention):
+                    module.dropout = 0.0
+                if isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+                    module.dropout = nn.Identity()
+
+    def encode(self, source: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The encoded source, and where it is padding."""
+        padding = None
+        if lengths is not None:
+            padding = torch.arange(source.shape[1]) >= lengths[:, None]
+        return self.core.encoder(self.source(source), src_key_padding_mask=padding), padding
+
+    def start(self, memory: tuple[Tensor, Tensor | None]) -> State:
+        """Nothing is written yet."""
+        return State(memory, None)
+
+    def read(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
+        """The whole target at once."""
+        memory, padding = state.memory
+        causal = nn.Transformer.generate_square_subsequent_mask(ids.shape[1])
+        hidden = self.core.decoder(
+            self.target(ids),
+            memory,
+            tgt_mask=causal,
+            tgt_is_causal=True,
+            memory_key_padding_mask=padding,
+        )
+        return hidden, state
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """Logits by likeness to the target's embeddings."""
+        return nn.functional.linear(hidden, self.target.table.weight)
+
+
+@torch.no_grad()
+def copy_weights(ours: Transformer, core: nn.Transformer) -> None:
+    """Make torch's layers compute what ours do."""
+
+    def attention(mine: nn.Module, theirs: nn.MultiheadAttention) -> None:
+        theirs.in_proj_weight.copy_(torch.cat([mine.query.weight, mine.key_value.weight]))
+        theirs.in_proj_bias.copy_(torch.cat([mine.query.bias, mine.key_value.bias]))
+        theirs.out_proj.load_state_dict(mine.out.state_dict())
+
+    def rest(mine: nn.Module, theirs: nn.Module, norms: list[nn.Module]) -> None:
+        theirs.linear1.load_state_dict(mine.feed_forward.inner.state_dict())
+        theirs.linear2.load_state_dict(mine.feed_forward.outer.state_dict())
+        for number, norm in enumerate(norms, start=1):
+            getattr(theirs, f"norm{number}").load_state_dict(norm.state_dict())
+
+    for mine, theirs in zip(ours.encoder, core.encoder.layers, strict=True):
+        attention(mine.self_attention, theirs.self_attn)
+        rest(mine, theirs, [mine.around_attention.norm, mine.around_feed_forward.norm])
+    for mine, theirs in zip(ours.decoder, core.decoder.layers, strict=True):
+        attention(mine.self_attention, theirs.self_attn)
+        attention(mine.source_attention, theirs.multihead_attn)
+        around = [mine.around_attention, mine.around_source, mine.around_feed_forward]
+        rest(mine, theirs, [residual.norm for residual in around])
+    core.encoder.norm.load_state_dict(ours.encoder_norm.state_dict())
+    core.decoder.norm.load_state_dict(ours.decoder_norm.state_dict())
+
+
+def with_model(task: Translation, model: nn.Module) -> Translation:
+    """The same task with another network."""
+    other = copy.copy(task)
+    other.model = model
+    return other
+
+
+@torch.no_grad()
+def check_equal(tasks: dict[str, Translation], batch: Batch) -> None:
+    """Without dropout all of them have the same loss."""
+    losses = {}
+    for name, task in tasks.items():
+        task.model.eval()
+        losses[name] = float(task.loss(batch).total) / batch.tokens
+    if max(losses.values()) - min(losses.values()) > 1e-4:
+        raise SystemExit(
+            f"These do not compute the same loss, so their speeds say nothing: {losses}"
+        )
+    print(f"All compute the same loss without dropout: {losses['saccade']:.5f} per token\n")
+
+
+def main() -> None:
+    """Measure and print."""
+    say_machine()
+    keep_memory()
+    ours = translation_task({"name": "transformer", "shared_vocab": True, **SIZES})
+    tasks = {
+        "saccade": ours,
+        "torch, same dropout": with_model(ours, Peer(ours.model, same_dropout=True)),
+        "torch, as it comes": with_model(ours, Peer(ours.model, same_dropout=False)),
+    }
+    batches = some_batches(ours, BATCHES)
+    check_equal(tasks, batches[0])
+    counts = {}
+    for name, task in tasks.items():
+        task.model.train()
+        counts[name] = sum(
+            operations(task.model, lambda task=task, batch=batch: task.loss(batch).total)
+            for batch in batches
+        )
+    optimizers = {name: adamw(task.model, 1e-3, 0.01) for name, task in tasks.items()}
+    times: dict[str, list[float]] = {name: [] for name in tasks}
+    for turn in range(ROUNDS + 1):  # one after the other, so that a busy moment hits all alike
+        for name, task in tasks.items():
+            began = time.perf_counter()
+            for batch in batches if turn else batches[:2]:
+                train_on(task, optimizers[name], batch)
+            if turn:
+                times[name].append(time.perf_counter() - began)
+    peak = matrix_rate(1024, 1024, 1024)
+    tokens = sum(batch.tokens for batch in batches)
+    rates = {name: spread([tokens / time for time in found]) for name, found in times.items()}
+    rows = []
+    for name, found in times.items():
+        done = spread([counts[name] / time / 1e9 for time in found])
+        ratio = f"{rates['saccade'].middle / rates[name].middle:.2f}"
+        rows.append([name, rates[name], done, f"{done.middle / peak.middle:.0%}", ratio])
+    table(["", "target tokens/s", "GFLOP/s", "of the machine", "saccade against it"], rows)
+    print(
+        f"\nThe machine: {peak} GFLOP/s (square product). {BATCHES} batches, {tokens:,} target "
+        f"tokens, {counts['saccade'] / 1e9:,.0f} GFLOP a round; median of {ROUNDS} rounds (least "
+        "to most) after 2 steps to warm up."
+    )
+
+
+if __name__ == "__main__":
+    main()

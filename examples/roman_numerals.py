@@ -1,0 +1,29 @@
+"""Write a file of Roman and Arabic numerals, as anyone's own data might be: source TAB target.
+
+python examples/roman_numerals.py roman.tsv
+saccade train translate --data roman.tsv
+"""
+
+import sys
+from pathlib import Path
+
+SIGNS = {
+    1000: "M", 900: "CM", 500: "D", 400: "CD", 100: "C", 90: "XC",
+    50: "L", 40: "XL", 10: "X", 9: "IX", 5: "V", 4: "IV", 1: "I",
+}  # fmt: skip
+
+
+def roman(number: int) -> str:
+    """The number as a Roman wrote it."""
+    written = ""
+    for value, sign in SIGNS.items():
+        written += sign * (number // value)
+        number %= value
+    return written
+
+
+if __name__ == "__main__":
+    # every tenth number is left out, to be asked for later
+    pairs = [f"{roman(n)}\t{n}\n" for n in range(1, 4000) if n % 10 != 7]
+    Path(sys.argv[1]).write_text("".join(pairs), encoding="utf-8")
+    print(f"{len(pairs)} pairs written to {sys.argv[1]}")

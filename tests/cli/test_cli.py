@@ -1,0 +1,589 @@
+import errno
+import gzip
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import tomli_w
+
+from saccade.cli.listing import ENTRIES
+from saccade.cli.main import VERBS, run
+from saccade.data.synthetic import SYNTHETIC
+from saccade.recipes import RECIPES
+from saccade.run import FORMAT, open_run
+from saccade.storage import read_tensors, read_text, write_text
+from saccade.tasks import MODELS
+
+SMALL = [
+    f"--set={setting}"
+    for setting in (
+        "data.longest_answer=8",
+        "model.width=8",
+        "train.steps=4",
+        "train.report_every=2",
+        "train.evaluate_every=4",
+        "train.batch_tokens=128",
+    )
+]
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Said]
+
+
+@pytest.fixture
+def saccade(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """`saccade("train", …)` in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: object) -> Said:
+        capsys.readouterr()
+        code = run([str(argument) for argument in arguments])
+        return Said(code, *capsys.readouterr())
+
+    return call
+
+
+def process(arguments: Sequence[object], **more: Any) -> subprocess.Popen[str]:
+    """The command as a process of its own."""
+    code = "from saccade.cli.main import main; main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        **more,
+    )
+
+
+def complaint(said: Said) -> str:
+    """The one message of a call that was refused; nothing else may have been answered."""
+    assert said.code == 2, said
+    assert said.out == ""
+    assert "Traceback" not in said.err
+    assert said.err.count("saccade: ") == 1
+    return said.err[said.err.index("saccade: ") :]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def mine(trained_runs: dict[str, Path], tmp_path: Path) -> Path:
+    """A run of one's own, to be spoilt."""
+    return Path(shutil.copytree(trained_runs["bahdanau"], tmp_path / "mine"))
+
+
+# --- help and list ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself_with_an_example(verb: str, saccade: Command) -> None:
+    said = saccade(verb, "--help")
+    assert said.code == 0
+    examples = [line.strip() for line in said.out.splitlines()]
+    assert any(re.match(rf"(cat .* \| )?saccade {verb}\b", line) for line in examples)
+    assert "\\b" not in said.out and "\b" not in said.out
+
+
+def test_help_names_every_verb(saccade: Command) -> None:
+    said = saccade("--help")
+    assert said.code == 0
+    assert all(re.search(rf"^  {verb} ", said.out, re.M) for verb in VERBS)
+    assert saccade("-h").out == said.out
+
+
+def test_list_has_all_there_is(saccade: Command) -> None:
+    said = saccade("list", "--json")
+    entries = json.loads(said.out)
+    by_group: dict[str, set[str]] = {}
+    for entry in entries:
+        by_group.setdefault(entry["group"], set()).add(entry["name"])
+    assert by_group["recipe"] == set(RECIPES)
+    assert by_group["model"] == set(MODELS)
+    assert by_group["data"] == set(SYNTHETIC)
+    table = saccade("list")
+    assert all(entry.about in table.out for entry in ENTRIES)
+
+
+def test_the_version_is_told(saccade: Command) -> None:
+    assert re.fullmatch(r"saccade \d+\.\d+\.\d+\n", saccade("--version").out)
+
+
+# --- bad input to train -------------------------------------------------------------------------
+
+
+def refused(saccade: Command, tmp_path: Path, *arguments: object) -> str:
+    """The message of a training that was refused, with nothing written and nothing lost."""
+    before = contents(tmp_path)
+    message = complaint(saccade("train", *SMALL, *arguments, "--out", "new"))
+    assert contents(tmp_path) == before
+    return message
+
+
+def test_a_missing_file(saccade: Command, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("a\tb\n")
+    message = refused(saccade, tmp_path, "translate", "--data", "pears.tsv")
+    assert "There is no file pears.tsv. Did you mean 'pairs.tsv'?" in message
+    message = refused(saccade, tmp_path, "pears.tsv")
+    assert "no recipe 'pears.tsv' and no file of that name" in message
+
+
+def test_an_empty_file(saccade: Command, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("")
+    message = refused(saccade, tmp_path, "pairs.tsv")
+    assert "pairs.tsv holds no pair; each line must be source TAB target" in message
+
+
+def test_a_file_in_latin_1(saccade: Command, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_bytes("one\tun\ntwo\tdeux\nmarch\tétait\n".encode("latin-1"))
+    message = refused(saccade, tmp_path, "pairs.tsv")
+    assert "pairs.tsv, line 3:" in message
+    assert "not UTF-8" in message
+    assert "iconv -f latin1 -t utf-8 pairs.tsv" in message
+
+
+def test_a_line_with_three_columns(saccade: Command, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("a\tb\nc\td\te\nno tab\n")
+    message = refused(saccade, tmp_path, "pairs.tsv")
+    assert "line 2: 3 columns" in message
+    assert "line 3: 1 column" in message
+
+
+def test_unequal_parallel_files(saccade: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("a\nb\nc\n")
+    (tmp_path / "a.de").write_text("a\nb\n")
+    message = refused(saccade, tmp_path, "translate", "--data", "a.en,a.de")
+    assert "a.en has 3 lines and a.de has 2" in message
+
+
+def test_a_pair_longer_than_the_limit(saccade: Command, tmp_path: Path) -> None:
+    lines = [f"w{n}\tv{n}\n" for n in range(30)]
+    lines[16] = f"w\t{'v' * 40}\n"
+    (tmp_path / "pairs.tsv").write_text("".join(lines))
+    message = refused(saccade, tmp_path, "pairs.tsv", "--set", "data.longest=20")
+    assert "pairs.tsv: 1 pair has a side of more than 20 tokens (line 17" in message
+    assert "--set data.longest=40" in message and "data.too_long=skip" in message
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("model.widht=8", "no setting 'model.widht'. Did you mean 'model.width'?"),
+        ("widht=8", "no setting 'widht'"),
+        ("train.steps=many", "train.steps is 'many'"),
+        ("train.steps=0", "train.steps is 0"),
+        ("train.decay=steep", "train.decay is 'steep'"),
+        ("model.name=transfomer", "no model 'transfomer'. Did you mean 'transformer'?"),
+        ("data.made=datse", "no made data 'datse'. Did you mean 'dates'?"),
+        ("train.device=gpu9", "train.device is 'gpu9', which this machine cannot use"),
+        ("model.dropout=1.5", "dropout is 1.5"),
+        ("model.width", "--set model.width: NAME=VALUE was wanted"),
+        ("=8", "--set =8: NAME=VALUE was wanted"),
+    ],
+)
+def test_a_setting_that_does_not_fit(
+    assignment: str, words: str, saccade: Command, tmp_path: Path
+) -> None:
+    small = () if "data.made" in assignment else ("--set", "data.size=50")
+    assert words in refused(saccade, tmp_path, "reverse", *small, "--set", assignment)
+
+
+def test_all_settings_that_do_not_fit_are_told_at_once(saccade: Command, tmp_path: Path) -> None:
+    wrong = ("--set", "model.widht=8", "--set", "train.stpes=3", "--set", "train.seed=x")
+    message = refused(saccade, tmp_path, "reverse", *wrong)
+    assert all(word in message for word in ("model.widht", "train.stpes", "train.seed is 'x'"))
+
+
+def test_a_width_that_heads_do_not_divide(
+    saccade: Command, words_file: Path, tmp_path: Path
+) -> None:
+    heads = ("--model", "transformer", "--set", "model.heads=3")
+    message = refused(saccade, tmp_path, words_file, *heads)
+    assert re.search(r"8 .*3 heads.*try 6 or 9", message)
+
+
+def test_names_that_there_are_not(saccade: Command, tmp_path: Path) -> None:
+    assert "no recipe 'datse' and no file of that name. Did you mean 'dates'?" in refused(
+        saccade, tmp_path, "datse"
+    )
+    assert "no model 'transfomer'. Did you mean 'transformer'?" in refused(
+        saccade, tmp_path, "dates", "--model", "transfomer"
+    )
+    assert "translate needs data: --data pairs.tsv" in refused(saccade, tmp_path, "translate")
+    assert "train needs a recipe" in complaint(saccade("train"))
+    verb = saccade("trian", "dates")
+    assert (verb.code, verb.out) == (2, "")
+    assert "trian" in verb.err
+    option = saccade("train", "dates", "--width", "8")
+    assert option.code == 2 and "--width" in option.err
+
+
+def test_a_recipe_file_with_mistakes(saccade: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("[model]\nname = \n")
+    assert "mine.toml is not TOML" in refused(saccade, tmp_path, "mine.toml")
+    (tmp_path / "mine.toml").write_text('[data]\nmade = "reverse"\n[train]\nstpes = 3\n')
+    message = refused(saccade, tmp_path, "mine.toml")
+    assert "mine.toml: train has no setting 'stpes'. Did you mean 'steps'?" in message
+    assert "There is no file gone.toml" in refused(saccade, tmp_path, "gone.toml")
+
+
+def test_a_folder_in_the_way(saccade: Command, mine: Path, words_file: Path) -> None:
+    before = contents(mine)
+    message = complaint(saccade("train", words_file, "--out", mine, *SMALL))
+    assert "mine already holds a run" in message
+    assert contents(mine) == before
+
+
+def test_a_fault_of_our_own_says_so_and_debug_shows_it(
+    saccade: Command, mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: object, **more: object) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr("saccade.run.Run.predict", broken)
+    said = saccade("predict", mine, "abc")
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith("saccade: This is a fault of saccade's own (ZeroDivisionError: by")
+    assert "Traceback" in saccade("predict", mine, "abc", "--debug").err
+    assert "Traceback" in saccade("--debug", "predict", mine, "abc").err
+
+
+# --- training -----------------------------------------------------------------------------------
+
+
+def test_training_says_what_it_chose_and_what_comes_next(
+    saccade: Command, words_file: Path, tmp_path: Path
+) -> None:
+    said = saccade("train", words_file, *SMALL)
+    assert (said.code, said.out) == (0, "")
+    assert re.search(r"data.tokenizer.kind +character +answers are single words", said.err)
+    assert "pairs are held out for dev" in said.err
+    assert "saccade predict runs/words " in said.err
+    assert open_run(tmp_path / "runs/words").recipe.train.steps == 4
+
+
+def test_training_with_json_gives_one_value(saccade: Command, words_file: Path) -> None:
+    said = saccade("train", words_file, *SMALL, "--json", "--model", "seq2seq")
+    value = json.loads(said.out)
+    assert (value["run"], value["ended"]) == ("runs/words", "steps")
+    assert value["parameters"] > 0
+    assert 0 <= value["test"]["exact"] <= 1
+    assert "BLEU" not in said.out and value["test"]["conventions"]["bleu"].startswith("nrefs:1")
+
+
+def test_what_looks_like_markup_is_left_as_it_is(saccade: Command, tmp_path: Path) -> None:
+    pairs = "".join(f"[/b] :smile: {n}\t[red] {n}\n" for n in range(30))
+    (tmp_path / "odd[i].tsv").write_text(f"{pairs}\n\n")
+    said = saccade("train", "odd[i].tsv", *SMALL)
+    assert said.code == 0, said.err
+    assert "odd[i].tsv: 2 empty lines were left out" in said.err
+    assert re.search(r"saccade predict 'runs/odd\[i\]' '\[/b\] :smile: \d+'", said.err)
+
+
+def test_all_the_ways_to_give_pairs(saccade: Command, words_file: Path, tmp_path: Path) -> None:
+    pairs = [line.split("\t") for line in words_file.read_text().splitlines()]
+    (tmp_path / "a.x").write_text("\n".join(source for source, _ in pairs))
+    (tmp_path / "a.y").write_text("\n".join(target for _, target in pairs))
+    with gzip.open(tmp_path / "pairs.tsv.gz", "wt") as file:
+        file.write(words_file.read_text())
+    rows = [json.dumps({"source": source, "target": target}) for source, target in pairs]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(rows))
+    prints = set()
+    for data in ("a.x,a.y", "pairs.tsv.gz", "pairs.jsonl", words_file):
+        said = saccade(
+            "train", "translate", "--data", data, "--model", "seq2seq", *SMALL, "--overwrite"
+        )
+        assert said.code == 0, said.err
+        prints.add(open_run(tmp_path / "runs/translate").made["data"])
+    assert len(prints) == 1
+
+
+def test_a_copied_recipe_can_be_changed_and_trained(saccade: Command, tmp_path: Path) -> None:
+    assert saccade("copy", "reverse", "mine.toml").code == 0
+    text = (tmp_path / "mine.toml").read_text()
+    assert text.startswith("# reverse: Short words of made-up letters, backwards.")
+    (tmp_path / "mine.toml").write_text(text.replace("[model]", "size = 60\n\n[model]"))
+    assert saccade("train", "mine.toml", *SMALL).code == 0
+    assert open_run(tmp_path / "runs/mine").recipe.data.size == 60
+    assert "mine.toml is already there" in complaint(saccade("copy", "dates", "mine.toml"))
+    assert "should end in .toml" in complaint(saccade("copy", "dates", "mine.txt"))
+    assert "no recipe 'datse'. Did you mean" in complaint(saccade("copy", "datse", "new.toml"))
+    assert not (tmp_path / "mine.txt").exists()
+
+
+def test_resuming_needs_what_it_was(saccade: Command, mine: Path, words_file: Path) -> None:
+    before = contents(mine)
+    message = complaint(saccade("train", "--resume", mine, "--set", "train.steps=99"))
+    assert "cannot be resumed with other settings (train.steps: 13 → 99)" in message
+    message = complaint(saccade("train", "--resume", mine, "--model", "transformer"))
+    assert "model.name: 'bahdanau' → 'transformer'" in message
+    message = complaint(saccade("train", "--resume", mine, "--data", "copy"))
+    assert "data.made: None → 'copy'" in message
+    message = complaint(saccade("train", "dates", "--resume", mine))
+    assert "data.made: None → 'dates'" in message
+    assert "is not a run" in complaint(saccade("train", "--resume", "nowhere"))
+    assert contents(mine) == before
+    assert saccade("train", words_file, "--resume", mine).code == 0
+
+
+def test_from_starts_with_the_weights_of_a_run(
+    saccade: Command, trained_runs: dict[str, Path], words_file: Path, tmp_path: Path
+) -> None:
+    parent = trained_runs["transformer"]
+    said = saccade("train", words_file, "--from", parent, "--set", "train.steps=1", "--out", "new")
+    assert said.code == 0, said.err
+    assert open_run(tmp_path / "new").recipe.model == open_run(parent).recipe.model
+    wrong = ("--model", "seq2seq", "--from", parent, "--out", "other")
+    assert "do not fit these settings" in complaint(saccade("train", words_file, *wrong))
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_full_disk_during_a_checkpoint(
+    saccade: Command, words_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = os.fsync, []
+
+    def fsync(handle: int) -> None:
+        calls.append(os.readlink(f"/proc/self/fd/{handle}"))
+        if "000000003" in calls[-1]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(handle)
+
+    every = (*SMALL, "--set", "train.checkpoint_seconds=0", "--out", "run")
+    with monkeypatch.context() as patch:
+        patch.setattr("saccade.storage.os.fsync", fsync)
+        message = complaint(saccade("train", words_file, *every))
+    assert "000000003.safetensors could not be written: No space left on device" in message
+    left = sorted(path.name for path in (tmp_path / "run/checkpoint").iterdir())
+    assert left == ["000000001.safetensors", "000000002.safetensors"]
+    assert saccade("train", "--resume", "run").code == 0
+    assert saccade("train", words_file, *every[:-1], "whole").code == 0
+    resumed, _ = read_tensors(tmp_path / "run/model.safetensors")
+    whole, _ = read_tensors(tmp_path / "whole/model.safetensors")
+    assert all(whole[name].equal(resumed[name]) for name in whole)
+
+
+# --- runs that cannot be read -------------------------------------------------------------------
+
+READING = {"predict": ["abc"], "evaluate": [], "look": ["abc"]}
+
+
+@pytest.mark.parametrize("name", READING)
+def test_a_run_that_cannot_be_read(name: str, saccade: Command, mine: Path) -> None:
+    rest = READING[name]
+    good = {path: (mine / path).read_bytes() for path in ("run.toml", "model.safetensors")}
+    (mine / "model.safetensors").write_bytes(good["model.safetensors"][:-20])
+    assert "model.safetensors is damaged" in complaint(saccade(name, mine, *rest))
+    changed = bytearray(good["model.safetensors"])
+    changed[-3] ^= 4
+    (mine / "model.safetensors").write_bytes(changed)
+    assert "does not match its seal" in complaint(saccade(name, mine, *rest))
+    values = {"format": FORMAT + 1, "made": {"saccade": "9.0"}}
+    write_text(mine / "run.toml", tomli_w.dumps(values))
+    assert "written by saccade 9.0" in complaint(saccade(name, mine, *rest))
+    (mine / "run.toml").write_text("format = 1\n")
+    assert "run.toml is damaged" in complaint(saccade(name, mine, *rest))
+    (mine / "run.toml").unlink()
+    assert "mine is not a run" in complaint(saccade(name, mine, *rest))
+
+
+# --- predict ------------------------------------------------------------------------------------
+
+
+def test_answers_come_one_a_line(saccade: Command, mine: Path) -> None:
+    texts = ["abc", "", "fed"]
+    answers = open_run(mine).predict(texts)
+    said = saccade("predict", mine, *texts)
+    assert (said.code, said.err) == (0, "")
+    assert said.out.split("\n") == [*(answer.text for answer in answers), ""]
+
+
+STRANGE = "﻿abc\r\n\r\na\tb\r\n🦊é\n\nשלום abc\n \n\x0bab c\nlast without an end"
+
+
+def test_a_file_gives_a_line_for_each_line(
+    saccade: Command, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = STRANGE.encode()
+    (tmp_path / "in.txt").write_bytes(content)
+    (tmp_path / "in.gz").write_bytes(gzip.compress(content))
+    said = saccade("predict", mine, "--file", "in.txt")
+    texts = ["abc", "", "a\tb", "🦊é", "", "שלום abc", " ", "\x0bab c", "last without an end"]
+    answers = [answer.text for answer in open_run(mine).predict(texts)]
+    assert said.code == 0
+    assert said.out == "".join(f"{answer}\n" for answer in answers)
+    assert said.out.split("\n")[1] == said.out.split("\n")[4] == ""
+    assert saccade("predict", mine, "--file", "in.gz").out == said.out
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    assert saccade("predict", mine, "--file", "-").out == said.out
+    values = [
+        json.loads(line)
+        for line in saccade("predict", mine, "--file", "in.txt", "--json").out.splitlines()
+    ]
+    assert [value["source"] for value in values] == texts
+    assert [value["text"] for value in values] == answers
+
+
+def test_the_n_best_have_number_rank_and_score(saccade: Command, mine: Path) -> None:
+    said = saccade("predict", mine, "abc", "fed", "--beam", 4, "--n-best", 2)
+    rows = [line.split("\t") for line in said.out.splitlines()]
+    assert [row[:2] for row in rows] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]
+    assert float(rows[0][2]) >= float(rows[1][2])
+    value = json.loads(saccade("predict", mine, "abc", "--beam=4", "--n-best=2", "--json").out)
+    assert [value["text"], value["others"][0]["text"]] == [rows[0][3], rows[1][3]]
+    assert value["score"] == pytest.approx(float(rows[0][2]), abs=1e-4)
+    assert "use a beam of 3" in complaint(saccade("predict", mine, "abc", "--n-best", 3))
+
+
+def test_predict_wants_texts_or_a_file(saccade: Command, mine: Path, tmp_path: Path) -> None:
+    assert "predict needs texts or --file" in complaint(saccade("predict", mine))
+    assert "and not both" in complaint(saccade("predict", mine, "abc", "--file", "x"))
+    assert "There is no file gone.txt" in complaint(saccade("predict", mine, "--file", "gone.txt"))
+    (tmp_path / "latin.txt").write_bytes("abc\nété\n".encode("latin-1"))
+    assert "latin.txt, line 2" in complaint(saccade("predict", mine, "--file", "latin.txt"))
+    (tmp_path / "empty.txt").write_bytes(b"")
+    assert saccade("predict", mine, "--file", "empty.txt") == Said(0, "", "")
+
+
+def test_an_input_too_long_is_named_by_its_line(
+    saccade: Command, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("saccade.cli.answering.AT_ONCE", 2)
+    (tmp_path / "in.txt").write_text(f"abc\nfed\na\nb\n{'c' * 1001}\nd\n")
+    said = saccade("predict", mine, "--file", "in.txt")
+    assert said.code == 2
+    assert "input 5 (1,001 tokens) is longer than the 1000 tokens" in said.err
+    assert len(said.out.splitlines()) == 4  # what was answered before is not lost
+
+
+# --- evaluate and look --------------------------------------------------------------------------
+
+
+def test_evaluate_has_figures_with_their_conventions(
+    saccade: Command, mine: Path, words_file: Path
+) -> None:
+    said = saccade("evaluate", mine, "--json")
+    value = json.loads(said.out)
+    figures = {"exact", "bleu", "chrf", "taught_bleu", "loss", "perplexity"}
+    assert figures <= value.keys()
+    assert figures == value["conventions"].keys()
+    table = saccade("evaluate", mine).out
+    assert all(re.search(rf"^{name} ", table, re.M) for name in figures)
+    given = json.loads(saccade("evaluate", mine, "--data", words_file, "--json").out)
+    assert given["examples"] == 160
+    train = json.loads(saccade("evaluate", mine, "--split", "train", "--json").out)
+    assert train["examples"] > value["examples"]
+
+
+def test_evaluate_on_what_is_not_there(saccade: Command, mine: Path) -> None:
+    assert "There is no file gone.tsv" in complaint(saccade("evaluate", mine, "--data", "gone.tsv"))
+    assert "There is no split 'tset'" in complaint(saccade("evaluate", mine, "--split", "tset"))
+
+
+def test_look_shows_and_draws(
+    saccade: Command, trained_runs: dict[str, Path], tmp_path: Path
+) -> None:
+    transformer = trained_runs["transformer"]
+    said = saccade("look", transformer, "abc", "--answer", "cba")
+    assert said.code == 0
+    assert said.out.startswith("abc\n→ cba\n")
+    assert "cross attention, layer 1, head 1" in said.out
+    assert "The first of 2 maps" in said.err
+    one = saccade("look", transformer, "abc", "--layer", 1, "--head", 2, "--save", "map.png")
+    assert "layer 1, head 2" in one.out
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+    value = json.loads(saccade("look", transformer, "abc", "--json", "--kind", "encoder").out)
+    assert [m["head"] for m in value["maps"]] == [1, 2]
+    assert len(value["maps"][0]["weights"]) == len(value["maps"][0]["rows"]) == 4
+
+
+def test_look_at_what_is_not_there(
+    saccade: Command, trained_runs: dict[str, Path], tmp_path: Path
+) -> None:
+    transformer = trained_runs["transformer"]
+    message = complaint(saccade("look", transformer, "abc", "--layer", 9))
+    assert "no cross attention with layer 9" in message
+    assert "cross (layers 1–1, heads 1–2)" in message
+    nothing = saccade("look", transformer, "abc", "--layer", 0)
+    assert nothing.code == 2 and "--layer" in nothing.err
+    assert "seq2seq has no attention" in complaint(saccade("look", trained_runs["seq2seq"], "abc"))
+    assert "map.txt" in complaint(saccade("look", transformer, "abc", "--save", "map.txt"))
+    assert not (tmp_path / "map.txt").exists()
+
+
+# --- as a process -------------------------------------------------------------------------------
+
+
+def test_exit_codes_are_those_of_the_process(tmp_path: Path) -> None:
+    fine = process(["list", "--json"], cwd=tmp_path)
+    wrong = process(["train", "nothing-of-that-name"], cwd=tmp_path)
+    out, err = fine.communicate(timeout=60)
+    assert (fine.returncode, err) == (0, "")
+    assert json.loads(out)
+    out, err = wrong.communicate(timeout=60)
+    assert (wrong.returncode, out) == (2, "")
+    assert err.startswith("saccade: There is no recipe 'nothing-of-that-name'")
+
+
+def test_who_reads_the_first_line_only_does_no_harm(mine: Path) -> None:
+    with process(["predict", mine, "--file", "-"]) as started:
+        assert started.stdin and started.stdout and started.stderr
+        started.stdout.close()
+        started.stdin.write("abc\n" * 3000)
+        started.stdin.close()
+        assert started.wait(timeout=60) == 0
+        assert started.stderr.read() == ""
+
+
+def test_ctrl_c_in_the_middle_saves_and_resuming_equals_never_stopping(
+    saccade: Command, words_file: Path, tmp_path: Path
+) -> None:
+    long = [*SMALL, "--set=train.steps=120", "--set=train.evaluate_every=40"]
+    started = process(["train", words_file, *long, "--out", "broken"], cwd=tmp_path)
+    metrics = tmp_path / "broken" / "metrics.jsonl"
+    patience = time.monotonic() + 60
+    while not (metrics.exists() and metrics.stat().st_size):
+        assert started.poll() is None and time.monotonic() < patience
+        time.sleep(0.005)
+    started.send_signal(signal.SIGINT)
+    out, err = started.communicate(timeout=60)
+    assert (started.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    assert "Go on with: saccade train --resume broken" in err
+    assert not (tmp_path / "broken" / "report").exists(), "it was over before it was stopped"
+    said = saccade("train", "--resume", "broken", "--json")
+    assert (said.code, json.loads(said.out)["ended"]) == (0, "steps")
+    whole = saccade("train", words_file, *long, "--out", "whole", "--json")
+    assert json.loads(said.out)["test"] == json.loads(whole.out)["test"]
+    for name in ("model.safetensors", "checkpoint/000000120.safetensors"):
+        (left, facts), (right, wanted) = (
+            read_tensors(tmp_path / folder / name) for folder in ("broken", "whole")
+        )
+        for values in (facts, wanted):
+            values.get("standing", {}).pop("seconds", None)
+        assert facts == wanted
+        assert left.keys() == right.keys()
+        assert all(left[key].equal(right[key]) for key in left)
+    assert read_text(tmp_path / "broken/run.toml") == read_text(tmp_path / "whole/run.toml")

@@ -1,0 +1,307 @@
+"""Batches: each pair once an epoch, in shapes that never change, with little padding."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from saccade.data import batching
+from saccade.data.batching import Encoded, Plan, Ragged, encode_pairs, training_batches
+from saccade.data.pairs import Pairs
+from saccade.data.parallel import PairsConfig, TokenizerConfig, learn_tokenizers, load_splits
+from saccade.data.text import read_pairs
+from saccade.data.tokenizers import Character, train
+from saccade.data.vocabulary import BEGIN, END, PAD
+
+LENGTHS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=60)
+BUDGETS = st.integers(1, 80)
+SEEDS = st.integers(0, 5)
+
+
+def encoded_of(lengths):
+    """Pairs of those lengths; every token is told from every other by its id."""
+
+    def side(sizes, first):
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        return Ragged(np.arange(first, first + offsets[-1], dtype=np.int32), offsets)
+
+    sources, targets = zip(*lengths, strict=True)
+    lines = np.arange(len(lengths)) * 3 + 2
+    return Encoded("made up", side(sources, 10), side(targets, 5_000), lines)
+
+
+def nothing(*counts):
+    return None
+
+
+# --- rows of unequal length in one array --------------------------------------------------------
+
+ROWS = st.lists(st.lists(st.integers(4, 60_000), max_size=7), min_size=1, max_size=20)
+
+
+def ragged_of(rows):
+    flat = np.array([id for row in rows for id in row], dtype=np.uint16)
+    return Ragged(flat, np.cumsum([0, *map(len, rows)]))
+
+
+def rows_of(ragged):
+    return [
+        ragged.ids[start:end].tolist()
+        for start, end in zip(ragged.offsets[:-1], ragged.offsets[1:], strict=True)
+    ]
+
+
+@given(rows=ROWS, data=st.data())
+@settings(deadline=None)
+def test_taking_rows_is_taking_them_from_a_list(rows, data):
+    chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=30))
+    taken = ragged_of(rows).take(np.array(chosen, dtype=np.int64))
+    assert rows_of(taken) == [rows[at] for at in chosen]
+    assert taken.lengths.tolist() == [len(rows[at]) for at in chosen]
+    assert taken.ids.dtype == np.uint16
+
+
+@given(rows=ROWS, data=st.data())
+@settings(deadline=None)
+def test_padded_rows_stand_between_their_marks(rows, data):
+    chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=9))
+    table = ragged_of(rows).padded(np.array(chosen), before=(1,), after=(2, 3))
+    longest = max(len(rows[at]) for at in chosen) + 3
+    wanted = [[1, *rows[at], 2, 3] for at in chosen]
+    assert table.tolist() == [row + [PAD] * (longest - len(row)) for row in wanted]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 7, 100])
+def test_no_text_is_lost_between_two_calls_of_the_tokenizer(monkeypatch, at_once):
+    monkeypatch.setattr(batching, "AT_ONCE", at_once)
+    texts = ["abc", "", "b", "ca", "aaaa", "c", "bb"]
+    tokenizer = train("character", texts)
+    told = []
+    found = batching.ragged(tokenizer, iter(texts), told.append)
+    assert rows_of(found) == [tokenizer.encode(text) for text in texts]
+    assert sum(told) == len(texts)
+
+
+@pytest.mark.parametrize(("size", "kind"), [(65_536, np.uint16), (65_537, np.int32)])
+def test_ids_are_kept_in_the_smallest_numbers_that_hold_them(size, kind):
+    letters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    tokenizer = Character(letters[: size - 4])
+    found = batching.ragged(tokenizer, iter([letters[size - 5], "\0"]), nothing)
+    assert found.ids.dtype == kind
+    assert found.ids.tolist() == [size - 1, 4]
+
+
+def test_both_sides_are_encoded_by_their_own_tokenizer_and_keep_their_lines():
+    pairs = Pairs.of([("ab", "x"), ("b", "xyx"), ("a", "y")], "made up")
+    pairs = pairs.take(np.array([2, 0]))
+    source, target = train("character", ["ab"]), train("character", ["yx"])
+    encoded = encode_pairs(pairs, source, target, nothing)
+    assert rows_of(encoded.source) == [source.encode("a"), source.encode("ab")]
+    assert rows_of(encoded.target) == [target.encode("y"), target.encode("x")]
+    assert encoded.lines.tolist() == [3, 1]
+    assert len(encoded) == 2
+    assert encoded.take(np.array([1])).lines.tolist() == [1]
+
+
+# --- one batch ----------------------------------------------------------------------------------
+
+
+@given(lengths=LENGTHS, data=st.data())
+@settings(deadline=None)
+def test_a_batch_is_what_a_slow_loop_makes(lengths, data):
+    encoded = encoded_of(lengths)
+    chosen = data.draw(
+        st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=8, unique=True)
+    )
+    batch = encoded.batch(np.array(chosen))
+    sources, targets = rows_of(encoded.source), rows_of(encoded.target)
+    longest_source = max(len(sources[row]) for row in chosen) + 1
+    longest_target = max(len(targets[row]) for row in chosen) + 1
+    out, real = [], []
+    for place, row in enumerate(chosen):
+        ids = [*sources[row], END]
+        assert batch.source[place].tolist() == ids + [PAD] * (longest_source - len(ids))
+        ids = [BEGIN, *targets[row]]
+        # the end mark may stand behind a shorter target: there it is read by nobody
+        assert batch.target_in[place, : len(ids)].tolist() == ids
+        assert set(batch.target_in[place, len(ids) :].tolist()) <= {PAD, END}
+        out += [*targets[row], END]
+        real += [place * longest_target + step for step in range(len(ids))]
+    assert batch.source.shape == (len(chosen), longest_source)
+    assert batch.target_in.shape == (len(chosen), longest_target)
+    assert batch.target_out.tolist() == out
+    everything = len(real) == len(chosen) * longest_target
+    assert (batch.real is None) == everything
+    if batch.real is not None:
+        assert batch.real.tolist() == real
+    own = [len(sources[row]) + 1 for row in chosen]
+    assert (batch.source_lengths is None) == (len(set(own)) == 1)
+    if batch.source_lengths is not None:
+        assert batch.source_lengths.tolist() == own
+    assert batch.lines == tuple(3 * row + 2 for row in chosen)
+    assert batch.tokens == len(out)
+    assert batch.weights is None
+    for tensor in (batch.source, batch.target_in, batch.target_out):
+        assert tensor.dtype == torch.int64
+        assert tensor.is_contiguous()
+
+
+def test_empty_sources_and_targets_still_make_a_batch():
+    batch = encoded_of([(0, 0), (0, 0)]).batch(np.array([0, 1]))
+    assert batch.source.tolist() == [[END], [END]]
+    assert batch.target_in.tolist() == [[BEGIN], [BEGIN]]
+    assert batch.target_out.tolist() == [END, END]
+    assert batch.source_lengths is None
+    assert batch.real is None
+
+
+# --- which rows make up which batch -------------------------------------------------------------
+
+
+@given(lengths=LENGTHS, budget=BUDGETS, seed=SEEDS)
+@settings(deadline=None)
+def test_every_pair_comes_once_an_epoch(lengths, budget, seed):
+    plan = Plan(encoded_of(lengths), budget)
+    everyone = list(range(len(lengths)))
+    for epoch in range(3):
+        batches = list(plan.epoch(seed, epoch))
+        assert len(batches) == len(plan)
+        assert sorted(np.concatenate(batches).tolist()) == everyone
+    in_order = np.concatenate([plan.rows(index) for index in range(len(plan))])
+    assert sorted(in_order.tolist()) == everyone
+
+
+@given(lengths=LENGTHS, budget=BUDGETS)
+@settings(deadline=None)
+def test_the_shapes_are_the_same_in_every_epoch_and_for_every_seed(lengths, budget):
+    encoded = encoded_of(lengths)
+    plan = Plan(encoded, budget)
+
+    def shapes(batches):
+        made = map(encoded.batch, batches)
+        return sorted((*batch.source.shape, batch.target_in.shape[1]) for batch in made)
+
+    planned = shapes(plan.rows(index) for index in range(len(plan)))
+    for seed, epoch in [(0, 0), (0, 1), (1, 0)]:
+        assert shapes(plan.epoch(seed, epoch)) == planned
+
+
+@given(lengths=LENGTHS, budget=BUDGETS)
+@settings(deadline=None)
+def test_the_budget_is_kept_and_one_more_row_would_not_fit(lengths, budget):
+    encoded = encoded_of(lengths)
+    plan = Plan(encoded, budget)
+    longest = np.maximum(encoded.source.lengths, encoded.target.lengths) + 1
+
+    def cost(rows):
+        return len(rows) * longest[rows].max()
+
+    for index in range(len(plan)):
+        rows = plan.rows(index)
+        assert cost(rows) <= budget or len(rows) == 1
+        if index + 1 < len(plan):
+            assert cost(np.append(rows, plan.rows(index + 1)[0])) > budget
+
+
+@given(
+    lengths=LENGTHS,
+    budget=BUDGETS,
+    seed=SEEDS,
+    start=st.integers(0, 40),
+    more=st.integers(1, 30),
+)
+@settings(deadline=None, max_examples=40)
+def test_any_step_is_found_at_once_as_if_all_before_had_been_made(
+    lengths, budget, seed, start, more
+):
+    encoded = encoded_of(lengths)
+    plan = Plan(encoded, budget)
+    replayed = islice(training_batches(encoded, plan, seed, 0), start, start + more)
+    found = islice(training_batches(encoded, Plan(encoded, budget), seed, start), more)
+    for one, other in zip(replayed, found, strict=True):
+        for mine, theirs in zip(one, other, strict=True):
+            if isinstance(mine, torch.Tensor):
+                torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
+            else:
+                assert mine == theirs
+
+
+def test_another_seed_or_epoch_gives_another_order_and_the_same_gives_the_same():
+    plan = Plan(encoded_of([(length % 9, length % 7) for length in range(300)]), 40)
+
+    def order(seed, epoch):
+        return [row for rows in plan.epoch(seed, epoch) for row in rows.tolist()]
+
+    assert order(1, 0) == order(1, 0)
+    assert order(1, 0) != order(2, 0)
+    assert order(1, 0) != order(1, 1)
+
+
+def test_an_epoch_mixes_pairs_of_equal_lengths_and_not_the_batches_alone():
+    plan = Plan(encoded_of([(4, 4)] * 60), 50)
+
+    def groups(epoch):
+        return {frozenset(rows.tolist()) for rows in plan.epoch(1, epoch)}
+
+    assert len(plan) == 6
+    assert not groups(0) & groups(1)
+
+
+# --- padding ------------------------------------------------------------------------------------
+
+
+def padding(encoded, plan):
+    """The share of the cells of an epoch, of both sides, that hold padding."""
+    cells = real = 0
+    for rows in plan.epoch(1, 0):
+        batch = encoded.batch(rows)
+        cells += batch.source.numel() + batch.target_in.numel()
+        real += batch.target_out.numel() + int(
+            batch.source.numel() if batch.source_lengths is None else batch.source_lengths.sum()
+        )
+    return 1 - real / cells
+
+
+def learned(config, pairs):
+    tokenizers = learn_tokenizers(config, pairs)
+    return encode_pairs(pairs, tokenizers.source, tokenizers.target, nothing)
+
+
+@pytest.mark.parametrize("made", ["dates", "numbers"])
+def test_made_sets_hold_less_than_a_tenth_of_padding(made):
+    config = PairsConfig(made=made, size=5_000)
+    pairs = load_splits(config, nothing).pairs["train"]
+    # an epoch of some 40 batches in each: with fewer, lengths are too rare to find their like
+    for kind, budget in (("character", 2200), ("character", 4096), ("bytepair", 1000)):
+        encoded = learned(TokenizerConfig(kind=kind), pairs)
+        assert padding(encoded, Plan(encoded, budget)) < 0.10
+
+
+def test_multi30k_holds_less_than_a_tenth_of_padding(published):
+    folder = published("multi30k")
+    pairs = read_pairs([folder / "train.de.gz", folder / "train.en.gz"])
+    encoded = learned(TokenizerConfig(kind="bytepair", size=8000, shared=True), pairs)
+    assert len(encoded.source) == len(encoded.target) == len(pairs) == len(encoded)
+    plan = Plan(encoded, 4096)
+    assert padding(encoded, plan) < 0.10
+    tokens = [encoded.batch(plan.rows(index)).tokens for index in range(len(plan))]
+    assert np.mean(tokens) > 0.75 * 4096
+
+
+@given(st.integers(0, 1000))
+@settings(deadline=None, max_examples=20)
+def test_neighbours_are_alike_where_every_length_is_even_too(seed):
+    """Up and down in turn: at the border of two target lengths the sources meet."""
+    choose = np.random.default_rng(seed)
+    target = choose.choice([1, 3, 5, 7, 9, 11], 200)
+    source = choose.integers(0, 20, 200)
+    encoded = encoded_of(list(zip(source.tolist(), target.tolist(), strict=True)))
+    order = Plan(encoded, 30).order
+    source, target = source[order], target[order]
+    border = np.flatnonzero(np.diff(target))
+    jumps = np.abs(np.diff(source.astype(int)))[border]
+    # 30 or so sources to a target length: the longest of them, or the shortest, are near by
+    assert jumps.mean() < 5

@@ -1,0 +1,145 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from saccade.config import flatten
+from saccade.data.pairs import Pairs
+from saccade.recipes import translate
+from saccade.tasks.sizing import Facts, choose_model, facts_of, size_up
+
+MODELS = ("bahdanau", "seq2seq", "transformer")
+LETTERS = Facts(3600, 8.0, 4.0, 1.0, 0.0)
+SENTENCES = Facts(29_000, 60.0, 65.0, 11.0, 0.8)
+
+
+def chosen(facts: Facts, model: str = "transformer", **given: object) -> dict[str, object]:
+    recipe = translate(model)
+    if given:
+        recipe = recipe.with_values(**given)
+    return flatten(size_up(recipe, facts)[0])
+
+
+@given(
+    st.sampled_from(MODELS),
+    st.integers(1, 20_000_000),
+    st.floats(1, 400),
+    st.floats(1, 400),
+    st.floats(1, 80),
+    st.floats(0, 1),
+)
+def test_whatever_the_data_the_settings_fit_each_other(
+    model: str, pairs: int, source: float, target: float, words: float, common: float
+) -> None:
+    recipe, choices = size_up(translate(model), Facts(pairs, source, target, words, common))
+    flat = flatten(recipe)
+    assert all(flat[choice.path] == choice.value for choice in choices)
+    assert all(choice.reason for choice in choices)
+    assert len({choice.path for choice in choices}) == len(choices)
+    assert flat["model.width"] % flat.get("model.heads", 1) == 0
+    assert 256 <= flat["train.batch_tokens"] <= 4096
+    assert flat["train.warmup"] <= flat["train.steps"]
+    assert flat["train.evaluate_every"] <= flat["train.steps"]
+
+
+@given(
+    st.sampled_from(MODELS),
+    st.integers(1, 10**7),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "width": st.just(48),
+            "dropout": st.just(0.35),
+        },
+    ),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "steps": st.just(777),
+            "batch_tokens": st.just(999),
+            "warmup": st.just(3),
+            "learning_rate": st.just(0.123),
+            "smoothing": st.just(0.05),
+            "evaluate_every": st.just(11),
+        },
+    ),
+    st.sampled_from([None, "character", "word", "bytepair"]),
+)
+def test_what_was_set_is_left_alone(
+    model: str, pairs: int, sizes: dict[str, float], train: dict[str, float], kind: str | None
+) -> None:
+    tokenizer = {} if kind is None else {"kind": kind}
+    asked = translate(model).with_values(
+        model={"name": model, **sizes}, train=train, data={"tokenizer": tokenizer}
+    )
+    recipe, choices = size_up(asked, Facts(pairs, 30.0, 30.0, 6.0, 0.5))
+    set_before = flatten(asked, only_set=True)
+    flat = flatten(recipe)
+    assert {path: flat[path] for path in set_before} == set_before
+    assert not {choice.path for choice in choices} & set_before.keys()
+
+
+def test_single_words_are_cut_into_letters_and_sentences_into_pieces() -> None:
+    assert chosen(LETTERS)["data.tokenizer.kind"] == "character"
+    assert chosen(SENTENCES)["data.tokenizer.kind"] == "bytepair"
+    assert chosen(SENTENCES)["data.tokenizer.shared"] is True
+    apart = Facts(29_000, 60.0, 65.0, 11.0, 0.1)
+    assert chosen(apart)["data.tokenizer.shared"] is False
+
+
+def test_the_model_follows_the_answers() -> None:
+    assert choose_model(LETTERS) == "bahdanau"
+    assert choose_model(SENTENCES) == "transformer"
+
+
+def test_more_pairs_never_give_a_smaller_model_or_vocabulary() -> None:
+    grown = [chosen(Facts(pairs, 60.0, 65.0, 11.0, 0.8)) for pairs in (500, 10_000, 100_000, 10**6)]
+    for name in ("model.width", "model.depth", "data.tokenizer.size"):
+        values = [settings[name] for settings in grown]
+        assert values == sorted(values)  # type: ignore[type-var]
+        assert values[0] != values[-1]
+
+
+def test_the_steps_say_how_often_they_go_through_the_pairs() -> None:
+    recipe, choices = size_up(translate("bahdanau"), LETTERS)
+    [steps] = [choice for choice in choices if choice.path == "train.steps"]
+    assert "times through 3,600 pairs" in steps.reason
+    times = recipe.train.steps * recipe.train.batch_tokens / (LETTERS.pairs * 9)
+    assert float(steps.reason.split()[0]) == pytest.approx(times, abs=0.06)
+
+
+def test_a_set_tokenizer_decides_what_follows_from_it() -> None:
+    data = {"tokenizer": {"kind": "bytepair"}}
+    settings = chosen(LETTERS, data=data)
+    assert settings["data.tokenizer.size"] == 2000
+    assert settings["train.smoothing"] == 0.1
+    letters = chosen(SENTENCES, data={"tokenizer": {"kind": "character"}})
+    assert letters["data.tokenizer.size"] is None
+    assert letters["train.smoothing"] == 0.0
+
+
+def test_the_facts_are_counted_on_the_pairs(tmp_path: Path) -> None:
+    pairs = Pairs.of([("ab", "B c"), ("abcd", "x y z b"), ("a", "x")], "three")
+    facts = facts_of(pairs)
+    assert (facts.pairs, facts.source_letters) == (3, pytest.approx(7 / 3))
+    assert facts.target_letters == pytest.approx((3 + 7 + 1) / 3)
+    assert facts.target_words == pytest.approx((2 + 4 + 1) / 3)
+    # a b c d on one side; b c x y z and the space on the other, capitals or not
+    assert facts.common == pytest.approx(2 / 8)
+
+
+def test_a_large_file_is_judged_by_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saccade.tasks.sizing.LOOKED_AT", 10)
+    pairs = Pairs.of([("a" * (1 + n % 2), "b") for n in range(1000)], "many")
+    seen: list[int] = []
+    original = Pairs.sources
+
+    def sources(self: Pairs, indices: object = None) -> object:
+        seen.extend(indices)  # type: ignore[arg-type]
+        return original(self, indices)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Pairs, "sources", sources)
+    assert facts_of(pairs).pairs == 1000
+    assert len(seen) == 10
+    assert (min(seen), max(seen)) == (0, 999)

@@ -1,0 +1,71 @@
+"""Every command and every Python block of the README runs, and prints what it says it prints."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """Each `$ command` with the lines of output shown beneath it."""
+    found: list[tuple[str, list[str]]] = []
+    for line in "".join(blocks("console")).splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], []))
+        else:
+            found[-1][1].append(line)
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A place of their own, in which the commands run one after the other."""
+    place = tmp_path_factory.mktemp("readme")
+    shutil.copytree(ROOT / "examples", place / "examples")
+    return place
+
+
+def test_the_readme_has_commands_and_python() -> None:
+    assert len(commands()) >= 8
+    assert len(blocks("python")) >= 2
+
+
+@pytest.mark.parametrize(("command", "shown"), commands(), ids=[c for c, _ in commands()])
+def test_a_command_runs_and_prints_what_is_shown(
+    command: str, shown: list[str], folder: Path
+) -> None:
+    programs = Path(sys.executable).parent
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=folder,
+        env={"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(folder)},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    if shown:
+        assert done.stdout.splitlines() == shown
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=lambda block: block.splitlines()[0])
+def test_a_python_block_runs(block: str, folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block],
+        cwd=folder,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
