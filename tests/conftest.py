@@ -6,6 +6,8 @@ from typing import Any
 
 # before anything imports matplotlib: pictures go to files, no window is opened
 os.environ["MPLBACKEND"] = "Agg"
+# and before torch is loaded: threads that spin as they wait take minutes on a busy machine
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
 import pytest

@@ -15,6 +15,7 @@ import typer
 
 from saccade import __version__
 from saccade.cli.answering import evaluate, look, predict
+from saccade.cli.checking import check
 from saccade.cli.learning import copy, demo, train
 from saccade.cli.listing import list_all
 from saccade.errors import SaccadeError
@@ -52,6 +53,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "predict": predict,
     "evaluate": evaluate,
     "look": look,
+    "check": check,
     "copy": copy,
 }
 
@@ -85,6 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run a verb and return its exit code; whatever goes wrong becomes one message."""
+    # Before torch is loaded: threads that spin while they wait for one another are many times
+    # slower beside one other busy process.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     debug = "--debug" in arguments
     # wherever it stands: nobody remembers whether it belongs before or behind the verb
     arguments = [argument for argument in arguments if argument != "--debug"]

@@ -32,7 +32,17 @@ COLOURS = LinearSegmentedColormap.from_list(
 INK, QUIET = "#222222", "#8a8a8a"
 LINES = ("#3b6fb6", "#d1495b", "#2e8b57", "#8d5fb0", "#c98a1b", "#3aa6a6")
 # Records hold more than scores; these are drawn elsewhere or not at all.
-NOT_SCORES = {"step", "loss", "rate", "learning_rate", "seconds", "minutes", "epoch", "tokens"}
+NOT_SCORES = {
+    "step",
+    "loss",
+    "rate",
+    "learning_rate",
+    "seconds",
+    "minutes",
+    "epoch",
+    "tokens",
+    "norm",
+}
 
 
 class Type(NamedTuple):
