@@ -42,18 +42,23 @@ def train(
 
     from rich.console import Console
 
-    from saccade import run as runs
     from saccade.recipes import Found, find
+    from saccade.run import Options
+    from saccade.run import resume as go_on
+    from saccade.run import train as begin
 
-    console = Console(stderr=True) if progress else None
-    options = runs.Options(
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False) if progress else None
+    options = Options(
         overwrite=overwrite,
         weights_from=None if weights_from is None else Path(weights_from),
         show=console,
         said=console.print if console else lambda message: None,
     )
     if resume is not None:
-        trained = runs.resume(Path(resume), dict(set or {}), options)
+        asked = {"model.name": model, "data.path": data, **(set or {})}
+        trained = go_on(
+            Path(resume), {path: value for path, value in asked.items() if value}, options
+        )
     else:
         if isinstance(what, str | Path):
             found = find(str(what), data=data, model=model, changes=set)
@@ -62,7 +67,7 @@ def train(
             found, name = Found(what), what.task
         folder = Path("runs") / name if out is None else Path(out)
         options = options._replace(name_model=found.name_model)
-        trained = runs.train(found.recipe, folder, options)
+        trained = begin(found.recipe, folder, options)
     if trained.ended == "stop":
         raise KeyboardInterrupt(f"stopped; go on with resume={str(trained.run.folder)!r}")
     return trained.run

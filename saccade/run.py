@@ -439,6 +439,8 @@ def _go_on(run: Run, options: Options) -> Trained:
     settings, task = run.recipe.train, run.task
     keep_memory()
     task.model.to(device_named(settings.device))
+    if settings.compile:
+        task.compile()
     optimizer = adamw(task.model, settings.learning_rate, settings.weight_decay)
     checkpoint = run.folder / "checkpoint"
     standing = load_checkpoint(checkpoint, task.model, optimizer, options.said)

@@ -1,13 +1,13 @@
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 # before anything imports matplotlib: pictures go to files, no window is opened
 os.environ["MPLBACKEND"] = "Agg"
 # and before torch is loaded: threads that spin as they wait take minutes on a busy machine
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 import numpy as np
 import pytest
@@ -78,7 +78,15 @@ SMALLEST = {
     "train.report_every": 4,
     "train.evaluate_every": 5,
     "train.checkpoint_seconds": 1000,
+    "train.threads": 1,  # threads that wait for each other take minutes on a busy machine
 }
+
+
+@pytest.fixture(autouse=True)
+def threads_given_back() -> Iterator[None]:
+    """A training sets the number of threads for all that comes after it."""
+    yield
+    torch.set_num_threads(2)
 
 
 @pytest.fixture(scope="session")
@@ -104,4 +112,5 @@ def trained_runs(
     root = tmp_path_factory.mktemp("runs")
     for model in ("bahdanau", "seq2seq", "transformer"):
         train(smallest(model), root / model, Options())
+    torch.set_num_threads(2)
     return {folder.name: folder for folder in root.iterdir()}

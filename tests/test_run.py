@@ -371,7 +371,7 @@ def test_starting_from_a_run_with_nothing_named_takes_its_model(
 ) -> None:
     run = saccade.train(
         str(words_file),
-        set={"train.steps": 1},
+        set={"train.steps": 1, "train.threads": 1},
         out=tmp_path / "new",
         weights_from=trained_runs[model],
         progress=False,
@@ -401,7 +401,12 @@ def test_the_front_door_trains_opens_and_answers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    small = {"model.width": 8, "train.steps": 3, "data.longest_answer": 8}
+    small = {
+        "model.width": 8,
+        "train.steps": 3,
+        "data.longest_answer": 8,
+        "train.threads": 1,
+    }
     run = saccade.train("translate", data=str(words_file), model="seq2seq", set=small)
     assert run.folder == Path("runs/translate")
     assert run.recipe.model.name == "seq2seq"

@@ -38,13 +38,13 @@ def predict(
     With --n-best more than 1, a line holds the input's number, the answer's rank, its score and
     its text, with tabs between.
     """
-    import saccade
     from saccade.data.files import read_lines
+    from saccade.run import open_run
     from saccade.training import counting
 
     if bool(texts) == (file is not None):
         raise ConfigError("predict needs texts or --file (- for standard input), and not both.")
-    opened = saccade.open(run)
+    opened = open_run(run)
     lines: Iterable[str] = texts or []
     if file is not None:
         lines = read_lines(file)
@@ -88,10 +88,10 @@ def evaluate(
     saccade evaluate runs/dates
     saccade evaluate runs/mine --data test.tsv --json
     """
-    import saccade
+    from saccade.run import open_run
     from saccade.training import counting
 
-    opened = saccade.open(run)
+    opened = open_run(run)
     with counting(errors(), "answering") as tell:
         scores = opened.evaluate(data, split=split, beam=beam, tell=tell)
     if json:
@@ -120,9 +120,9 @@ def look(
     saccade look runs/dates "5 de março de 2024"
     saccade look runs/mine "ein Haus" --layer 1 --head 2 --save map.png
     """
-    import saccade
+    from saccade.run import open_run
 
-    seen = saccade.open(run).look(text, answer=answer, kind=kind, layer=layer, head=head)
+    seen = open_run(run).look(text, answer=answer, kind=kind, layer=layer, head=head)
     console = errors()
     if save is not None:
         for message in seen.save(save):

@@ -22,10 +22,10 @@ def check(
 
     Exit code 1 if a law is broken. The findings are kept in the run, as checks.json.
     """
-    import saccade
+    from saccade.run import open_run
     from saccade.training import counting
 
-    opened = saccade.open(run)
+    opened = open_run(run)
     with counting(errors(), "checking (compiling takes longest)") as bar:
         findings = opened.check(data=data, inputs=inputs, tell=lambda finding: bar(1))
     if json:

@@ -52,11 +52,12 @@ def train(
     saccade train translate --data pairs.tsv --set model.width=128 --out runs/mine
     saccade train --resume runs/mine
     """
-    from saccade import run as runs
+    from saccade.run import resume as go_on
+    from saccade.run import train as begin
 
     changes = read_changes(set or [])
     if resume is not None:
-        trained = runs.resume(resume, _asked(what, data, model, changes), _options())
+        trained = go_on(resume, _asked(what, data, model, changes), _options())
     elif what is None:
         raise ConfigError(
             "train needs a recipe, a .toml or a file of pairs; saccade list shows them."
@@ -69,7 +70,7 @@ def train(
             name_model=found.name_model, overwrite=overwrite, weights_from=weights_from
         )
         folder = out or Path("runs") / Path(what.split(",")[0]).name.split(".")[0]
-        trained = runs.train(found.recipe, folder, options)
+        trained = begin(found.recipe, folder, options)
     _finish(trained, json)
 
 
@@ -153,13 +154,13 @@ def demo(
     \b
     saccade demo
     """
-    from saccade import run as runs
     from saccade.data.dates import date_examples
     from saccade.recipes import dates
+    from saccade.run import train as begin
 
     errors().print("Learning to read dates in 46 languages (a minute or two) …\n")
     options = _options()._replace(overwrite=True, choices=lambda made: None)
-    trained = runs.train(dates(), out, options)
+    trained = begin(dates(), out, options)
     if trained.ended == "stop":
         _finish(trained, json)
     run = trained.run

@@ -90,8 +90,12 @@ def _split(pairs: Pairs, config: PairsConfig) -> Splits:
             notes.append(
                 f"{len(splits[name])} pairs are held out for {name}, by a hash of the source."
             )
-    if not len(splits["train"]):
-        raise DataError(f"{pairs.name} has {len(pairs)} pairs and none is left to train on.")
+    if not len(splits["train"]):  # a handful may all fall on the held-out sides
+        splits["train"] = pairs
+        notes.append(
+            f"{pairs.name} has only {len(pairs)} pairs, all of which would be held out; they are "
+            "trained on all the same: its figures say little."
+        )
     for name in ("dev", "test"):
         if not len(splits[name]):
             splits[name] = splits["train"] if name == "dev" else splits["dev"]

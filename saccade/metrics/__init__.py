@@ -9,4 +9,11 @@ from saccade.metrics.translation import (
     taught_bleu_corpus,
 )
 
-__all__ = ["Scored", "bleu", "chrf", "exact", "taught_bleu", "taught_bleu_corpus"]
+__all__ = [
+    "Scored",
+    "bleu",
+    "chrf",
+    "exact",
+    "taught_bleu",
+    "taught_bleu_corpus",
+]

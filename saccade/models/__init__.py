@@ -5,11 +5,11 @@ from saccade.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from saccade.models.transformer import Transformer, TransformerConfig
 
 __all__ = [
-    "TRANSLATORS",
     "Bahdanau",
     "BahdanauConfig",
     "Seq2Seq",
     "Seq2SeqConfig",
+    "TRANSLATORS",
     "Transformer",
     "TransformerConfig",
 ]

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.config import Config
@@ -35,10 +36,10 @@ class BahdanauConfig(Config):
     name: Literal["bahdanau"] = "bahdanau"
     source_vocab: int = 0  # from the data
     target_vocab: int = 0
-    width: int = 128
-    depth: int = 1
+    width: int = Field(128, ge=1)
+    depth: int = Field(1, ge=1)
     cell: Literal["gru", "lstm"] = "gru"
-    dropout: float = 0.1
+    dropout: float = Field(0.1, ge=0, lt=1)
 
 
 class Annotations(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.config import Config
@@ -26,10 +27,10 @@ class Seq2SeqConfig(Config):
     name: Literal["seq2seq"] = "seq2seq"
     source_vocab: int = 0  # from the data
     target_vocab: int = 0
-    width: int = 128
-    depth: int = 1
+    width: int = Field(128, ge=1)
+    depth: int = Field(1, ge=1)
     cell: Literal["gru", "lstm"] = "gru"
-    dropout: float = 0.1
+    dropout: float = Field(0.1, ge=0, lt=1)
 
 
 class Context(NamedTuple):

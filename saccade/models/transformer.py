@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch.nn.functional as F
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.config import Config
@@ -27,14 +28,14 @@ class TransformerConfig(Config):
     name: Literal["transformer"] = "transformer"
     source_vocab: int = 0  # from the data
     target_vocab: int = 0
-    width: int = 128
-    depth: int = 2
-    heads: int = 4
-    hidden: int | None = None  # of the feed-forward; 4 · width if not said
-    dropout: float = 0.1
+    width: int = Field(128, ge=1)
+    depth: int = Field(2, ge=1)
+    heads: int = Field(4, ge=1)
+    hidden: int | None = Field(None, ge=1)  # of the feed-forward; 4 · width if not said
+    dropout: float = Field(0.1, ge=0, lt=1)
     norm_first: bool = True
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    longest: int = 512  # places that learned positions have
+    longest: int = Field(512, ge=1)  # places that learned positions have
     score: Literal["scaled_dot", "dot", "additive"] = "scaled_dot"
     shared_vocab: bool = False
 

@@ -13,11 +13,9 @@ from saccade.nn.state import KeyValue, extend
 from saccade.nn.transformer import Decoded, DecoderBlock, EncoderBlock, Residual
 
 __all__ = [
-    "CELLS",
-    "POSITIONS",
-    "SCORES",
     "Additive",
     "Attention",
+    "CELLS",
     "Cell",
     "Decoded",
     "DecoderBlock",
@@ -30,9 +28,11 @@ __all__ = [
     "Learned",
     "Mask",
     "MultiHeadAttention",
+    "POSITIONS",
     "Read",
     "Recurrent",
     "Residual",
+    "SCORES",
     "ScaledDot",
     "Score",
     "Sinusoidal",

@@ -4,4 +4,10 @@ from saccade.optim.adaptive import adamw, set_rate
 from saccade.optim.clipping import clip_by_norm
 from saccade.optim.schedules import DECAYS, scale
 
-__all__ = ["DECAYS", "adamw", "clip_by_norm", "scale", "set_rate"]
+__all__ = [
+    "DECAYS",
+    "adamw",
+    "clip_by_norm",
+    "scale",
+    "set_rate",
+]

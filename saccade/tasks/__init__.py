@@ -5,8 +5,8 @@ from saccade.tasks.sizing import Choice
 from saccade.tasks.translation import MODELS, Prediction, Prepared, Translation, prepare
 
 __all__ = [
-    "MODELS",
     "Choice",
+    "MODELS",
     "Prediction",
     "Prepared",
     "Recipe",

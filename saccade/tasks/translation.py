@@ -179,6 +179,10 @@ class Translation:
             correct = (logits.argmax(dim=-1) == batch.target_out).sum()
         return Loss(total, correct)
 
+    def compile(self) -> None:
+        """Let torch.compile make kernels for this model; it pays in runs of many minutes."""
+        self.logits = torch.compile(self.logits, dynamic=True)  # type: ignore[method-assign]
+
     def logits(self, batch: Batch) -> Float[Tensor, "N V"]:
         """Of the real target tokens, each after those before it."""
         model: Any = self.model

@@ -33,6 +33,7 @@ SMALL = [
         "train.report_every=2",
         "train.evaluate_every=4",
         "train.batch_tokens=128",
+        "train.threads=1",
     )
 ]
 
@@ -352,7 +353,7 @@ def test_from_starts_with_the_weights_of_a_run(
     saccade: Command, trained_runs: dict[str, Path], words_file: Path, tmp_path: Path
 ) -> None:
     parent = trained_runs["transformer"]
-    said = saccade("train", words_file, "--from", parent, "--set", "train.steps=1", "--out", "new")
+    said = saccade("train", words_file, "--from", parent, *SMALL[2:], "--out", "new")
     assert said.code == 0, said.err
     assert open_run(tmp_path / "new").recipe.model == open_run(parent).recipe.model
     wrong = ("--model", "seq2seq", "--from", parent, "--out", "other")
@@ -560,7 +561,7 @@ def test_who_reads_the_first_line_only_does_no_harm(mine: Path) -> None:
 def test_ctrl_c_in_the_middle_saves_and_resuming_equals_never_stopping(
     saccade: Command, words_file: Path, tmp_path: Path
 ) -> None:
-    long = [*SMALL, "--set=train.steps=120", "--set=train.evaluate_every=40"]
+    long = [*SMALL, "--set=train.steps=80", "--set=train.evaluate_every=40"]
     started = process(["train", words_file, *long, "--out", "broken"], cwd=tmp_path)
     metrics = tmp_path / "broken" / "metrics.jsonl"
     patience = time.monotonic() + 60
@@ -577,7 +578,7 @@ def test_ctrl_c_in_the_middle_saves_and_resuming_equals_never_stopping(
     assert (said.code, json.loads(said.out)["ended"]) == (0, "steps")
     whole = saccade("train", words_file, *long, "--out", "whole", "--json")
     assert json.loads(said.out)["test"] == json.loads(whole.out)["test"]
-    for name in ("model.safetensors", "checkpoint/000000120.safetensors"):
+    for name in ("model.safetensors", "checkpoint/000000080.safetensors"):
         (left, facts), (right, wanted) = (
             read_tensors(tmp_path / folder / name) for folder in ("broken", "whole")
         )
