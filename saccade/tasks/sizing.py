@@ -109,7 +109,8 @@ def _choose_training(model: str, kind: str, facts: Facts, choose: Any) -> None:
     budget = int(np.clip(rows * longer, 256, 4096))
     budget = choose("train.batch_tokens", budget, f"about {rows} pairs of {longer:.0f} tokens")
     epoch = max(1.0, facts.pairs * longer / budget)
-    epochs = float(np.clip(300_000 / facts.pairs, 3, 60))
+    # letters are learned in fewer passes than words: each is seen far more often
+    epochs = float(np.clip((150_000 if letters else 600_000) / facts.pairs, 3, 40))
     steps = int(np.clip(epochs * epoch, 400, 100_000))
     steps = choose("train.steps", steps, f"{steps / epoch:.1f} times through {facts.pairs:,} pairs")
     choose(

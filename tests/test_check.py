@@ -1,0 +1,54 @@
+"""`run.check()`: the laws on a trained model, and that a broken one is found."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from saccade.cli.main import run as saccade
+from saccade.look import laws
+from saccade.nn.masks import Mask
+from saccade.run import open_run
+from saccade.storage import read_json
+
+
+@pytest.fixture(autouse=True)
+def no_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling takes half a minute; that law is tried in `make prove`."""
+    law = laws.not_tried("compiled equals eager", "left out of this test")
+    monkeypatch.setattr(laws, "compiled", lambda model, example: law)
+
+
+@pytest.mark.parametrize("model", ["bahdanau", "seq2seq", "transformer"])
+def test_a_trained_run_keeps_every_law(model: str, trained_runs: dict[str, Path]) -> None:
+    run = open_run(trained_runs[model])
+    findings = run.check(inputs=5)
+    assert [f.law for f in findings if f.verdict == "BROKEN"] == []
+    assert sum(f.tried > 0 for f in findings) >= 10
+    kept = read_json(run.folder / "checks.json")["findings"]
+    assert [(f["law"], f["verdict"]) for f in kept] == [(f.law, f.verdict) for f in findings]
+
+
+def test_a_mask_left_out_is_found(
+    trained_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(trained_runs["transformer"])
+    monkeypatch.setattr(Mask, "lengths", staticmethod(lambda lengths: Mask()))
+    broken = {f.law for f in run.check(inputs=5) if f.verdict == "BROKEN"}
+    assert {"padding changes nothing", "neighbours change nothing"} <= broken
+
+
+def test_the_verb_prints_json(
+    trained_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert saccade(["check", str(trained_runs["bahdanau"]), "--inputs", "3", "--json"]) == 0
+    assert {f["verdict"] for f in json.loads(capsys.readouterr().out)} == {"holds", "not tried"}
+
+
+@pytest.mark.long
+def test_the_compiled_model_is_the_eager_one(
+    trained_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    findings = open_run(trained_runs["transformer"]).check(inputs=3)
+    assert {f.verdict for f in findings if f.law == "compiled equals eager"} == {"holds"}
