@@ -20,7 +20,7 @@ class Entry(NamedTuple):
 # Sizes of models are those they have for dates; minutes are of training on two cores.
 ENTRIES = [
     Entry("task", "translate", "pairs of texts → a translator", "", ""),
-    Entry("model", "seq2seq", "recurrent, one fixed context (Cho 2014)", "0.3 M", ""),
+    Entry("model", "seq2seq", "recurrent, fixed context (Cho 2014)", "0.3 M", ""),
     Entry("model", "bahdanau", "recurrent, looks back (Bahdanau 2015)", "0.6 M", ""),
     Entry("model", "transformer", "attention alone (Vaswani 2017)", "1.0 M", ""),
     Entry("recipe", "dates", "dates in 46 languages → ISO 8601", "0.6 M", "2"),
