@@ -180,7 +180,7 @@ class Translation:
         return Loss(total, correct)
 
     def compile(self) -> None:
-        """Let torch.compile make kernels for this model; it pays in runs of many minutes."""
+        """Let torch.compile make kernels for this model, for batches of any shape."""
         self.logits = torch.compile(self.logits, dynamic=True)  # type: ignore[method-assign]
 
     def logits(self, batch: Batch) -> Float[Tensor, "N V"]:
