@@ -1,7 +1,6 @@
 """The laws find what is broken. That they hold for our models is in tests/models."""
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -37,15 +36,6 @@ LAWS = {
     "rereading": lambda model, example: laws.rereading(model, example, MARKS, 4),
     "fused": lambda model, example: laws.fused(model, example),
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads only wait for each other over tensors as small as these."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def whole(name):

@@ -1,7 +1,5 @@
 """Watching shows what the attention computed, and changes nothing."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -32,15 +30,6 @@ MODELS = {
     },
 }
 every_model = pytest.mark.parametrize("name", MODELS)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads only wait for each other over tensors as small as these."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture
