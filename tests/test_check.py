@@ -1,6 +1,7 @@
 """`run.check()`: the laws on a trained model, and that a broken one is found."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,17 @@ def no_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(laws, "compiled", lambda model, example: law)
 
 
+@pytest.fixture
+def own_runs(trained_runs: dict[str, Path], tmp_path: Path) -> dict[str, Path]:
+    """Copies: a check leaves its findings in the run, and the runs are shared by all tests."""
+    for model, folder in trained_runs.items():
+        shutil.copytree(folder, tmp_path / model)
+    return {model: tmp_path / model for model in trained_runs}
+
+
 @pytest.mark.parametrize("model", ["bahdanau", "seq2seq", "transformer"])
-def test_a_trained_run_keeps_every_law(model: str, trained_runs: dict[str, Path]) -> None:
-    run = open_run(trained_runs[model])
+def test_a_trained_run_keeps_every_law(model: str, own_runs: dict[str, Path]) -> None:
+    run = open_run(own_runs[model])
     findings = run.check(inputs=5)
     assert [f.law for f in findings if f.verdict == "BROKEN"] == []
     assert sum(f.tried > 0 for f in findings) >= 10
@@ -30,25 +39,25 @@ def test_a_trained_run_keeps_every_law(model: str, trained_runs: dict[str, Path]
 
 
 def test_a_mask_left_out_is_found(
-    trained_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    own_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = open_run(trained_runs["transformer"])
+    run = open_run(own_runs["transformer"])
     monkeypatch.setattr(Mask, "lengths", staticmethod(lambda lengths: Mask()))
     broken = {f.law for f in run.check(inputs=5) if f.verdict == "BROKEN"}
     assert {"padding changes nothing", "neighbours change nothing"} <= broken
 
 
 def test_the_verb_prints_json(
-    trained_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+    own_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert saccade(["check", str(trained_runs["bahdanau"]), "--inputs", "3", "--json"]) == 0
+    assert saccade(["check", str(own_runs["bahdanau"]), "--inputs", "3", "--json"]) == 0
     assert {f["verdict"] for f in json.loads(capsys.readouterr().out)} == {"holds", "not tried"}
 
 
 @pytest.mark.long
 def test_the_compiled_model_is_the_eager_one(
-    trained_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    own_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    findings = open_run(trained_runs["transformer"]).check(inputs=3)
+    findings = open_run(own_runs["transformer"]).check(inputs=3)
     assert {f.verdict for f in findings if f.law == "compiled equals eager"} == {"holds"}
