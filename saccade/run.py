@@ -163,9 +163,12 @@ class Run:
                     for k, _, _ in every
                 }
             )
+            asked = [
+                f"{what} {n}" for what, n in (("layer", layer), ("head", head)) if n is not None
+            ]
+            wanted = f" with {' and '.join(asked)}" if asked else ""
             raise ConfigError(
-                f"There is no {kind or 'cross'} attention with layer {layer} and head {head}. "
-                f"There are: {', '.join(there)}."
+                f"There is no {kind or 'cross'} attention{wanted}. There are: {', '.join(there)}."
             )
         return Look(source, answer, chosen)
 

@@ -243,7 +243,7 @@ def test_looking_reads_the_models_own_answer(folder: Path) -> None:
 def test_what_is_not_there_cannot_be_looked_at(trained_runs: dict[str, Path]) -> None:
     with pytest.raises(ConfigError, match="seq2seq has no attention.*bahdanau or transformer"):
         open_run(trained_runs["seq2seq"]).look("abc")
-    there = r"no cross attention with layer 9 and head None. There are: cross \(layers 1–1, heads"
+    there = r"no cross attention with layer 9. There are: cross \(layers 1–1, heads"
     with pytest.raises(ConfigError, match=there):
         open_run(trained_runs["transformer"]).look("abc", layer=9)
     with pytest.raises(ConfigError, match="no sideways attention"):

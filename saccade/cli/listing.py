@@ -24,7 +24,7 @@ ENTRIES = [
     Entry("model", "bahdanau", "recurrent, looks back (Bahdanau 2015)", "0.6 M", ""),
     Entry("model", "transformer", "attention alone (Vaswani 2017)", "1.0 M", ""),
     Entry("recipe", "dates", "dates in 46 languages → ISO 8601", "0.6 M", "2"),
-    Entry("recipe", "numbers", "numbers in 39 languages → digits", "0.6 M", "4"),
+    Entry("recipe", "numbers", "numbers in 39 languages → digits", "0.6 M", "3"),
     Entry("recipe", "reverse", "short made-up words, backwards", "0.1 M", "½"),
     Entry("recipe", "copy", "short made-up words, as they are", "0.1 M", "½"),
     Entry("recipe", "translate", "your own file of pairs (--data)", "by data", "by data"),

@@ -23,7 +23,7 @@ def numbers(model: str = "bahdanau") -> Recipe:
     return TranslationRecipe(
         data={"made": "numbers"},
         model={"name": model, "width": 128},
-        train={"steps": 2000, "warmup": 200, "evaluate_every": 200, "batch_tokens": 2200},
+        train={"steps": 1000, "warmup": 100, "evaluate_every": 100, "batch_tokens": 2200},
     )
 
 
