@@ -87,8 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run a verb and return its exit code; whatever goes wrong becomes one message."""
-    # Before torch is loaded: threads that spin long while they wait for one another are no quicker
-    # alone on the machine, and half as quick beside one other busy process.
+    # Before torch is loaded: threads that spin long while they wait for one another gain about a
+    # quarter alone on the machine, and take twice as long beside one other busy process
+    # (benchmarks/waiting.py). People have other programs open; who has not may set it themselves.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     debug = "--debug" in arguments
     # wherever it stands: nobody remembers whether it belongs before or behind the verb
