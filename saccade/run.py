@@ -57,6 +57,7 @@ from saccade.training import (
     read_metrics,
     save_checkpoint,
     set_threads,
+    why_not_exact,
 )
 from saccade.training import train as train_loop
 
@@ -204,12 +205,16 @@ class Run:
 
     def save(self, folder: Path) -> None:
         """Write all that prediction needs: settings, vocabulary, weights."""
+        self.save_settings(folder)
+        write_tensors(folder / "model.safetensors", self.task.model.state_dict(), {})
+
+    def save_settings(self, folder: Path) -> None:
+        """Write settings and vocabulary; run.toml comes last, and makes the folder a run."""
         folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / "tokenizer.json", self.task.tokenizers.to_json())
         recipe = self.recipe.model_dump(exclude_none=True, mode="json")
         values = {"format": FORMAT, "made": self.made, "recipe": recipe}
         write_text(folder / "run.toml", tomli_w.dumps(values))
-        write_json(folder / "tokenizer.json", self.task.tokenizers.to_json())
-        write_tensors(folder / "model.safetensors", self.task.model.state_dict(), {})
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl."""
@@ -335,13 +340,9 @@ def train(recipe: Recipe, folder: Path, options: Options) -> Trained:
         "threads": threads,
         "data": data_print(prepared.encoded["train"]),
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    values = prepared.recipe.model_dump(exclude_none=True, mode="json")
-    write_text(
-        folder / "run.toml", tomli_w.dumps({"format": FORMAT, "made": made, "recipe": values})
-    )
-    write_json(folder / "tokenizer.json", prepared.tokenizers.to_json())
-    return _go_on(Run(folder, prepared.recipe, made, task), options)
+    run = Run(folder, prepared.recipe, made, task)
+    run.save_settings(folder)
+    return _go_on(run, options)
 
 
 def resume(folder: Path, changes: dict[str, Any], options: Options) -> Trained:
@@ -412,8 +413,7 @@ def _check_free(folder: Path, overwrite: bool) -> None:
             f"{folder} already holds a run. Go on with it (--resume {folder}), replace it "
             "(--overwrite), or choose another folder (--out)."
         )
-    # run.toml is written first and taken away last: without it nothing in there is a run's
-    own = _own(folder) if (folder / "run.toml").exists() else []
+    own = _own(folder) if (folder / "run.toml").exists() else _begun(folder)
     strangers = sorted(path.name for path in folder.glob("*") if path not in own)
     if strangers:
         raise RunError(
@@ -423,9 +423,21 @@ def _check_free(folder: Path, overwrite: bool) -> None:
 
 
 def _own(folder: Path) -> list[Path]:
-    """What is a run's in its folder, and what a sitting that was killed began to write."""
-    begun = [path for name in OWN for path in folder.glob(f".{name}.*.part")]
-    return [*begun, *(folder / name for name in (*OWN_FOLDERS, *reversed(OWN)))]
+    """What is a run's in its folder, run.toml last: while that is there, the rest is a run's."""
+    return [*_parts(folder), *(folder / name for name in (*OWN_FOLDERS, *reversed(OWN)))]
+
+
+def _begun(folder: Path) -> list[Path]:
+    """What a training leaves that was killed before it had written its run.toml."""
+    try:
+        read_json(folder / "tokenizer.json")
+    except RunError:
+        return _parts(folder)
+    return [*_parts(folder), folder / "tokenizer.json"]
+
+
+def _parts(folder: Path) -> list[Path]:
+    return [path for name in OWN for path in folder.glob(f".{name}.*.part")]
 
 
 def _clear(folder: Path) -> None:
@@ -446,10 +458,14 @@ def _go_on(run: Run, options: Options) -> Trained:
         task.compile()
     optimizer = adamw(task.model, settings.learning_rate, settings.weight_decay)
     checkpoint = run.folder / "checkpoint"
+    for reason in why_not_exact(settings):
+        options.said(f"Stopped and resumed, this run may differ in the last bits: {reason}.")
     standing = load_checkpoint(checkpoint, task.model, optimizer, options.said)
+    kept = 0  # the step whose weights this sitting has put into model.safetensors
     console = options.show or Console(quiet=True)
     with ExitStack() as stack:
-        log = stack.enter_context(MetricsLog(run.folder / "metrics.jsonl", standing.step))
+        metrics = MetricsLog(run.folder / "metrics.jsonl", standing.step, standing.seconds)
+        log = stack.enter_context(metrics)
         bar = stack.enter_context(progress_bar(console, standing.step, settings.steps))
         stop = stack.enter_context(_interrupts())
 
@@ -458,9 +474,12 @@ def _go_on(run: Run, options: Options) -> Trained:
                 listener(event)
 
         def save(standing: Standing) -> None:
+            nonlocal kept
+            log.settle()
             save_checkpoint(checkpoint, task.model, optimizer, standing)
-            if standing.best_weights:
+            if standing.best_step != kept:
                 _keep_best(run, standing, ended="")
+                kept = standing.best_step
 
         ended = train_loop(task, optimizer, settings, standing, tell=tell, save=save, stop=stop)
         save(standing)

@@ -1,3 +1,5 @@
+import hashlib
+import json
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -114,3 +116,34 @@ def trained_runs(
         train(smallest(model), root / model, Options())
     torch.set_num_threads(2)
     return {folder.name: folder for folder in root.iterdir()}
+
+
+@pytest.fixture(scope="session")
+def outcome_of() -> Callable[[Path], dict[str, Any]]:
+    """All that a training leaves in its folder, to the bit, but for what the clock says.
+
+    Two outcomes that are equal as dictionaries are equal in every bit of every tensor.
+    """
+    from saccade.storage import read_tensors
+
+    def tensors(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+        found, facts = read_tensors(path)
+        facts.get("standing", {}).pop("seconds", None)
+        return {
+            name: (str(t.dtype), tuple(t.shape), hashlib.sha256(t.numpy().tobytes()).hexdigest())
+            for name, t in found.items()
+        }, facts
+
+    def outcome(folder: Path) -> dict[str, Any]:
+        newest = sorted((folder / "checkpoint").glob("[0-9]*.safetensors"))[-1]
+        metrics = []
+        for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+            values = json.loads(line)
+            metrics.append({k: v for k, v in values.items() if k not in ("seconds", "rate")})
+        return {
+            "metrics": metrics,
+            "best": tensors(folder / "model.safetensors"),
+            "last": tensors(newest),
+        }
+
+    return outcome

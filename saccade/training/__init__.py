@@ -13,7 +13,7 @@ from saccade.training.loop import (
 )
 from saccade.training.observers import MetricsLog, counting, progress_bar, read_metrics
 from saccade.training.precision import device_named, keep_memory, set_threads
-from saccade.training.resume import load_checkpoint, save_checkpoint
+from saccade.training.resume import load_checkpoint, save_checkpoint, why_not_exact
 from saccade.training.settings import TrainConfig
 
 __all__ = [
@@ -36,4 +36,5 @@ __all__ = [
     "save_checkpoint",
     "set_threads",
     "train",
+    "why_not_exact",
 ]

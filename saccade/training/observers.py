@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,20 +24,22 @@ from rich.table import Column
 from rich.text import Text
 
 from saccade.errors import RunError
+from saccade.storage import write_atomically
 from saccade.training.loop import Evaluated, Event, Reported, Stepped, Tell
 
 
 class MetricsLog:
     """A line of JSON for every report and every evaluation, in `metrics.jsonl`."""
 
-    def __init__(self, path: Path, step: int):
+    def __init__(self, path: Path, step: int = 0, seconds: float = 0.0):
         """Go on after the given step: lines of later ones belong to a sitting that was cut off."""
         self.path = path
-        self.began = time.monotonic()
+        self.began = time.monotonic() - seconds
         kept = [line for line in read_metrics(path) if line["step"] <= step]
-        path.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+        # whole or not at all: a full disk must not cost the lines that are there
+        write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
         self._file = path.open("a", encoding="utf-8")
-        self._last = self.began
+        self._last = time.monotonic()
 
     def __call__(self, event: Event) -> None:
         """Write what is worth keeping."""
@@ -58,10 +61,20 @@ class MetricsLog:
             self._write(step=event.step, **scores, best=event.is_best)
             self._last = time.monotonic()
 
+    def settle(self) -> None:
+        """Put the lines on the disk itself: a checkpoint must not outlive those before it."""
+        with self._or_say():
+            os.fsync(self._file.fileno())
+
     def _write(self, **values: Any) -> None:
-        try:
+        with self._or_say():
             self._file.write(json.dumps(values) + "\n")
             self._file.flush()
+
+    @contextmanager
+    def _or_say(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise RunError(
                 f"{self.path} could not be written: {error.strerror or error}. The last checkpoint "

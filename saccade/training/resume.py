@@ -15,6 +15,22 @@ from torch import Tensor, nn
 from saccade.errors import RunError
 from saccade.storage import read_tensors, write_tensors
 from saccade.training.loop import Standing
+from saccade.training.precision import device_named
+from saccade.training.settings import TrainConfig
+
+
+def why_not_exact(settings: TrainConfig) -> list[str]:
+    """What keeps a resumed run from being, to the bit, the one that was never stopped."""
+    reasons = []
+    if settings.minutes is not None:
+        reasons.append("it is bounded by minutes, and how many steps fit in is the clock's affair")
+    if settings.compile:
+        reasons.append(
+            "it is compiled, and the kernels follow from the shapes that a process meets first"
+        )
+    if device_named(settings.device).type != "cpu":
+        reasons.append("on a graphics card sums may be taken in another order each time")
+    return reasons
 
 
 def save_checkpoint(
