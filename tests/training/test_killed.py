@@ -1,0 +1,192 @@
+"""Real training processes, killed for real: what goes on is, to the bit, what was never stopped."""
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Outcomes = Callable[[Path], dict[str, Any]]
+MODELS = ("bahdanau", "seq2seq", "transformer")
+
+# the command line, but the process is killed when it is about to flush a checkpoint's file
+KILLED_IN_A_CHECKPOINT = """
+import os, signal, sys
+from saccade.cli.main import run
+
+step, *arguments = sys.argv[1:]
+flush = os.fsync
+
+def killing(handle):
+    if f"{int(step):09d}.safetensors" in os.readlink(f"/proc/self/fd/{handle}"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    flush(handle)
+
+os.fsync = killing
+run(arguments)
+"""
+
+# a process that has all modules loaded, and forks one that trains for every line it is sent
+NURSERY = """
+import json, os, signal, sys, time
+import saccade.run
+from saccade.cli.main import run
+
+for line in sys.stdin:
+    arguments, seconds = json.loads(line)
+    child = os.fork()
+    if not child:
+        os._exit(run(arguments))
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)  # of one that has ended there is something left to kill
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+def settings(changes: dict[str, Any]) -> list[str]:
+    smallest = {
+        "data.longest_answer": 8,
+        "model.width": 8,
+        "model.dropout": 0.2,
+        "train.steps": 13,
+        "train.batch_tokens": 128,
+        "train.report_every": 4,
+        "train.evaluate_every": 5,
+        "train.checkpoint_seconds": 0,
+        "train.threads": 1,
+    }
+    return [f"--set={name}={value}" for name, value in (smallest | changes).items()]
+
+
+def for_model(model: str) -> dict[str, Any]:
+    return {"model.depth": 1, "model.heads": 2} if model == "transformer" else {}
+
+
+def start(*arguments: Any, program: tuple[str, ...] = ("-m", "saccade")) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *program, *map(str, arguments)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> int:
+    said = process.communicate()[1]
+    if process.returncode > 0:
+        print(said)
+    return process.returncode
+
+
+def kill_after(process: subprocess.Popen[str], folder: Path, step: int) -> None:
+    """SIGKILL as soon as the checkpoint of that step, or a later one, is there."""
+    patience = time.monotonic() + 120
+    while not any(int(p.stem) >= step for p in (folder / "checkpoint").glob("[0-9]*.safetensors")):
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < patience
+        time.sleep(0.001)
+    process.kill()
+    assert ended(process) == -9
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_killed_training_goes_on_to_the_bit(
+    model: str, words_file: Path, outcome_of: Outcomes, tmp_path: Path
+) -> None:
+    first, second = sorted(random.SystemRandom().sample(range(1, 11), 2))
+    print(f"killed after step {first}, in the checkpoint of step {second + 1}")
+    asked = ["train", words_file, "--model", model, *settings(for_model(model))]
+    whole = start(*asked, "--out", tmp_path / "whole")
+
+    kill_after(start(*asked, "--out", tmp_path / "run"), tmp_path / "run", first)
+    going_on = ("train", "--resume", tmp_path / "run")
+    in_checkpoint = start(second + 1, *going_on, program=("-c", KILLED_IN_A_CHECKPOINT))
+    ended(in_checkpoint)
+    newest = sorted((tmp_path / "run" / "checkpoint").glob("[0-9]*.safetensors"))[-1]
+    if int(newest.stem) <= second:  # else the first kill came late, and it was past that step
+        assert in_checkpoint.returncode == -9
+        assert int(newest.stem) == second
+        assert any((tmp_path / "run" / "checkpoint").glob(".*.part"))
+    assert ended(start(*going_on)) == 0
+    assert ended(whole) == 0
+    assert outcome_of(tmp_path / "run") == outcome_of(tmp_path / "whole")
+
+
+# --- two hundred times, for `make prove` ----------------------------------------------------------
+
+CASES: dict[str, dict[str, Any]] = {
+    "as it comes": {},
+    "accumulated": {"train.accumulate": 3},
+    "early stop": {"train.evaluate_every": 1, "train.patience": 3, "train.steps": 40},
+    "linear decay": {"train.decay": "linear", "train.warmup": 4, "train.smoothing": 0.1},
+    "bfloat16": {"train.precision": "bfloat16"},
+    "rare checkpoints": {"train.checkpoint_seconds": 0.1},
+}
+
+
+class Nursery:
+    """Trainings as children of one process, so that torch is loaded once and not 200 times."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", NURSERY],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def train(self, arguments: list[Any], seconds: float | None) -> bool:
+        """Whether it came to its end before it was killed, if it was to be."""
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(json.dumps([[str(a) for a in arguments], seconds]) + "\n")
+        self.process.stdin.flush()
+        code = int(self.process.stdout.readline())
+        assert code in (0, -9), f"exit code {code} of {arguments}"
+        return code == 0
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    made = Nursery()
+    yield made
+    made.process.communicate()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("case", CASES)
+def test_killed_again_and_again(
+    case: str,
+    model: str,
+    nursery: Nursery,
+    words_file: Path,
+    outcome_of: Outcomes,
+    tmp_path: Path,
+) -> None:
+    asked = ["train", words_file, "--model", model, *settings(for_model(model) | CASES[case])]
+    began = time.monotonic()
+    assert nursery.train([*asked, "--out", tmp_path / "whole"], None)
+    takes = time.monotonic() - began
+    wanted = outcome_of(tmp_path / "whole")
+    kills = half_written = finished = 0
+    while kills < 12 or not finished:
+        folder = tmp_path / f"run{finished}"
+        begun = (folder / "run.toml").exists()
+        what = ["train", "--resume", folder] if begun else [*asked, "--out", folder]
+        over = nursery.train(what, random.uniform(0, takes) if kills < 12 else None)
+        if over:
+            assert outcome_of(folder) == wanted
+            finished += 1
+        else:
+            kills += 1
+            half_written += any((folder / "checkpoint").glob(".*.part"))
+    print(
+        f"{case}, {model}: {kills} kills, {half_written} in a checkpoint, {finished} came to an end"
+    )

@@ -1,0 +1,77 @@
+"""Make the small runs that later versions must be able to read: python tools/keep_runs.py
+
+They go to tests/kept/formatN, once for every format N of the run's folder, and stay for good.
+"""
+
+import json
+import os
+import random
+from pathlib import Path
+
+from saccade.recipes import find
+from saccade.run import FORMAT, Options, open_run, resume, train
+from saccade.training import Event, Stepped
+
+SOURCES = ["abc", "fed", "a", "cafe", "bead", ""]
+SETTINGS = {
+    "data.longest_answer": 8,
+    "model.width": 8,
+    "train.steps": 60,
+    "train.learning_rate": 0.03,
+    "train.warmup": 5,
+    "train.batch_tokens": 128,
+    "train.report_every": 10,
+    "train.evaluate_every": 20,
+    "train.checkpoint_seconds": 0,
+    "train.threads": 1,
+}
+STOP = 41
+
+
+def stopping(event: Event) -> None:
+    """As if the machine went down."""
+    if isinstance(event, Stepped) and event.step == STOP:
+        raise InterruptedError
+
+
+def keep(model: str) -> None:
+    """A finished run, one that was cut off, and what they answer."""
+    more = {"model.depth": 1, "model.heads": 2} if model == "transformer" else {}
+    recipe = find("words.tsv", model=model, changes=SETTINGS | more).recipe
+    folder = Path(model)
+    try:
+        train(recipe, folder, Options(tell=stopping))
+    except InterruptedError:
+        pass
+    # the older of the two checkpoints is not needed
+    min((folder / "checkpoint").iterdir()).unlink()
+    kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    resume(folder, {}, Options())
+    run = open_run(folder)
+    answers = [answer._asdict() for answer in run.predict(SOURCES)]
+    metrics = [line for line in run.metrics() if line["step"] > STOP]
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.unlink()
+    for path, content in kept.items():
+        path.write_bytes(content)
+    (folder / "report").rmdir()
+    now = [answer._asdict() for answer in open_run(folder).predict(SOURCES)]
+    facts = {"sources": SOURCES, "answers": now, "in the end": answers, "metrics": metrics}
+    Path(f"{model}.json").write_text(json.dumps(facts, indent=1) + "\n")
+
+
+def main() -> None:
+    """One run of each model, on words and what they are backwards."""
+    place = Path(__file__).parent.parent / "tests" / "kept" / f"format{FORMAT}"
+    place.mkdir(parents=True)
+    os.chdir(place)
+    draw = random.Random(7)
+    words = sorted({"".join(draw.choices("abcdef", k=draw.randint(1, 6))) for _ in range(120)})
+    Path("words.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in words))
+    for model in ("bahdanau", "seq2seq", "transformer"):
+        keep(model)
+
+
+if __name__ == "__main__":
+    main()
