@@ -46,6 +46,7 @@ from saccade.storage import (
 )
 from saccade.tasks import Choice, Prepared, Recipe, Translation, TranslationRecipe, prepare
 from saccade.training import (
+    Beside,
     Event,
     MetricsLog,
     Standing,
@@ -55,9 +56,10 @@ from saccade.training import (
     load_checkpoint,
     progress_bar,
     read_metrics,
-    save_checkpoint,
     set_threads,
+    take,
     why_not_exact,
+    write_checkpoint,
 )
 from saccade.training import train as train_loop
 
@@ -468,6 +470,7 @@ def _go_on(run: Run, options: Options) -> Trained:
         log = stack.enter_context(metrics)
         bar = stack.enter_context(progress_bar(console, standing.step, settings.steps))
         stop = stack.enter_context(_interrupts())
+        beside = stack.enter_context(Beside())
 
         def tell(event: Event) -> None:
             for listener in (log, bar, options.tell):
@@ -475,26 +478,32 @@ def _go_on(run: Run, options: Options) -> Trained:
 
         def save(standing: Standing) -> None:
             nonlocal kept
-            log.settle()
-            save_checkpoint(checkpoint, task.model, optimizer, standing)
-            if standing.best_step != kept:
-                _keep_best(run, standing, ended="")
-                kept = standing.best_step
+            taken = take(task.model, optimizer, standing)
+            best = _best(standing) if standing.best_step != kept else None
+            kept = standing.best_step
+
+            def write() -> None:
+                log.settle()
+                write_checkpoint(checkpoint, taken)
+                if best is not None:
+                    run.save_model(*best)
+
+            beside.begin(write)
 
         ended = train_loop(task, optimizer, settings, standing, tell=tell, save=save, stop=stop)
         save(standing)
     if standing.best_weights:
         task.model.load_state_dict(standing.best_weights)
-        _keep_best(run, standing, ended)
+        run.save_model(*_best(standing, ended))
     task.model.eval()
     if ended != "stop":
         report(run, options)
     return Trained(run, ended)
 
 
-def _keep_best(run: Run, standing: Standing, ended: str) -> None:
+def _best(standing: Standing, ended: str = "") -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     facts = {"step": standing.best_step, "goodness": standing.best, "ended": ended}
-    run.save_model(standing.best_weights, facts)
+    return standing.best_weights, facts
 
 
 def report(run: Run, options: Options) -> None:

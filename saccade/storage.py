@@ -137,11 +137,21 @@ def _sealed_json(value: Mapping[str, Any]) -> bytes:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Write tensors and a few plain facts as one sealed safetensors file."""
-    # copies, because safetensors refuses tied weights, which share their memory
-    whole = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    whole = _each_its_own(tensors)
     note = json.dumps(facts, sort_keys=True)
     seal = _seal(whole, note)
     write_atomically(path, save(whole, metadata={"facts": note, SEAL: seal}))
+
+
+def _each_its_own(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """On the CPU, and apart: safetensors refuses tied weights, which share their memory."""
+    whole, seen = {}, set()
+    for name, tensor in tensors.items():
+        own = tensor.detach().cpu().contiguous()
+        place = own.untyped_storage().data_ptr()
+        whole[name] = own.clone() if place in seen else own
+        seen.add(place)
+    return whole
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -9,6 +9,7 @@ import pytest
 from saccade.cli.main import run as saccade
 from saccade.look import laws
 from saccade.nn.masks import Mask
+from saccade.nn.state import KeyValue, extend
 from saccade.run import open_run
 from saccade.storage import read_json
 
@@ -45,6 +46,42 @@ def test_a_mask_left_out_is_found(
     monkeypatch.setattr(Mask, "lengths", staticmethod(lambda lengths: Mask()))
     broken = {f.law for f in run.check(inputs=5) if f.verdict == "BROKEN"}
     assert {"padding changes nothing", "neighbours change nothing"} <= broken
+
+
+def test_a_cache_off_by_one_is_found(
+    own_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forgetful(past: KeyValue | None, new: KeyValue) -> KeyValue:
+        """The next step writes over the newest place."""
+        now = extend(past, new)
+        return now if past is None else now._replace(length=now.length - 1)
+
+    run = open_run(own_runs["transformer"])
+    monkeypatch.setattr("saccade.nn.transformer.extend", forgetful)
+    broken = {f.law for f in run.check(inputs=5) if f.verdict == "BROKEN"}
+    assert "step by step equals all at once" in broken
+    kept = read_json(run.folder / "checks.json")["findings"]
+    assert {f["law"] for f in kept if f["verdict"] == "BROKEN"} == broken
+
+
+def test_a_future_that_is_seen_is_found(
+    own_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(own_runs["transformer"])
+    monkeypatch.setattr(Mask, "causal", staticmethod(Mask))
+    broken = {f.law for f in run.check(inputs=5) if f.verdict == "BROKEN"}
+    assert "the future is not seen" in broken
+
+
+def test_a_broken_law_is_the_exit_code(
+    own_runs: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(Mask, "causal", staticmethod(Mask))
+    assert saccade(["check", str(own_runs["transformer"]), "--inputs", "3"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "the future is not seen" in line and "BROKEN" in line]
 
 
 def test_the_verb_prints_json(

@@ -40,11 +40,14 @@ def show(findings: list[Any]) -> None:
     """The table: law, inputs tried, largest difference, verdict against the tolerance."""
     from rich.console import Console
 
-    shown = table("law", "inputs", "largest difference", "tolerance", "verdict")
+    shown = table("law", "tried", "largest difference", "tolerance", "verdict")
     for f in findings:
-        if f.tried:
-            row = (f.law, str(f.tried), f"{f.difference:.2g}", f"{f.tolerance:.0e}", f.verdict)
-        else:
-            row = (f.law, "", "", "", f"{f.verdict}: {f.note}")
-        shown.add_row(*row)
-    Console(highlight=False).print(shown)
+        figures = (
+            (str(f.tried), f"{f.difference:.2g}", f"{f.tolerance:.0e}") if f.tried else [""] * 3
+        )
+        shown.add_row(f.law, *figures, f.verdict)
+    console = Console(highlight=False, soft_wrap=False)
+    console.print(shown)
+    for f in findings:
+        if f.note:
+            console.print(f"{f.law}: {f.note}")

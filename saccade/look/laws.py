@@ -102,7 +102,7 @@ def future(model: Any, example: Example, vocab_size: int) -> Finding:
         after = _logits(model, source, lengths, changed)
         pairs.append((before[:, :t], after[:, :t]))
     pairs = pairs or [(before[:, :0], before[:, :0])]
-    return _finding("the future is not seen", len(pairs), pairs)
+    return _finding("the future is not seen", len(source), pairs)
 
 
 @torch.no_grad()
@@ -152,7 +152,7 @@ def rereading(model: Any, example: Example, marks: Marks, limit: int, width: int
         for answer in answers:
             again = read_again(model, source[row : row + 1, : lengths[row]], answer, marks)
             pairs.append((_exact(answer.log_probability, model), _exact(again, model)))
-    return _finding("beam scores equal re-reading", len(pairs), pairs)
+    return _finding("beam scores equal re-reading", len(source), pairs)
 
 
 @torch.no_grad()

@@ -13,10 +13,17 @@ from saccade.training.loop import (
 )
 from saccade.training.observers import MetricsLog, counting, progress_bar, read_metrics
 from saccade.training.precision import device_named, keep_memory, set_threads
-from saccade.training.resume import load_checkpoint, save_checkpoint, why_not_exact
+from saccade.training.resume import (
+    Beside,
+    load_checkpoint,
+    take,
+    why_not_exact,
+    write_checkpoint,
+)
 from saccade.training.settings import TrainConfig
 
 __all__ = [
+    "Beside",
     "Evaluated",
     "Event",
     "Loss",
@@ -33,8 +40,9 @@ __all__ = [
     "load_checkpoint",
     "progress_bar",
     "read_metrics",
-    "save_checkpoint",
     "set_threads",
+    "take",
     "train",
     "why_not_exact",
+    "write_checkpoint",
 ]

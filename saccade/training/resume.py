@@ -2,12 +2,15 @@
 
 A checkpoint is one sealed file, named by its step, written beside and renamed. The one before
 goes only when the new one is safe; one that turns out damaged is named, and the one before used.
+Training waits while its state is copied, not while the copy is hashed and brought to the disk.
 """
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -33,21 +36,77 @@ def why_not_exact(settings: TrainConfig) -> list[str]:
     return reasons
 
 
-def save_checkpoint(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, standing: Standing
-) -> None:
-    """Write the checkpoint of this step; keep the one before, drop the older ones."""
-    folder.mkdir(parents=True, exist_ok=True)
+class Checkpoint(NamedTuple):
+    """What stood at one step, apart from the model that goes on."""
+
+    step: int
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+
+
+def take(model: nn.Module, optimizer: torch.optim.Optimizer, standing: Standing) -> Checkpoint:
+    """Copy all that it takes to go on from here; this is all that training waits for."""
     tensors, facts = _apart(optimizer.state_dict()["state"])
     tensors |= {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
-    tensors |= {f"best/{name}": tensor for name, tensor in standing.best_weights.items()}
+    copied = {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+    # the best weights are a copy already, which is replaced and never changed
+    copied |= {f"best/{name}": tensor for name, tensor in standing.best_weights.items()}
     plain = {name: value for name, value in vars(standing).items() if name != "best_weights"}
-    path = folder / f"{standing.step:09d}.safetensors"
+    return Checkpoint(standing.step, copied, {"standing": plain, "optimizer": facts})
+
+
+def write_checkpoint(folder: Path, taken: Checkpoint) -> None:
+    """Write a checkpoint; keep the one before, drop the older ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{taken.step:09d}.safetensors"
     # a step that is saved twice, at the end of training say, has the same one before it
     before = [other for other in checkpoints(folder) if other != path]
-    write_tensors(path, tensors, {"standing": plain, "optimizer": facts})
+    write_tensors(path, taken.tensors, taken.facts)
     for old in before[:-1]:
         old.unlink(missing_ok=True)
+
+
+class Beside:
+    """Does one thing at a time beside the training, which waits for the disk only if it must.
+
+    A failure is raised where the next thing is to be begun, or at the end of the block.
+    """
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def begin(self, action: Callable[[], None]) -> None:
+        """Begin, once what was begun before is done."""
+        self.wait()
+
+        def act() -> None:
+            try:
+                action()
+            except BaseException as error:  # it belongs to the one who waits
+                self._error = error
+
+        self._thread = threading.Thread(target=act, name="checkpoint")
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Until it is done; if it failed, that is raised."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def __enter__(self) -> "Beside":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.wait()
+        else:
+            with suppress(Exception):  # the first error is the one to tell
+                self.wait()
 
 
 def checkpoints(folder: Path) -> list[Path]:

@@ -1,0 +1,106 @@
+"""How long does a checkpoint hold training up, and how long does it take to be safe?
+
+    python benchmarks/checkpoints.py [folder]
+
+Training waits for the copy of weights, averages and counts; then it goes on, while the copy is
+hashed, written and flushed beside it, which takes a part of one core. The file goes to the folder
+named (the one for temporary files otherwise). The best model's own file is written too, as when
+every checkpoint brings a new best, which is the worst case.
+"""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from timing import say_machine, spread, table
+
+from saccade.models import TRANSLATORS, BahdanauConfig, TransformerConfig
+from saccade.optim import adamw
+from saccade.storage import write_tensors
+from saccade.training import Standing, TrainConfig, take, write_checkpoint
+from saccade.training.loop import copy_of
+
+WARMUP, REPEATS = 1, 5
+SIZES: dict[str, Any] = {
+    "bahdanau of the demo": BahdanauConfig(width=128, source_vocab=300, target_vocab=300),
+    "transformer 256, 3 + 3 layers": TransformerConfig(
+        width=256, depth=3, source_vocab=8000, target_vocab=8000
+    ),
+    "transformer 512, 6 + 6 layers": TransformerConfig(
+        width=512, depth=6, heads=8, source_vocab=8000, target_vocab=8000
+    ),
+}
+
+
+class Found(NamedTuple):
+    """What was measured for one model."""
+
+    parameters: int
+    written: int  # bytes
+    held_up: list[float]  # seconds
+    until_safe: list[float]
+    processor: list[float]  # seconds of one core, for the writing
+
+
+def measure(config: Any, folder: Path) -> Found:
+    """Copy and write some checkpoints."""
+    model = TRANSLATORS[config.name](config)
+    optimizer = adamw(model, 1e-3, 0.01)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    standing = Standing(step=1, best_step=1, best_weights=copy_of(model))
+
+    held_up, until_safe, processor = [], [], []
+    for _ in range(WARMUP + REPEATS):
+        standing.step += 1
+        began = time.perf_counter()
+        taken = take(model, optimizer, standing)
+        held_up.append(time.perf_counter() - began)
+        before = time.process_time()
+        write_checkpoint(folder, taken)
+        write_tensors(folder / "model.safetensors", standing.best_weights, {})
+        processor.append(time.process_time() - before)
+        until_safe.append(time.perf_counter() - began)
+    newest = [max(folder.glob("[0-9]*")), folder / "model.safetensors"]
+    return Found(
+        sum(p.numel() for p in model.parameters()),
+        sum(path.stat().st_size for path in newest),
+        held_up[WARMUP:],
+        until_safe[WARMUP:],
+        processor[WARMUP:],
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    say_machine()
+    interval = TrainConfig().checkpoint_seconds
+    rows = []
+    for name, config in SIZES.items():
+        with tempfile.TemporaryDirectory(dir=sys.argv[1] if sys.argv[1:] else None) as folder:
+            found = measure(config, Path(folder))
+        waits, work = spread(found.held_up), spread(found.processor)
+        # two cores train: a second of one of them is half a second of training
+        share = (waits.most + work.most / 2) / interval
+        rows.append(
+            [
+                name,
+                f"{found.parameters:,}",
+                f"{found.written / 1e6:.0f} MB",
+                waits,
+                work,
+                spread(found.until_safe),
+                f"{100 * share:.2f} %",
+            ]
+        )
+    heads = ["model", "parameters", "written", "training waits, s", "one core works, s"]
+    heads += ["until it is safe, s", f"at most of {interval:.0f} s"]
+    table(heads, rows)
+
+
+if __name__ == "__main__":
+    main()
