@@ -63,7 +63,7 @@ from saccade.training import (
 )
 from saccade.training import train as train_loop
 
-FORMAT = 1  # of the folder; a run of a higher one was made by a newer version
+FORMAT = 2  # of the folder; a run of a higher one was made by a newer version
 OWN = ("run.toml", "tokenizer.json", "model.safetensors", "metrics.jsonl", "checks.json")
 OWN_FOLDERS = ("checkpoint", "report")
 
@@ -454,6 +454,8 @@ def _clear(folder: Path) -> None:
 def _go_on(run: Run, options: Options) -> Trained:
     """The training itself, from the newest checkpoint or from the beginning."""
     settings, task = run.recipe.train, run.task
+    for begun in run.folder.rglob(".*.part"):  # by a sitting that was killed
+        begun.unlink(missing_ok=True)
     keep_memory()
     task.model.to(device_named(settings.device))
     if settings.compile:
@@ -466,8 +468,7 @@ def _go_on(run: Run, options: Options) -> Trained:
     kept = 0  # the step whose weights this sitting has put into model.safetensors
     console = options.show or Console(quiet=True)
     with ExitStack() as stack:
-        metrics = MetricsLog(run.folder / "metrics.jsonl", standing.step, standing.seconds)
-        log = stack.enter_context(metrics)
+        log = stack.enter_context(MetricsLog(run.folder / "metrics.jsonl", standing))
         bar = stack.enter_context(progress_bar(console, standing.step, settings.steps))
         stop = stack.enter_context(_interrupts())
         beside = stack.enter_context(Beside())

@@ -140,7 +140,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str,
     whole = _each_its_own(tensors)
     note = json.dumps(facts, sort_keys=True)
     seal = _seal(whole, note)
-    write_atomically(path, save(whole, metadata={"facts": note, SEAL: seal}))
+    # one entry: of several, safetensors would write them in another order every time
+    sealed = json.dumps({"facts": note, SEAL: seal})
+    write_atomically(path, save(whole, metadata={"sealed": sealed}))
 
 
 def _each_its_own(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -162,6 +164,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(path, framework="pt") as file:
             notes = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if "sealed" in notes:  # in format 1 the two stood by themselves
+            notes = json.loads(notes["sealed"])
         note, seal = notes["facts"], notes[SEAL]
         facts = json.loads(note)
     except (SafetensorError, KeyError, ValueError, OSError, RuntimeError, TypeError) as error:

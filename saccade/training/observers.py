@@ -25,17 +25,17 @@ from rich.text import Text
 
 from saccade.errors import RunError
 from saccade.storage import write_atomically
-from saccade.training.loop import Evaluated, Event, Reported, Stepped, Tell
+from saccade.training.loop import Evaluated, Event, Reported, Standing, Stepped, Tell
 
 
 class MetricsLog:
     """A line of JSON for every report and every evaluation, in `metrics.jsonl`."""
 
-    def __init__(self, path: Path, step: int = 0, seconds: float = 0.0):
-        """Go on after the given step: lines of later ones belong to a sitting that was cut off."""
+    def __init__(self, path: Path, standing: Standing):
+        """Go on from where training stands: later lines are those of a sitting that was cut off."""
         self.path = path
-        self.began = time.monotonic() - seconds
-        kept = [line for line in read_metrics(path) if line["step"] <= step]
+        self.began = time.monotonic() - standing.seconds
+        kept = [line for line in read_metrics(path) if _is_behind(line, standing)]
         # whole or not at all: a full disk must not cost the lines that are there
         write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
         self._file = path.open("a", encoding="utf-8")
@@ -87,6 +87,11 @@ class MetricsLog:
     def __exit__(self, *error: object) -> None:
         with suppress(OSError):  # a full disk has been told of already
             self._file.close()
+
+
+def _is_behind(line: dict[str, Any], standing: Standing) -> bool:
+    """Whether a line was written before this standing was; at one step there may be two."""
+    return line["step"] <= (standing.evaluated if "best" in line else standing.step)
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

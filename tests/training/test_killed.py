@@ -31,21 +31,39 @@ os.fsync = killing
 run(arguments)
 """
 
-# a process that has all modules loaded, and forks one that trains for every line it is sent
+# A process that has all modules loaded, and forks one that trains for every line it is sent. That
+# one is killed some moments after a checkpoint of the step named, or a later one, is there.
 NURSERY = """
-import json, os, signal, sys, time
+import json, os, random, signal, sys, time
+from pathlib import Path
 import saccade.run
 from saccade.cli.main import run
 
+def newest(folder):
+    return max((int(p.stem) for p in Path(folder).glob("checkpoint/[0-9]*.safetensors")), default=0)
+
+flush = os.fsync
+
+def slow_flush(handle):
+    time.sleep(random.uniform(0, 0.02))  # as on a slow disk, or few kills would meet a write
+    flush(handle)
+
+os.fsync = slow_flush
 for line in sys.stdin:
-    arguments, seconds = json.loads(line)
+    arguments, folder, step, moments = json.loads(line)
     child = os.fork()
     if not child:
         os._exit(run(arguments))
-    if seconds is not None:
-        time.sleep(seconds)
-        os.kill(child, signal.SIGKILL)  # of one that has ended there is something left to kill
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        if step is not None and newest(folder) >= step:
+            time.sleep(moments)
+            os.kill(child, signal.SIGKILL)  # of one that has ended there is something left to kill
+            step = None
+        time.sleep(0.001)
+    print(os.waitstatus_to_exitcode(status), flush=True)
 """
 
 
@@ -120,6 +138,7 @@ def test_a_killed_training_goes_on_to_the_bit(
 
 # --- two hundred times, for `make prove` ----------------------------------------------------------
 
+KILLS = 12  # of each case and model: 216
 CASES: dict[str, dict[str, Any]] = {
     "as it comes": {},
     "accumulated": {"train.accumulate": 3},
@@ -142,10 +161,13 @@ class Nursery:
             text=True,
         )
 
-    def train(self, arguments: list[Any], seconds: float | None) -> bool:
+    def train(
+        self, arguments: list[Any], folder: Path, step: int | None = None, moments: float = 0.0
+    ) -> bool:
         """Whether it came to its end before it was killed, if it was to be."""
         assert self.process.stdin and self.process.stdout
-        self.process.stdin.write(json.dumps([[str(a) for a in arguments], seconds]) + "\n")
+        order = [[str(a) for a in arguments], str(folder), step, moments]
+        self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
         code = int(self.process.stdout.readline())
         assert code in (0, -9), f"exit code {code} of {arguments}"
@@ -170,23 +192,27 @@ def test_killed_again_and_again(
     outcome_of: Outcomes,
     tmp_path: Path,
 ) -> None:
-    asked = ["train", words_file, "--model", model, *settings(for_model(model) | CASES[case])]
-    began = time.monotonic()
-    assert nursery.train([*asked, "--out", tmp_path / "whole"], None)
-    takes = time.monotonic() - began
+    changes = for_model(model) | CASES[case]
+    asked = ["train", words_file, "--model", model, *settings(changes)]
+    assert nursery.train([*asked, "--out", tmp_path / "whole"], tmp_path / "whole")
     wanted = outcome_of(tmp_path / "whole")
     kills = half_written = finished = 0
-    while kills < 12 or not finished:
+    while kills < KILLS or not finished:
         folder = tmp_path / f"run{finished}"
         begun = (folder / "run.toml").exists()
         what = ["train", "--resume", folder] if begun else [*asked, "--out", folder]
-        over = nursery.train(what, random.uniform(0, takes) if kills < 12 else None)
-        if over:
+        made = [int(path.stem) for path in (folder / "checkpoint").glob("[0-9]*.safetensors")]
+        step = max(made, default=-1) + random.randint(1, 4)
+        # before the first checkpoint it reads data, which takes a while
+        moments = random.uniform(0, 0.05 if step else 0.5)
+        if nursery.train(what, folder, step if kills < KILLS else None, moments):
             assert outcome_of(folder) == wanted
             finished += 1
         else:
             kills += 1
             half_written += any((folder / "checkpoint").glob(".*.part"))
     print(
-        f"{case}, {model}: {kills} kills, {half_written} in a checkpoint, {finished} came to an end"
+        f"{case}, {model}: {kills} kills, {half_written} in a checkpoint, "
+        f"{finished} came to an end",
+        flush=True,
     )

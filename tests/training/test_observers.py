@@ -11,6 +11,7 @@ from saccade.training import (
     Evaluated,
     MetricsLog,
     Reported,
+    Standing,
     Stepped,
     counting,
     progress_bar,
@@ -35,7 +36,7 @@ def steps_in(path: Path) -> list[int]:
 
 def test_the_log_has_a_line_for_each_report_and_evaluation(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    with MetricsLog(path, 0) as log:
+    with MetricsLog(path, Standing()) as log:
         for event in (stepped(1), stepped(2), reported(2), Evaluated(2, {"exact": 0.5}, True)):
             log(event)
     first, second = [json.loads(line) for line in path.read_text().splitlines()]
@@ -46,20 +47,34 @@ def test_the_log_has_a_line_for_each_report_and_evaluation(tmp_path: Path) -> No
 
 
 def test_a_line_is_on_the_disk_as_soon_as_it_is_told(tmp_path: Path) -> None:
-    with MetricsLog(tmp_path / "metrics.jsonl", 0) as log:
+    with MetricsLog(tmp_path / "metrics.jsonl", Standing()) as log:
         log(reported(2))
         assert steps_in(tmp_path / "metrics.jsonl") == [2]
 
 
 def test_going_on_drops_what_the_sitting_that_was_cut_off_wrote_later(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    with MetricsLog(path, 0) as log:
+    with MetricsLog(path, Standing()) as log:
         for step in (2, 4, 6):
             log(reported(step))
-    with MetricsLog(path, 4) as log:
+    with MetricsLog(path, Standing(step=4)) as log:
         assert steps_in(path) == [2, 4]
         log(reported(6))
     assert steps_in(path) == [2, 4, 6]
+
+
+def test_an_evaluation_after_the_last_checkpoint_is_dropped_at_the_same_step(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    events = [reported(4), Evaluated(4, {"exact": 0.5}, True)]
+    with MetricsLog(path, Standing()) as log:
+        for event in events:
+            log(event)
+    with MetricsLog(path, Standing(step=4, evaluated=4)):
+        assert ["best" in line for line in read_metrics(path)] == [False, True]
+    with MetricsLog(path, Standing(step=4, evaluated=2)):
+        assert ["best" in line for line in read_metrics(path)] == [False]
 
 
 @pytest.mark.parametrize("cut", ['{"step": 6, "lo', "{", '{"step": 6, "loss": "\xc3', "\x00\x00"])
@@ -67,7 +82,7 @@ def test_a_last_line_that_was_cut_short_is_left_out(tmp_path: Path, cut: str) ->
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 2}\n{"step": 4}\n' + cut.encode("latin-1"))
     assert steps_in(path) == [2, 4]
-    with MetricsLog(path, 4) as log:
+    with MetricsLog(path, Standing(step=4)) as log:
         log(reported(6))
     assert steps_in(path) == [2, 4, 6]
     assert all(json.loads(line) for line in path.read_text().splitlines())
@@ -79,7 +94,7 @@ def test_no_log_is_no_lines(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_full_disk_is_told_with_what_to_do(tmp_path: Path) -> None:
-    with MetricsLog(tmp_path / "metrics.jsonl", 0) as log:
+    with MetricsLog(tmp_path / "metrics.jsonl", Standing()) as log:
         log._file.close()
         log._file = open("/dev/full", "a", encoding="utf-8")
         with pytest.raises(RunError, match="No space left on device.*go on with --resume"):
