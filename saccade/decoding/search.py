@@ -4,13 +4,15 @@ Both work on any `Stepper`. A sentence that is finished leaves the batch, and no
 answer depends on its neighbours: limits, beams and stopping are each sentence's own.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.decoding.penalties import length_penalty
+from saccade.decoding.rules import NO_RULES, Rules, repeats, repetition_penalty
 from saccade.decoding.stepper import Stepper
 from saccade.types import Lengths, State, select
 
@@ -19,7 +21,8 @@ class Answer(NamedTuple):
     """One sequence that a search found.
 
     `ids` are without the begin and end marks. `log_probability` is the sum over its tokens, the
-    end mark included if it was reached; `score` is that divided by the length penalty.
+    end mark included if it was reached, by the model's table or what `Rules` made of it; `score`
+    is that divided by the length penalty.
     """
 
     ids: list[int]
@@ -36,19 +39,54 @@ class Marks(NamedTuple):
     never: tuple[int, ...]
 
 
-def _log_probabilities(logits: Float[Tensor, "R T V"], marks: Marks) -> Float[Tensor, "R V"]:
-    """Of the next token; those that are never written keep no chance."""
-    last = logits[:, -1].log_softmax(dim=-1)
+def log_probabilities(
+    logits: Float[Tensor, "R T V"], written: Int[Tensor, "R t"], marks: Marks, rules: Rules
+) -> Float[Tensor, "R V"]:
+    """Of the next token; those that may not be written keep no chance, and pass theirs to none."""
+    last = logits[:, -1]
+    if rules.repetition != 1:
+        last = repetition_penalty(last, written, rules.repetition)
+    last = last.log_softmax(dim=-1)
+    if rules.no_repeat:
+        last[repeats(written, rules.no_repeat, last.shape[-1])] = -torch.inf
     last[:, list(marks.never)] = -torch.inf
     return last
 
 
-@torch.no_grad()
 def greedy(
-    stepper: Stepper, memory: Any, *, marks: Marks, limits: Lengths, alpha: float = 1.0
+    stepper: Stepper,
+    memory: Any,
+    *,
+    marks: Marks,
+    limits: Lengths,
+    alpha: float = 1.0,
+    rules: Rules = NO_RULES,
 ) -> list[Answer]:
     """The likeliest token at every step, until the end mark or each sentence's own limit."""
-    _check(limits)
+
+    def likeliest(table: Tensor, sentence: Tensor, t: int) -> Tensor:
+        return table.max(dim=-1).indices
+
+    return write(stepper, memory, likeliest, marks=marks, limits=limits, alpha=alpha, rules=rules)
+
+
+@torch.no_grad()
+def write(
+    stepper: Stepper,
+    memory: Any,
+    choose: Callable[[Tensor, Tensor, int], Tensor],
+    *,
+    marks: Marks,
+    limits: Lengths,
+    alpha: float,
+    rules: Rules,
+) -> list[Answer]:
+    """One token after the other, until the end mark or each sentence's own limit.
+
+    `choose(table, sentence, t)` gives a token for each row of the log-probabilities (R, V), which
+    sentence a row is being in `sentence` (R,), and t counting the steps from 0.
+    """
+    check_limits(limits)
     B = limits.shape[0]
     state = stepper.start(memory)
     sentence = torch.arange(B, device=limits.device)  # which sentence each row of the batch is
@@ -58,11 +96,12 @@ def greedy(
     length = limits.clone()
     for t in range(written.shape[1]):
         logits, state = stepper.step(newest, state)
-        likeliest = _log_probabilities(logits, marks).max(dim=-1)
-        newest = likeliest.indices[:, None]
-        total[sentence] += likeliest.values.double()
-        written[sentence, t] = likeliest.indices
-        ended = likeliest.indices == marks.end
+        table = log_probabilities(logits, written[sentence, :t], marks, rules)
+        chosen = choose(table, sentence, t)
+        newest = chosen[:, None]
+        total[sentence] += table.gather(1, newest)[:, 0].double()
+        written[sentence, t] = chosen
+        ended = chosen == marks.end
         length[sentence[ended]] = t
         stays = ~ended & (limits[sentence] > t + 1)
         if not stays.all():
@@ -75,11 +114,12 @@ def greedy(
     for ids, n, sum_, end in zip(
         written.tolist(), length.tolist(), total.tolist(), finished.tolist(), strict=True
     ):
-        answers.append(_answer(ids[:n], sum_, end, alpha))
+        answers.append(answer_of(ids[:n], sum_, end, alpha))
     return answers
 
 
-def _check(limits: Tensor) -> None:
+def check_limits(limits: Tensor) -> None:
+    """Refuse a limit that no answer keeps."""
     if int(limits.min()) < 1:
         raise ValueError(
             f"a limit of {int(limits.min())} tokens was asked for; wanted at least 1 for every "
@@ -87,7 +127,8 @@ def _check(limits: Tensor) -> None:
         )
 
 
-def _answer(ids: list[int], total: float, finished: bool, alpha: float) -> Answer:
+def answer_of(ids: list[int], total: float, finished: bool, alpha: float) -> Answer:
+    """With its score, the log-probability divided by the penalty of its length."""
     return Answer(ids, total / length_penalty(len(ids) + finished, alpha), total, finished)
 
 
@@ -101,6 +142,7 @@ def beam(
     width: int,
     n_best: int = 1,
     alpha: float = 1.0,
+    rules: Rules = NO_RULES,
 ) -> list[list[Answer]]:
     """The `n_best` answers of each sentence that a beam of `width` hypotheses finds, best first.
 
@@ -115,12 +157,12 @@ def beam(
             f"a beam of {width} with {n_best} best and length penalty {alpha} was asked for; "
             "wanted 1 ≤ n_best ≤ width and a penalty of 0 or more."
         )
-    _check(limits)
+    check_limits(limits)
     open_ = _open(stepper, memory, limits, marks)
     done: list[list[Answer]] = [[] for _ in range(limits.shape[0])]
     for t in range(1, int(limits.max()) + 1):
         logits, state = stepper.step(open_.newest, open_.state)
-        table = _log_probabilities(logits, marks)
+        table = log_probabilities(logits, open_.written.flatten(0, 1), marks, rules)
         open_ = _grow(open_._replace(state=state), table.double(), width, done)
         _finish(open_, done, marks, limits, t, alpha)
         rest = _still_open(open_, done, limits, t, width, n_best, alpha)
@@ -192,7 +234,7 @@ def _finish(
         finished = bool(ended[row, slot])
         ids = open_.written[row, slot].tolist()[: t - finished]
         total = float(open_.total[row, slot])
-        done[int(open_.sentence[row])].append(_answer(ids, total, finished, alpha))
+        done[int(open_.sentence[row])].append(answer_of(ids, total, finished, alpha))
     open_.total.masked_fill_(over, -torch.inf)
 
 

@@ -1,8 +1,22 @@
 """Answers and references in, figures for people out."""
 
+from saccade.metrics.language import (
+    Measured,
+    bits_per_character,
+    bits_per_word,
+    cross_entropy,
+    entropy,
+    kl_divergence,
+    perplexity,
+    text_cross_entropy,
+)
+from saccade.metrics.rouge import Rouge, rouge, rouge_l, rouge_n, rouge_words
+from saccade.metrics.significance import Compared, paired_bootstrap
 from saccade.metrics.translation import (
     Scored,
     bleu,
+    bleu_from_statistics,
+    bleu_statistics,
     chrf,
     exact,
     taught_bleu,
@@ -10,10 +24,27 @@ from saccade.metrics.translation import (
 )
 
 __all__ = [
+    "Compared",
+    "Measured",
+    "Rouge",
     "Scored",
+    "bits_per_character",
+    "bits_per_word",
     "bleu",
+    "bleu_from_statistics",
+    "bleu_statistics",
     "chrf",
+    "cross_entropy",
+    "entropy",
     "exact",
+    "kl_divergence",
+    "paired_bootstrap",
+    "perplexity",
+    "rouge",
+    "rouge_l",
+    "rouge_n",
+    "rouge_words",
     "taught_bleu",
     "taught_bleu_corpus",
+    "text_cross_entropy",
 ]

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Hashable, Sequence, Sized
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
@@ -66,6 +68,35 @@ def bleu(answers: Sequence[str], references: Sequence[str], tokenize: str = "aut
     metric = BLEU(tokenize=tokenize, force=True)
     score = metric.corpus_score(list(answers), [list(references)])
     return Scored(float(score.score), str(metric.get_signature()))
+
+
+def bleu_statistics(
+    answers: Sequence[str], references: Sequence[str], tokenize: str = "auto"
+) -> NDArray[np.float64]:
+    """What corpus BLEU sums up, a row for each sentence: (N, 10).
+
+    The n-grams that are right for n = 1 to 4, those written, and the lengths of answer and
+    reference, counted by sacreBLEU as in `bleu`.
+    """
+    paired(answers, references)
+    if tokenize == "auto":
+        tokenize = tokenizer_for(references)
+    # the counts do not depend on effective_order; without it sacreBLEU warns about sentences
+    metric = BLEU(tokenize=tokenize, force=True, effective_order=True)
+    rows = []
+    for answer, reference in zip(answers, references, strict=True):
+        score = metric.sentence_score(answer, [reference])
+        rows.append([*score.counts, *score.totals, score.sys_len, score.ref_len])
+    return np.array(rows, dtype=np.float64)
+
+
+def bleu_from_statistics(sums: NDArray[np.float64]) -> float:
+    """Corpus BLEU, 0 to 100, of the summed rows of `bleu_statistics`; equal to `bleu`'s value."""
+    counts = [int(count) for count in sums]
+    score = BLEU.compute_bleu(
+        counts[:4], counts[4:8], counts[8], counts[9], smooth_method="exp", max_ngram_order=4
+    )
+    return float(score.score)
 
 
 def chrf(answers: Sequence[str], references: Sequence[str]) -> Scored:

@@ -12,10 +12,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from saccade.nn.cells import CELLS, Cell, Unrolled, kind_of, start_by_gate
 from saccade.nn.dropout import Dropout
 from saccade.types import Hidden, Lengths
 
-CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}
+__all__ = ["CELLS", "Cell", "Read", "Recurrent", "at_end", "reverse"]
 
 
 class Read(NamedTuple):
@@ -32,10 +33,10 @@ class Read(NamedTuple):
 
 
 class Recurrent(nn.Module):
-    r"""GRU (Cho et al. 2014) or LSTM (Hochreiter and Schmidhuber 1997) layers, one on the other.
+    r"""Layers of one of the `CELLS`, one on the other.
 
-    The GRU applies its reset gate after the product with the weights, as the framework does:
-    n = tanh(W x + b + r ∘ (U h + c)), h' = (1 - z) ∘ n + z ∘ h.
+    The framework's fused layer is used where it computes the cell's equation. `gru_reset_first` it
+    does not know (its own GRU is `gru`), so that one runs step by step.
     With two directions every layer reads the concatenated outputs of the one below.
     """
 
@@ -49,18 +50,18 @@ class Recurrent(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        _check(cell)
+        kind = kind_of(cell)
         self.cell, self.both_ways = cell, both_ways
         self.dropout = Dropout(dropout)
         ways = 2 if both_ways else 1
         self.layers = nn.ModuleList(
-            CELLS[cell](width if layer == 0 else ways * hidden, hidden, batch_first=True)
+            _layer(cell, width if layer == 0 else ways * hidden, hidden)
             for layer in range(depth)
             for _ in range(ways)
         )
         for parameter in self.parameters():
             if parameter.dim() == 2:
-                _start(parameter, 4 if cell == "lstm" else 3)
+                start_by_gate(parameter, kind.gates)
 
     def forward(
         self,
@@ -86,7 +87,11 @@ class Recurrent(nn.Module):
     def _one(self, index: int, x: Tensor, lengths: Tensor | None, start: Tensor | None) -> Read:
         """One layer in one direction; `last` is what it held after each row's last real token."""
         layer = self.layers[index]
-        if self.cell == "gru":
+        if isinstance(layer, Unrolled):
+            states = layer(x, start)
+            last = states[:, -1] if lengths is None else at_end(states, lengths)
+            return Read(states[:, :, : layer.cell.hidden], last)
+        if CELLS[self.cell].vectors == 1:
             outputs, end = layer(x, None if start is None else start[None].contiguous())
             return Read(outputs, end[0] if lengths is None else at_end(outputs, lengths))
         begin = None
@@ -99,55 +104,11 @@ class Recurrent(nn.Module):
         return _lstm_to_each_end(layer, x, lengths, begin)
 
 
-class Cell(nn.Module):
-    r"""One step of a GRU or an LSTM, written out, for a decoder whose input depends on its state.
-
-    `inputs` is the part of the gates that does not: W x + b, for all steps at once. `advance` adds
-    what comes from the state, U h + c, and moves on:
-
-        GRU   r, z = σ(·), n = tanh(W x + b + r ∘ (U h + c)), h' = n + z ∘ (h - n)
-        LSTM  i, f, o = σ(·), g = tanh(·), m' = f ∘ m + i ∘ g, h' = o ∘ tanh(m')
-
-    Equal to the framework's cells; its order of gates (r z n, i f g o).
-    """
-
-    def __init__(self, cell: str, width: int, hidden: int):
-        super().__init__()
-        _check(cell)
-        self.cell, self.hidden = cell, hidden
-        self.gates = (4 if cell == "lstm" else 3) * hidden
-        self.inputs = nn.Linear(width, self.gates)
-        self.recurrence = nn.Linear(hidden, self.gates)
-        for linear in (self.inputs, self.recurrence):
-            _start(linear.weight, self.gates // hidden)
-            nn.init.zeros_(linear.bias)
-
-    def advance(
-        self, inputs: Float[Tensor, "B G"], state: Float[Tensor, "B E"]
-    ) -> Float[Tensor, "B E"]:
-        """The state after one step."""
-        D = self.hidden
-        if self.cell == "gru":
-            own = self.recurrence(state)
-            r, z = (inputs[:, : 2 * D] + own[:, : 2 * D]).sigmoid().chunk(2, dim=-1)
-            n = torch.addcmul(inputs[:, 2 * D :], r, own[:, 2 * D :]).tanh()
-            # under autocast the gates come in bfloat16; the state keeps the format it was given in
-            return torch.lerp(n.to(state.dtype), state, z.to(state.dtype))
-        h, m = state.chunk(2, dim=-1)
-        i, f, g, o = (inputs + self.recurrence(h)).chunk(4, dim=-1)
-        m = f.sigmoid() * m + i.sigmoid() * g.tanh()
-        return torch.cat([o.sigmoid() * m.tanh(), m], dim=-1)
-
-
-def _check(cell: str) -> None:
-    if cell not in CELLS:
-        raise ValueError(f"there is no cell {cell!r}; there are {', '.join(CELLS)}.")
-
-
-def _start(weight: Tensor, gates: int) -> None:
-    """Each gate's matrix starts by itself."""
-    for gate in weight.chunk(gates):
-        nn.init.xavier_uniform_(gate)
+def _layer(cell: str, width: int, hidden: int) -> nn.Module:
+    framework = CELLS[cell].framework
+    if framework is None:
+        return Unrolled(cell, width, hidden)
+    return framework(width, hidden, batch_first=True)
 
 
 def _lstm_to_each_end(

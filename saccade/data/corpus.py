@@ -1,0 +1,225 @@
+r"""Text as data: lines in, one long row of ids out, and two ways to read it in pieces.
+
+The tokenizers read a line at a time, so no token of theirs is a line's end. Here the end mark is:
+it follows every line, empty ones too, and a model of text learns where lines end by it.
+
+A model reads the row in segments; its targets are its inputs shifted by one. Random segments
+come in random order, and each is read from nothing. In sequential ones a row of a batch goes on
+in the same row of the next batch, so that state carries over. Every token but the first, before
+which there is nothing, is a target exactly once an epoch: no tail is dropped.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from pydoc_data.topics import topics
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from saccade.data.batching import ragged
+from saccade.data.files import STANDARD_INPUT, read_lines
+from saccade.data.tokenizers import Tokenizer
+from saccade.data.vocabulary import END, PAD
+from saccade.errors import DataError
+from saccade.lookup import pick
+from saccade.seeding import generator
+from saccade.types import Ids, Lengths
+
+Numbers = NDArray[np.int64]
+
+
+# --- lines --------------------------------------------------------------------------------------
+
+
+def read_corpus(path: str | Path) -> Iterator[str]:
+    """Each line of a text file (plain, .gz or .xz), or of all files of a folder by their names.
+
+    Hidden files are left out, folders inside are read too. The text must hold something.
+    """
+    some = False
+    for file in _files(path):
+        for line in read_lines(file):
+            some = some or bool(line.strip())
+            yield line
+    if not some:
+        raise DataError(f"{path} holds no text; a text of one word or more was wanted.")
+
+
+def _files(path: str | Path) -> list[Path]:
+    folder = Path(path)
+    if str(path) == STANDARD_INPUT or not os.path.isdir(folder):
+        return [folder]
+    inside = (entry.relative_to(folder) for entry in folder.rglob("*") if entry.is_file())
+    shown = [entry for entry in inside if not any(part.startswith(".") for part in entry.parts)]
+    if not shown:
+        raise DataError(f"{path} is a folder with no files to read; put some text files there.")
+    return [folder / entry for entry in sorted(shown, key=lambda entry: entry.parts)]
+
+
+def reference_text() -> str:
+    """The Python language reference that every interpreter carries, by its topics' names.
+
+    It is the one real text that is always there. It differs a little from one version of Python
+    to the next.
+    """
+    return "\n".join(topics[name] for name in sorted(topics))
+
+
+# --- ids ----------------------------------------------------------------------------------------
+
+
+def encode_lines(
+    tokenizer: Tokenizer, lines: Iterable[str], tell: Callable[[int], None] = lambda done: None
+) -> NDArray[Any]:
+    """All lines as one row of ids, the end mark after each; 2 bytes a token up to 65,536 tokens.
+
+    `tell` is told how many lines more are done.
+    """
+    rows = ragged(tokenizer, iter(lines), tell)
+    return np.insert(rows.ids, rows.offsets[1:], END)
+
+
+def decode_lines(tokenizer: Tokenizer, ids: NDArray[Any]) -> str:
+    r"""The text again, a "\n" for each end mark."""
+    parts = np.split(ids, np.flatnonzero(ids == END) + 1)
+    return "\n".join(tokenizer.decode(part.tolist()) for part in parts)
+
+
+# --- segments -----------------------------------------------------------------------------------
+
+
+class Segments(NamedTuple):
+    """A batch of pieces of one text. Short rows are padded at the end, None says that none is."""
+
+    inputs: Ids
+    targets: Ids  # inputs[:, 1:], and the token that follows
+    lengths: Lengths | None
+    fresh: bool  # True: nothing was read before; False: row i goes on from row i of the last batch
+
+    @property
+    def real(self) -> Int[Tensor, " N"] | None:
+        """The flat indices (into B·T) of the targets that count; None: all of them."""
+        if self.lengths is None:
+            return None
+        places = torch.arange(self.targets.shape[1])
+        return (places < self.lengths[:, None]).flatten().nonzero()[:, 0]
+
+
+def random_segments(
+    ids: NDArray[Any], batch: int, steps: int, seed: int, epoch: int, start: int = 0
+) -> Iterator[Segments]:
+    """One epoch of segments that do not overlap, in random order, from the `start`-th batch on.
+
+    Where the text is cut differs from epoch to epoch. The last batch may have fewer rows.
+    """
+    total = _targets(ids, batch, steps)
+    choose = generator(seed, "segments", epoch)
+    cuts = _cuts(total, steps, choose)
+    order = choose.permutation(len(cuts) - 1)
+    for at in range(start * batch, len(order), batch):
+        rows = order[at : at + batch]
+        yield _segments(ids, cuts[rows], cuts[rows + 1], fresh=True)
+
+
+def sequential_segments(
+    ids: NDArray[Any], batch: int, steps: int, seed: int, epoch: int, start: int = 0
+) -> Iterator[Segments]:
+    """One epoch of `batch` rows read side by side, from the `start`-th batch on.
+
+    The text is parted into `batch` stretches, which differ by one token at most, the longer
+    ones first. Where they are cut differs from epoch to epoch. The last batch may have fewer
+    rows: then only the first rows go on, and their state alone is needed.
+    """
+    total = _targets(ids, batch, steps)
+    edges = _edges(total, batch)
+    cuts = _cuts(int(edges[1]), steps, generator(seed, "segments", epoch))
+    for index in range(start, len(cuts) - 1):
+        first = edges[:-1] + cuts[index]
+        last = np.minimum(edges[:-1] + cuts[index + 1], edges[1:])
+        there = first < last
+        yield _segments(ids, first[there], last[there], fresh=index == 0)
+
+
+READINGS = {"random": random_segments, "sequential": sequential_segments}
+
+
+def batches_in_epoch(ids: NDArray[Any], reading: str, batch: int, steps: int) -> int:
+    """How many batches an epoch has, the same in each."""
+    pick(READINGS, reading, "reading")
+    total = _targets(ids, batch, steps)
+    if reading == "random":
+        return -(-_pieces(total, steps).number // batch)
+    return _pieces(int(_edges(total, batch)[1]), steps).number
+
+
+def training_segments(
+    ids: NDArray[Any], reading: str, batch: int, steps: int, seed: int, start: int
+) -> Iterator[Segments]:
+    """Batches without end, from the `start`-th on, as if all before had been given."""
+    read = pick(READINGS, reading, "reading")
+    epoch, skip = divmod(start, batches_in_epoch(ids, reading, batch, steps))
+    while True:
+        yield from read(ids, batch, steps, seed, epoch, skip)
+        epoch, skip = epoch + 1, 0
+
+
+def _targets(ids: NDArray[Any], batch: int, steps: int) -> int:
+    """How many tokens are targets."""
+    if batch < 1 or steps < 1:
+        raise ValueError(f"got a batch of {batch} and {steps} steps; wanted 1 or more of both.")
+    if len(ids) < 2:
+        raise ValueError(f"got a text of {len(ids)} tokens; wanted 2 or more: one to tell by.")
+    return len(ids) - 1
+
+
+def _edges(total: int, batch: int) -> Numbers:
+    """Where the stretches of a batch begin, and where the last ends."""
+    rows = min(batch, total)
+    lengths = total // rows + (np.arange(rows) < total % rows)
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+class _Pieces(NamedTuple):
+    """How many pieces a stretch is cut into, and the least and most the first may have."""
+
+    number: int
+    least: int
+    most: int
+
+
+def _pieces(total: int, steps: int) -> _Pieces:
+    """A short piece first, whole ones, a short one last, in a number that never changes.
+
+    With r tokens over after the whole pieces, a first piece of r or more takes one piece beside
+    them and a shorter one two: of the two, the number that leaves the first more choice.
+    """
+    whole, over = divmod(total, steps)
+    if whole == 0 or steps == 1:
+        return _Pieces(max(whole, 1), min(total, steps), min(total, steps))
+    if over > steps // 2 + 1:
+        return _Pieces(whole + 2, 1, over - 1)
+    return _Pieces(whole + 1, max(over, 1), steps if over else steps - 1)
+
+
+def _cuts(total: int, steps: int, choose: np.random.Generator) -> Numbers:
+    """Where the pieces begin, and where the last ends: the first is of a random length."""
+    pieces = _pieces(total, steps)
+    first = int(choose.integers(pieces.least, pieces.most, endpoint=True))
+    inner = first + steps * np.arange(pieces.number - 1)
+    return np.concatenate([[0], inner, [total]])
+
+
+def _segments(ids: NDArray[Any], first: Numbers, last: Numbers, fresh: bool) -> Segments:
+    lengths = last - first
+    places = np.arange(lengths.max())
+    real = places < lengths[:, None]
+    at = np.where(real, first[:, None] + places, 0)
+    inputs, targets = (
+        torch.from_numpy(np.where(real, ids[at + shift], PAD).astype(np.int64)) for shift in (0, 1)
+    )
+    return Segments(inputs, targets, None if real.all() else torch.from_numpy(lengths), fresh)
