@@ -56,7 +56,7 @@ sizes: $(READY)
 	@$(BIN)/python tools/sizes.py
 
 # benchmarks/ten_million_pairs.py takes many minutes: it is run by hand
-BENCHMARKS := machine transformer_training memory recurrent waiting
+BENCHMARKS := machine transformer_training memory recurrent cells waiting checkpoints
 
 bench: $(READY)
 	@for name in $(BENCHMARKS); do \

@@ -1,4 +1,4 @@
-"""Every command and every Python block of the README runs, and prints what it says it prints."""
+"""Every command and every Python block of the README and the docs runs, and prints what it says."""
 
 import re
 import shutil
@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, page: str = "README.md") -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-def commands() -> list[tuple[str, list[str]]]:
+def commands(page: str = "README.md") -> list[tuple[str, list[str]]]:
     """Each `$ command` with the lines of output shown beneath it."""
     found: list[tuple[str, list[str]]] = []
-    for line in "".join(blocks("console")).splitlines():
+    for line in "".join(blocks("console", page)).splitlines():
         if line.startswith("$ "):
             found.append((line[2:], []))
         else:
@@ -57,6 +57,13 @@ def test_a_command_runs_and_prints_what_is_shown(
     assert done.returncode == 0, done.stderr
     if shown:
         assert done.stdout.splitlines() == shown
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+def test_the_commands_of_a_page_run_and_print_what_is_shown(page: str, tmp_path: Path) -> None:
+    for command, shown in commands(f"docs/{page}"):
+        test_a_command_runs_and_prints_what_is_shown(command, shown, tmp_path)
 
 
 @pytest.mark.parametrize("block", blocks("python"), ids=lambda block: block.splitlines()[0])

@@ -32,7 +32,8 @@ run(arguments)
 """
 
 # A process that has all modules loaded, and forks one that trains for every line it is sent. That
-# one is killed some moments after a checkpoint of the step named, or a later one, is there.
+# one is killed some moments after a checkpoint of the step named, or a later one, is there; after
+# no moments at all, as the next one is being written.
 NURSERY = """
 import json, os, random, signal, sys, time
 from pathlib import Path
@@ -41,6 +42,9 @@ from saccade.cli.main import run
 
 def newest(folder):
     return max((int(p.stem) for p in Path(folder).glob("checkpoint/[0-9]*.safetensors")), default=0)
+
+def writing(folder):
+    return any(Path(folder).glob("checkpoint/.*.part"))
 
 flush = os.fsync
 
@@ -58,7 +62,7 @@ for line in sys.stdin:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             break
-        if step is not None and newest(folder) >= step:
+        if step is not None and newest(folder) >= step and (moments or writing(folder)):
             time.sleep(moments)
             os.kill(child, signal.SIGKILL)  # of one that has ended there is something left to kill
             step = None
@@ -204,7 +208,7 @@ def test_killed_again_and_again(
         made = [int(path.stem) for path in (folder / "checkpoint").glob("[0-9]*.safetensors")]
         step = max(made, default=-1) + random.randint(1, 4)
         # before the first checkpoint it reads data, which takes a while
-        moments = random.uniform(0, 0.05 if step else 0.5)
+        moments = random.choice([0.0, random.uniform(0.001, 0.05 if step else 0.5)])
         if nursery.train(what, folder, step if kills < KILLS else None, moments):
             assert outcome_of(folder) == wanted
             finished += 1
