@@ -22,14 +22,14 @@ def child() -> None:
 
     from saccade.optim import adamw
     from saccade.recipes import dates
-    from saccade.tasks import Translation, prepare
+    from saccade.tasks.translation import Translation, prepare
     from saccade.training import keep_memory, set_threads
 
     set_threads(None)
     keep_memory()
     recipe = dates().with_values(data={"made": "dates", "size": 20_000})
     prepared = prepare(recipe, lambda what, done, total: None)
-    task = Translation(prepared.recipe, prepared.tokenizers)
+    task = Translation(prepared.recipe, prepared.vocabulary)
     task.give(prepared)
     optimizer = adamw(task.model, 1e-3, 0.01)
     taken = []

@@ -8,43 +8,50 @@ report/             curves.png, attention.png
 checkpoint/         what going on takes
 """
 
+import json
 import platform
 import shutil
 import signal
 import sys
 import threading
+import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-import numpy as np
 import tomli_w
 import torch
 from rich.console import Console
 
 from saccade import __version__
 from saccade.config import build, differences, set_paths
-from saccade.data.batching import Encoded
-from saccade.data.parallel import Tokenizers
-from saccade.data.text import read_pairs
 from saccade.errors import ConfigError, DataError, RunError
 from saccade.look.draw import save_curves, save_maps
-from saccade.look.laws import Finding, not_tried, same
+from saccade.look.laws import Finding, not_tried
 from saccade.look.terminal import Map, terminal_map
 from saccade.optim import adamw
 from saccade.storage import (
     read_json,
     read_tensors,
     read_text,
+    write_atomically,
     write_json,
     write_tensors,
     write_text,
 )
-from saccade.tasks import Choice, Prepared, Recipe, Translation, TranslationRecipe, prepare
+from saccade.tasks import (
+    Choice,
+    Fitted,
+    Network,
+    Prepared,
+    Recipe,
+    Task,
+    kind_of,
+    read_recipe,
+)
 from saccade.training import (
     Beside,
     Event,
@@ -90,30 +97,26 @@ class Look:
 class Run:
     """A trained model in its folder."""
 
-    def __init__(self, folder: Path, recipe: Recipe, made: dict[str, Any], task: Translation):
-        self.folder, self.recipe, self.made, self.task = folder, recipe, made, task
-        self._prepared: Prepared | None = None
+    def __init__(self, folder: Path, recipe: Recipe, made: dict[str, Any], vocabulary: Any):
+        self.folder, self.recipe, self.made, self.vocabulary = folder, recipe, made, vocabulary
+        self.task = kind_of(recipe).task(recipe, vocabulary)
+        self._has_data = False
 
     def predict(
         self,
         inputs: str | Sequence[str],
         *,
-        beam: int = 1,
-        n_best: int = 1,
         first: int = 1,
         tell: Callable[[int], None] = lambda more: None,
+        **how: Any,
     ) -> Any:
         """Answer a text (an answer comes back) or many (a list does).
 
-        A message about the inputs counts them from `first`, where they are a part of more.
+        `how` is the task's own: beam and n_best for a translator. A message about the inputs
+        counts them from `first`, where they are a part of more.
         """
-        if not 1 <= n_best <= beam:
-            raise ConfigError(
-                f"{n_best} best answers of a beam of {beam} were asked for; "
-                f"a beam finds no more than it is wide: use a beam of {max(n_best, 1)} or more."
-            )
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
-        answers = self.task.predict(texts, width=beam, n_best=n_best, first=first, tell=tell)
+        answers = self.task.predict(texts, first=first, tell=tell, **how)
         return answers[0] if isinstance(inputs, str) else answers
 
     def evaluate(
@@ -121,15 +124,15 @@ class Run:
         data: str | Path | None = None,
         *,
         split: str = "test",
-        beam: int = 1,
         tell: Callable[[int], None] = lambda more: None,
+        **how: Any,
     ) -> dict[str, Any]:
-        """Scores on a file of pairs, or on a split of the run's own data.
+        """Scores on a file, or on a split of the run's own data.
 
         Under "conventions" stands how each figure was counted.
         """
         split = self._split_for(data, split)
-        figures, conventions = self.task.scored(split, width=beam, tell=tell)
+        figures, conventions = self.task.scored(split, tell=tell, **how)
         return {**figures, "conventions": conventions}
 
     def look(
@@ -151,8 +154,8 @@ class Run:
         every = self.task.maps(source, answer)
         if not every:
             raise ConfigError(
-                f"{self.recipe.model.name} has no attention to look at; that is the point of it. "
-                "Train bahdanau or transformer."
+                f"{self.recipe.model.name} has no attention to look at. "
+                "A translator has: bahdanau or transformer, say."
             )
         chosen = {
             key: map_
@@ -197,23 +200,21 @@ class Run:
 
     def _kept_findings(self, split: str, inputs: int) -> Iterator[Finding]:
         """Saved and reopened, exported and original."""
-        rows = np.arange(min(inputs, len(self.task.encoded[split])))
-        example = self.task.example(split, rows)
         with TemporaryDirectory() as place:
             self.save(Path(place))
             again = open_run(place)
-        yield same("saved and reopened agree", self.task.model, again.task.model, example)
+        yield self.task.again(again.task, split, inputs)
         yield not_tried("exported equals original", "there is no export of this run")
 
     def save(self, folder: Path) -> None:
         """Write all that prediction needs: settings, vocabulary, weights."""
         self.save_settings(folder)
-        write_tensors(folder / "model.safetensors", self.task.model.state_dict(), {})
+        write_tensors(folder / "model.safetensors", self.task.weights(), {})
 
     def save_settings(self, folder: Path) -> None:
         """Write settings and vocabulary; run.toml comes last, and makes the folder a run."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "tokenizer.json", self.task.tokenizers.to_json())
+        write_json(folder / "tokenizer.json", self.task.vocabulary_json())
         recipe = self.recipe.model_dump(exclude_none=True, mode="json")
         values = {"format": FORMAT, "made": self.made, "recipe": recipe}
         write_text(folder / "run.toml", tomli_w.dumps(values))
@@ -225,21 +226,27 @@ class Run:
     @property
     def parameters(self) -> int:
         """How many numbers the model has learned."""
-        return sum(p.numel() for p in self.task.model.parameters())
+        if isinstance(self.task, Network):  # tied weights count once
+            return sum(parameter.numel() for parameter in self.task.model.parameters())
+        return sum(tensor.numel() for tensor in self.task.weights().values())
 
     def _split_for(self, data: str | Path | None, split: str) -> str:
         """The split that a file becomes, or the run's own once its data is read."""
         if data is not None:
-            self.task.add_split("given", read_pairs(data))
-            return "given"
+            return str(self.task.add_file(data))
         if split not in ("train", "dev", "test"):
             raise ConfigError(f"There is no split {split!r}. There are: dev, test, train.")
-        if split not in self.task.pairs:
-            self._give_data()
+        if not self._has_data:
+            prepared = kind_of(self.recipe).prepare(
+                self.recipe, lambda what, done, total: None, self.vocabulary
+            )
+            self.give(prepared)
         return split
 
-    def _give_data(self) -> None:
-        self.task.give(prepare(self.recipe, lambda what, done, total: None, self.task.tokenizers))
+    def give(self, prepared: Prepared) -> None:
+        """Hand the task its data."""
+        self.task.give(prepared)
+        self._has_data = True
 
     def save_model(self, weights: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
         """Replace the weights in the folder."""
@@ -258,8 +265,9 @@ def open_run(folder: str | Path) -> Run:
     folder = Path(folder)
     run = _open_without_weights(folder)
     weights, _ = read_tensors(folder / "model.safetensors")
-    _load(run.task.model, weights, folder / "model.safetensors")
-    run.task.model.to(device_named(run.recipe.train.device)).eval()
+    _load(run.task, weights, folder / "model.safetensors")
+    if isinstance(run.task, Network):
+        run.task.model.to(device_named(run.recipe.train.device)).eval()
     return run
 
 
@@ -273,9 +281,9 @@ def _open_without_weights(folder: Path) -> Run:
             f"{values['made']['saccade']}; this is saccade {__version__}, which reads formats up "
             f"to {FORMAT}. Install a newer saccade."
         )
-    recipe = build(TranslationRecipe, values["recipe"], str(folder / "run.toml"))
-    tokenizers = Tokenizers.from_json(read_json(folder / "tokenizer.json"))
-    return Run(folder, recipe, values["made"], Translation(recipe, tokenizers))
+    recipe = read_recipe(values["recipe"], str(folder / "run.toml"))
+    vocabulary = kind_of(recipe).vocabulary(read_json(folder / "tokenizer.json"))
+    return Run(folder, recipe, values["made"], vocabulary)
 
 
 def _runs_near(folder: Path) -> str:
@@ -283,9 +291,9 @@ def _runs_near(folder: Path) -> str:
     return f" Beside it are: {', '.join(map(str, beside[:5]))}." if beside else ""
 
 
-def _load(model: torch.nn.Module, weights: dict[str, torch.Tensor], path: Path) -> None:
+def _load(task: Task, weights: dict[str, torch.Tensor], path: Path) -> None:
     try:
-        model.load_state_dict(weights)
+        task.load(weights)
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise RunError(f"{path} does not fit the settings of its run: {reason}") from None
@@ -307,7 +315,7 @@ class Options(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """A run, and why its training ended: steps, minutes, patience, or stop (it can be resumed)."""
+    """A run, and why training ended: steps, minutes, patience, fitted, or stop (it can go on)."""
 
     run: Run
     ended: str
@@ -318,31 +326,30 @@ def train(recipe: Recipe, folder: Path, options: Options) -> Trained:
     _check_free(folder, options.overwrite)
     device_named(recipe.train.device)  # before the old run is cleared away, not after
     threads = set_threads(recipe.train.threads)
-    tokenizers, weights = None, None
+    vocabulary, weights = None, None
     if options.weights_from is not None:
         other = open_run(options.weights_from)
         if options.name_model:
             recipe = recipe.with_values(model={"name": other.recipe.model.name})
             options = options._replace(name_model=False)
         recipe = _as_the_other(recipe, other)
-        tokenizers, weights = other.task.tokenizers, other.task.model.state_dict()
-    prepared = _prepared(recipe, tokenizers, options)
+        vocabulary, weights = other.vocabulary, other.task.weights()
+    prepared = _prepared(recipe, vocabulary, options)
     options.choices(prepared.choices)
     for note in prepared.notes:
         options.said(note)
-    task = Translation(prepared.recipe, prepared.tokenizers)
-    if weights is not None:
-        task.model.load_state_dict(weights)
-    task.give(prepared)
-    _clear(folder)
     made = {
         "saccade": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "threads": threads,
-        "data": data_print(prepared.encoded["train"]),
+        "data": prepared.print(),
     }
-    run = Run(folder, prepared.recipe, made, task)
+    run = Run(folder, prepared.recipe, made, prepared.vocabulary)
+    if weights is not None:
+        run.task.load(weights)
+    run.give(prepared)
+    _clear(folder)
     run.save_settings(folder)
     return _go_on(run, options)
 
@@ -361,13 +368,13 @@ def resume(folder: Path, changes: dict[str, Any], options: Options) -> Trained:
             f"This run was started with {run.made['threads']} threads and goes on with {threads}: "
             "its figures may differ in the last bits."
         )
-    prepared = _prepared(run.recipe, run.task.tokenizers, options)
-    if data_print(prepared.encoded["train"]) != run.made["data"]:
+    prepared = _prepared(run.recipe, run.vocabulary, options)
+    if prepared.print() != run.made["data"]:
         raise DataError(
-            f"the training data of {folder} ({prepared.encoded['train'].name}) is not what it was "
+            f"the training data of {folder} ({run.task.name}) is not what it was "
             "when the run began. Bring it back, or start a new run."
         )
-    run.task.give(prepared)
+    run.give(prepared)
     return _go_on(run, options)
 
 
@@ -379,19 +386,10 @@ def _changed(recipe: Recipe, changes: dict[str, Any]) -> list[str]:
     return differences(recipe, set_paths(recipe, changes))
 
 
-def data_print(encoded: Encoded) -> str:
-    """A short hash of the training ids, by which a changed data file is noticed."""
-    digest = blake2b(digest_size=16)
-    for side in (encoded.source, encoded.target):
-        digest.update(side.ids.tobytes())
-        digest.update(side.offsets.tobytes())
-    return digest.hexdigest()
-
-
-def _prepared(recipe: Recipe, tokenizers: Tokenizers | None, options: Options) -> Prepared:
+def _prepared(recipe: Recipe, vocabulary: Any, options: Options) -> Prepared:
     console = options.show or Console(quiet=True)
     with counting(console, "reading the data") as bar:
-        return prepare(recipe, bar.show, tokenizers, options.name_model)
+        return kind_of(recipe).prepare(recipe, bar.show, vocabulary, options.name_model)
 
 
 def _as_the_other(recipe: Recipe, other: Run) -> Recipe:
@@ -401,6 +399,11 @@ def _as_the_other(recipe: Recipe, other: Run) -> Recipe:
         raise ConfigError(
             f"the weights of {other.folder} do not fit these settings of the model: "
             f"{'; '.join(changed)}. Leave them out, or train without --from."
+        )
+    if recipe.task != other.recipe.task:
+        raise ConfigError(
+            f"{other.folder} is a run of the task {other.recipe.task}; its weights cannot start "
+            f"one of the task {recipe.task}."
         )
     data = recipe.data.model_dump(exclude_unset=True)
     data["tokenizer"] = other.recipe.data.tokenizer.model_dump()
@@ -453,9 +456,11 @@ def _clear(folder: Path) -> None:
 
 def _go_on(run: Run, options: Options) -> Trained:
     """The training itself, from the newest checkpoint or from the beginning."""
-    settings, task = run.recipe.train, run.task
     for begun in run.folder.rglob(".*.part"):  # by a sitting that was killed
         begun.unlink(missing_ok=True)
+    if isinstance(run.task, Fitted):
+        return _fit(run, options)
+    settings, task = run.recipe.train, run.task
     keep_memory()
     task.model.to(device_named(settings.device))
     if settings.compile:
@@ -465,6 +470,7 @@ def _go_on(run: Run, options: Options) -> Trained:
     for reason in why_not_exact(settings):
         options.said(f"Stopped and resumed, this run may differ in the last bits: {reason}.")
     standing = load_checkpoint(checkpoint, task.model, optimizer, options.said)
+    task.carried = standing.carried
     kept = 0  # the step whose weights this sitting has put into model.safetensors
     console = options.show or Console(quiet=True)
     with ExitStack() as stack:
@@ -502,21 +508,34 @@ def _go_on(run: Run, options: Options) -> Trained:
     return Trained(run, ended)
 
 
+def _fit(run: Run, options: Options) -> Trained:
+    """Let a model fit itself; that is not done by steps, so one that was cut off begins anew."""
+    console = options.show or Console(quiet=True)
+    began = time.monotonic()
+    with counting(console, f"fitting {run.recipe.model.name}") as bar:
+        run.task.fit(bar.show)
+    scores = run.task.evaluate("dev")
+    facts = {"step": 1, "goodness": run.task.goodness(scores), "ended": "fitted"}
+    write_tensors(run.folder / "model.safetensors", run.task.weights(), facts)
+    line = {"step": 1, **{f"dev_{name}": value for name, value in scores.items()}, "best": True}
+    line["seconds"] = round(time.monotonic() - began, 2)
+    write_atomically(run.folder / "metrics.jsonl", (json.dumps(line) + "\n").encode())
+    report(run, options)
+    return Trained(run, "fitted")
+
+
 def _best(standing: Standing, ended: str = "") -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     facts = {"step": standing.best_step, "goodness": standing.best, "ended": ended}
     return standing.best_weights, facts
 
 
 def report(run: Run, options: Options) -> None:
-    """Draw the curves, and the attention of one held-out answer."""
+    """Draw the curves, and what the task has to show."""
     folder = run.folder / "report"
     folder.mkdir(exist_ok=True)
-    messages = save_curves(run.metrics(), folder / "curves.png")
-    source = next(iter(run.task.pairs["test"].sources()))
-    try:
-        messages += run.look(source).save(folder / "attention.png")
-    except ConfigError:
-        pass  # a model without attention has no map
+    messages = run.task.pictures(folder)
+    if isinstance(run.task, Network):
+        messages += save_curves(run.metrics(), folder / "curves.png")
     for message in messages:
         options.said(message)
 

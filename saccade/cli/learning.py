@@ -126,8 +126,9 @@ def _finish(trained: "Trained", json: bool) -> None:
         "steps": "all steps are done",
         "minutes": "the minutes are over",
         "patience": "it has stopped getting better",
+        "fitted": "the model has fitted itself",
     }
-    console.print(f"\nTrained: {why[trained.ended]}. On held-out pairs:")
+    console.print(f"\nTrained: {why[trained.ended]}. On held-out data:")
     if json:
         print_json(
             {
@@ -139,7 +140,7 @@ def _finish(trained: "Trained", json: bool) -> None:
         )
         return
     console.print(scores_table(scores))
-    example = next(iter(run.task.pairs["test"].sources()))
+    example = run.task.first_input()
     console.print(f"\nThe run is in {where}. Next:")
     console.print(f"  saccade predict {where} {shlex.quote(example)}", soft_wrap=True)
     console.print(f"  saccade look {where} {shlex.quote(example)} --save map.png", soft_wrap=True)

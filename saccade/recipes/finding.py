@@ -4,12 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from saccade.config import build, read_toml, set_paths
-from saccade.data.synthetic import SYNTHETIC
+from saccade.config import read_toml, set_paths
 from saccade.errors import ConfigError
 from saccade.lookup import did_you_mean, pick
 from saccade.recipes.translation import copy, dates, numbers, reverse, translate
-from saccade.tasks import MODELS, Recipe, TranslationRecipe
+from saccade.tasks import TASKS, Recipe, kind_of, read_recipe
 
 RECIPES: dict[str, Callable[..., Recipe]] = {
     "copy": copy,
@@ -41,17 +40,19 @@ def find(
     """
     changes = dict(changes or {})
     model = model or changes.get("model.name")
-    if model is not None:
-        pick(MODELS, model, "model")
     if what in RECIPES:
+        if model is not None:
+            pick(kind_of(RECIPES[what]()).models, model, "model")
         recipe = RECIPES[what](model) if model else RECIPES[what]()
         open_model = what == "translate" and model is None
     elif what.endswith(".toml"):
         values = read_toml(Path(what))
         if model is not None and values.get("model", {}).get("name") != model:
             values["model"] = {"name": model}
-        recipe, open_model = build(TranslationRecipe, values, what), False
+        recipe, open_model = read_recipe(values, what), False
     elif data is None and (Path(what).exists() or "," in what):
+        if model is not None:
+            pick(TASKS["translate"].models, model, "model")
         recipe, open_model, data = translate(model or "bahdanau"), model is None, what
     else:
         raise ConfigError(
@@ -59,9 +60,9 @@ def find(
             f"Recipes: {', '.join(sorted(RECIPES))}. A .toml file or a file of pairs will do too."
         )
     if data is not None:
-        is_made = data in SYNTHETIC and not Path(data).exists()
+        is_made = data in kind_of(recipe).made and not Path(data).exists()
         changes["data.made"], changes["data.path"] = (data, None) if is_made else (None, data)
-        if not is_made and "data.size" not in changes:
+        if not is_made and "data.size" not in changes and hasattr(recipe.data, "size"):
             changes["data.size"] = None
     recipe = set_paths(recipe, changes)
     if recipe.data.made is None and recipe.data.path is None:

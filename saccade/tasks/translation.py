@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,18 +16,21 @@ from torch import Tensor, nn
 from saccade.data.batching import Encoded, Plan, encode_pairs, training_batches
 from saccade.data.pairs import Pairs
 from saccade.data.parallel import Tokenizers, learn_tokenizers, load_splits, within
+from saccade.data.text import read_pairs
 from saccade.data.vocabulary import BEGIN, END, PAD, UNKNOWN
-from saccade.decoding import Answer, Marks, beam, greedy
+from saccade.decoding import Answer, Marks, greedy
+from saccade.decoding import beam as beam_search
 from saccade.errors import ConfigError, DataError
-from saccade.look.laws import Example, Finding, all_of
+from saccade.look.draw import save_maps
+from saccade.look.laws import Example, Finding, all_of, same
 from saccade.look.terminal import Map
 from saccade.look.watch import watch
 from saccade.metrics.translation import bleu, chrf, exact, taught_bleu_corpus
 from saccade.models import TRANSLATORS
 from saccade.nn.losses import cross_entropy
-from saccade.seeding import borrowed, reseed
 from saccade.tasks.recipe import TranslationRecipe
 from saccade.tasks.sizing import Choice, choose_model, facts_of, size_up
+from saccade.tasks.task import Network, Progress, Scored, print_of
 from saccade.training import Loss
 from saccade.types import Batch
 
@@ -46,18 +50,21 @@ class Prediction(NamedTuple):
 
 
 @dataclass
-class Prepared:
-    """The data of a recipe, ready for training, and how the settings came about."""
+class PreparedPairs:
+    """The pairs of a recipe, ready for training, and how the settings came about."""
 
     recipe: TranslationRecipe
-    tokenizers: Tokenizers
+    vocabulary: Tokenizers
     pairs: dict[str, Pairs]
     encoded: dict[str, Encoded]
     choices: list[Choice] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-
-Progress = Callable[[str, int, int], None]  # what is being done, how much of it, of how much
+    def print(self) -> str:
+        """A short hash of the training ids."""
+        train = self.encoded["train"]
+        sides = (train.source, train.target)
+        return print_of(*(array for side in sides for array in (side.ids, side.offsets)))
 
 
 def prepare(
@@ -65,7 +72,7 @@ def prepare(
     tell: Progress,
     tokenizers: Tokenizers | None = None,
     name_model: bool = False,
-) -> Prepared:
+) -> PreparedPairs:
     """Read the data, choose what the recipe leaves open, learn the vocabularies, encode.
 
     With `tokenizers` those of another run are used; with `name_model` the model, too, is open.
@@ -103,7 +110,7 @@ def prepare(
         sizes["shared_vocab"] = tokenizers.shared
     model = recipe.model.model_dump(exclude_unset=True) | sizes
     recipe = recipe.with_values(data=data, model=model)
-    return Prepared(recipe, tokenizers, splits.pairs, encoded, choices, notes)
+    return PreparedPairs(recipe, tokenizers, splits.pairs, encoded, choices, notes)
 
 
 def _same(pairs: Pairs, encoded: Encoded, recipe: TranslationRecipe) -> Pairs:
@@ -118,21 +125,16 @@ def _same(pairs: Pairs, encoded: Encoded, recipe: TranslationRecipe) -> Pairs:
     return pairs.take(np.flatnonzero(np.isin(pairs.lines, encoded.lines)))
 
 
-class Translation:
+class Translation(Network):
     """A model, its vocabularies and, where they are needed, its pairs."""
 
     def __init__(self, recipe: TranslationRecipe, tokenizers: Tokenizers):
-        self.recipe, self.tokenizers = recipe, tokenizers
-        with borrowed():
-            reseed(recipe.train.seed, "weights")
-            try:
-                self.model = MODELS[recipe.model.name](recipe.model)
-            except ValueError as error:
-                raise ConfigError(f"model: {error}") from None
+        super().__init__(recipe, lambda: MODELS[recipe.model.name](recipe.model))
+        self.tokenizers = tokenizers
         self.pairs: dict[str, Pairs] = {}
         self.encoded: dict[str, Encoded] = {}
 
-    def give(self, prepared: Prepared) -> None:
+    def give(self, prepared: PreparedPairs) -> None:
         """Hand over the data that training and evaluating need."""
         self.pairs, self.encoded = dict(prepared.pairs), dict(prepared.encoded)
 
@@ -144,10 +146,14 @@ class Translation:
         self.encoded[name], _ = within(whole, self.recipe.data)
         self.pairs[name] = _same(pairs, self.encoded[name], self.recipe)
 
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return next(self.model.parameters()).device
+    def add_file(self, path: str | Path) -> str:
+        """A file of pairs as a split; its name is returned."""
+        self.add_split("given", read_pairs(path))
+        return "given"
+
+    def vocabulary_json(self) -> dict[str, Any]:
+        """Both tokenizers."""
+        return self.tokenizers.to_json()
 
     # --- training --------------------------------------------------------------------------
 
@@ -201,26 +207,22 @@ class Translation:
 
     # --- scores ----------------------------------------------------------------------------
 
-    def evaluate(self, split: str = "test", most: int | None = None) -> dict[str, float]:
-        """Loss and scores of the greedy answers to at most so many of the sources."""
-        figures, _ = self.scored(split, most)
-        return figures
-
     def scored(
         self,
         split: str,
         most: int | None = None,
-        width: int = 1,
         tell: Callable[[int], None] = lambda more: None,
-    ) -> tuple[dict[str, float], dict[str, str]]:
-        """Figures by name, and the convention that each was counted by.
+        *,
+        beam: int = 1,
+    ) -> Scored:
+        """Loss and scores of the answers to at most so many of the sources.
 
         The sources that are answered are spread evenly over the split; the loss is of all of it.
         """
         pairs = self.pairs[split]
         count = len(pairs) if most is None else min(most, len(pairs))
         rows = np.unique(np.linspace(0, len(pairs) - 1, count).astype(np.int64))
-        answers = self.predict(list(pairs.sources(rows)), width=width, tell=tell)
+        answers = self.predict(list(pairs.sources(rows)), beam=beam, tell=tell)
         figures, conventions = score_answers([a.text for a in answers], list(pairs.targets(rows)))
         return self.mean_loss(split) | figures, {
             "loss": PER_TOKEN,
@@ -248,7 +250,7 @@ class Translation:
         self,
         sources: Sequence[str],
         *,
-        width: int = 1,
+        beam: int = 1,
         n_best: int = 1,
         alpha: float = 1.0,
         first: int = 1,
@@ -258,6 +260,11 @@ class Translation:
 
         A message about the sources counts them from `first`.
         """
+        if not 1 <= n_best <= beam:
+            raise ConfigError(
+                f"{n_best} best answers of a beam of {beam} were asked for; "
+                f"a beam finds no more than it is wide: use a beam of {max(n_best, 1)} or more."
+            )
         self.model.eval()
         encoded = self.tokenizers.source.encode_many(list(sources))
         self._check_lengths(encoded, first)
@@ -265,7 +272,7 @@ class Translation:
         asked = [row for row, ids in enumerate(encoded) if ids]
         tell(len(encoded) - len(asked))
         for rows in _groups(asked, encoded):
-            answers = self._search([encoded[row] for row in rows], width, n_best, alpha)
+            answers = self._search([encoded[row] for row in rows], beam, n_best, alpha)
             for row, several in zip(rows, answers, strict=True):
                 best, *others = [self._prediction(answer) for answer in several]
                 found[row] = best._replace(others=tuple(others))
@@ -297,7 +304,7 @@ class Translation:
         if width == 1:
             found = greedy(model, memory, marks=MARKS, limits=limits, alpha=alpha)
             return [[answer] for answer in found]
-        return beam(
+        return beam_search(
             model, memory, marks=MARKS, limits=limits, width=width, n_best=n_best, alpha=alpha
         )
 
@@ -324,6 +331,11 @@ class Translation:
         example = self.example(split, rows)
         limit = min(self.recipe.data.longest_answer, example.target.shape[1] + 5)
         yield from all_of(self.model, example, MARKS, self.tokenizers.target.vocab_size, limit)
+
+    def again(self, other: Any, split: str, count: int) -> Finding:
+        """Whether the same task, saved and reopened, gives the same logits."""
+        example = self.example(split, np.arange(min(count, len(self.encoded[split]))))
+        return same("saved and reopened agree", self.model, other.model, example)
 
     def example(self, split: str, rows: NDArray[np.int64]) -> Example:
         """Some pairs as the laws take them."""
@@ -368,6 +380,17 @@ class Translation:
                 title = f"{kind} attention, layer {layer}, head {head}"
                 maps[kind, layer, head] = Map(weights, list(rows), list(columns), title)
         return maps
+
+    def first_input(self) -> str:
+        """A held-out source, to show how a run is asked."""
+        return next(iter(self.pairs["test"].sources()))
+
+    def pictures(self, folder: Path) -> list[str]:
+        """The attention of one held-out answer, if the model has any."""
+        maps = [
+            map_ for (kind, _, _), map_ in self.maps(self.first_input()).items() if kind == "cross"
+        ]
+        return save_maps(maps, folder / "attention.png") if maps else []
 
 
 def kind_of_attention(name: str) -> tuple[str, int]:

@@ -23,10 +23,10 @@ from saccade.training.settings import TrainConfig
 
 
 class Loss(NamedTuple):
-    """The summed loss of a batch, and how many of its tokens were guessed right."""
+    """The summed loss of a batch, and how many of its tokens were guessed right, if one can say."""
 
     total: Tensor
-    correct: Tensor
+    correct: Tensor | None = None
 
 
 @runtime_checkable
@@ -34,6 +34,7 @@ class Task(Protocol):
     """What the loop asks of a task."""
 
     model: nn.Module
+    carried: dict[str, Tensor]  # what a batch leaves for the next one; for most tasks nothing
 
     def batches(self, split: str, start: int) -> Iterator[Any]:
         """The batches of a split from the `start`-th on; for "train", without end."""
@@ -106,6 +107,7 @@ class Standing:
     tokens: int = 0
     seconds: float = 0.0  # trained so far, all sittings together
     best_weights: dict[str, Tensor] = field(default_factory=dict)
+    carried: dict[str, Tensor] = field(default_factory=dict)  # the task's
 
 
 def train(
@@ -133,6 +135,7 @@ def train(
             group = list(islice(batches, settings.accumulate))
             stepped = _make_step(task, optimizer, settings, standing.step, group, share)
             _count(standing, stepped)
+            standing.carried = task.carried
             tell(stepped)
             if standing.step % settings.report_every == 0:
                 tell(_report(standing, stepped))
@@ -168,7 +171,7 @@ def _make_step(
             loss = task.loss(batch)
         (loss.total / tokens).backward()
         total += float(loss.total.detach())
-        correct += int(loss.correct)
+        correct += int(loss.correct) if loss.correct is not None else 0
     norm = float(clip_by_norm(task.model, settings.clip))
     if not math.isfinite(total) or not math.isfinite(norm):
         places = "; ".join(task.where(batch) for batch in group)

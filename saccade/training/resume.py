@@ -48,10 +48,13 @@ def take(model: nn.Module, optimizer: torch.optim.Optimizer, standing: Standing)
     """Copy all that it takes to go on from here; this is all that training waits for."""
     tensors, facts = _apart(optimizer.state_dict()["state"])
     tensors |= {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"carried/{name}": tensor for name, tensor in standing.carried.items()}
     copied = {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
     # the best weights are a copy already, which is replaced and never changed
     copied |= {f"best/{name}": tensor for name, tensor in standing.best_weights.items()}
-    plain = {name: value for name, value in vars(standing).items() if name != "best_weights"}
+    plain = {
+        n: value for n, value in vars(standing).items() if n not in ("best_weights", "carried")
+    }
     return Checkpoint(standing.step, copied, {"standing": plain, "optimizer": facts})
 
 
@@ -139,7 +142,8 @@ def load_checkpoint(
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
         known = {field.name for field in fields(Standing)}
         plain = {name: value for name, value in facts["standing"].items() if name in known}
-        return Standing(**plain, best_weights=_under("best/", tensors))
+        best, carried = _under("best/", tensors), _under("carried/", tensors)
+        return Standing(**plain, best_weights=best, carried=carried)
     if damaged:
         warn("There is no checkpoint before it: training starts from its beginning.")
     return Standing()

@@ -22,7 +22,7 @@ from saccade.data.synthetic import SYNTHETIC
 from saccade.recipes import RECIPES
 from saccade.run import FORMAT, open_run
 from saccade.storage import read_tensors, read_text, write_text
-from saccade.tasks import MODELS
+from saccade.tasks.translation import MODELS
 
 SMALL = [
     f"--set={setting}"

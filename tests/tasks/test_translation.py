@@ -15,8 +15,7 @@ from saccade.data.vocabulary import BEGIN, END
 from saccade.errors import ConfigError, DataError
 from saccade.recipes import find, reverse
 from saccade.run import Options, Run, open_run, train
-from saccade.tasks import Translation, prepare
-from saccade.tasks.translation import kind_of_attention, score_answers
+from saccade.tasks.translation import Translation, kind_of_attention, prepare, score_answers
 
 MODELS = ("bahdanau", "seq2seq", "transformer")
 Recipes = Callable[..., Any]
@@ -24,7 +23,7 @@ Recipes = Callable[..., Any]
 
 def task_of(recipe: Any) -> Translation:
     prepared = prepare(recipe, lambda what, done, total: None)
-    task = Translation(prepared.recipe, prepared.tokenizers)
+    task = Translation(prepared.recipe, prepared.vocabulary)
     task.give(prepared)
     return task
 
@@ -183,7 +182,7 @@ def test_many_groups_make_the_same_answers(
 
 def test_n_best_are_in_order_and_the_first_is_the_answer(opened: dict[str, Run]) -> None:
     for run in opened.values():
-        [answer] = run.task.predict(["abc"], width=4, n_best=3)
+        [answer] = run.task.predict(["abc"], beam=4, n_best=3)
         scores = [answer.score, *(other.score for other in answer.others)]
         assert len(scores) == 3
         assert scores == sorted(scores, reverse=True)
@@ -221,7 +220,7 @@ def test_pairs_too_long_can_be_left_out_of_everything(with_long_lines: Path) -> 
     recipe = find(str(with_long_lines), changes=changes).recipe
     prepared = prepare(recipe, lambda what, done, total: None)
     assert any("left out" in note for note in prepared.notes)
-    task = Translation(prepared.recipe, prepared.tokenizers)
+    task = Translation(prepared.recipe, prepared.vocabulary)
     task.give(prepared)
     for split in ("train", "dev", "test"):
         assert task.pairs[split].lines.tolist() == task.encoded[split].lines.tolist()

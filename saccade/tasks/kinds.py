@@ -1,0 +1,49 @@
+"""The tasks by name: the one table in which a recipe finds what it is about."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from saccade.config import Config, build
+from saccade.data.parallel import Tokenizers
+from saccade.data.synthetic import SYNTHETIC
+from saccade.lookup import pick
+from saccade.tasks.recipe import TranslationRecipe
+from saccade.tasks.task import Prepared
+from saccade.tasks.translation import MODELS as TRANSLATORS
+from saccade.tasks.translation import Translation
+from saccade.tasks.translation import prepare as prepare_pairs
+
+
+class Kind(NamedTuple):
+    """A task: its settings, its models, the data that is always there, and how it is made."""
+
+    recipe: type[Config]
+    models: Mapping[str, Any]
+    made: Mapping[str, Any]
+    prepare: Callable[..., Prepared]  # (recipe, tell, vocabulary, name_model)
+    task: Callable[[Any, Any], Any]  # (recipe, vocabulary)
+    vocabulary: Callable[[dict[str, Any]], Any]  # as it was kept in tokenizer.json
+
+
+TASKS: dict[str, Kind] = {
+    "translate": Kind(
+        TranslationRecipe,
+        TRANSLATORS,
+        SYNTHETIC,
+        prepare_pairs,
+        Translation,
+        Tokenizers.from_json,
+    ),
+}
+
+
+def kind_of(recipe: Any) -> Kind:
+    """What a recipe is about."""
+    return TASKS[recipe.task]
+
+
+def read_recipe(values: dict[str, Any], where: str) -> Any:
+    """A recipe from plain values, of whatever task they name."""
+    name = values.get("task", "translate")
+    kind = pick(TASKS, name if isinstance(name, str) else str(name), "task")
+    return build(kind.recipe, values, where)

@@ -1,0 +1,158 @@
+"""What a run asks of a task, and what tasks that train a network have in common.
+
+The loop asks for less (`training.Task`). A task whose model fits itself has `fit` in place of
+`batches` and `loss`.
+"""
+
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from saccade.errors import ConfigError
+from saccade.look.laws import Finding
+from saccade.look.terminal import Map
+from saccade.seeding import borrowed, reseed
+from saccade.tasks.sizing import Choice
+
+Progress = Callable[[str, int, int], None]  # what is being done, how much of it, of how much
+Scored = tuple[dict[str, float], dict[str, str]]  # figures, and how each was counted
+
+
+class Text(NamedTuple):
+    """An answer that is a text and nothing more."""
+
+    text: str
+
+
+@runtime_checkable
+class Prepared(Protocol):
+    """The data of a recipe, ready for training, and how the settings came about."""
+
+    recipe: Any
+    vocabulary: Any  # what is learned of the data apart from weights; None if nothing is
+    choices: list[Choice]
+    notes: list[str]
+
+    def print(self) -> str:
+        """A short hash of the training data, by which a change is noticed."""
+        ...
+
+
+def print_of(*arrays: Any) -> str:
+    """A short hash of some arrays."""
+    digest = blake2b(digest_size=16)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+class Task:
+    """What is the same for every task, or is so unless the task has something to say about it."""
+
+    def __init__(self, recipe: Any):
+        self.recipe = recipe
+
+    @property
+    def name(self) -> str:
+        """What the data is called."""
+        data = self.recipe.data
+        return str(data.path or data.made)
+
+    def vocabulary_json(self) -> dict[str, Any]:
+        """What was learned of the data apart from weights, for tokenizer.json."""
+        return {}
+
+    def weights(self) -> dict[str, Tensor]:
+        """All that was learned, by name."""
+        raise NotImplementedError
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        """Take up what was learned; a `RuntimeError` says if it does not fit."""
+        raise NotImplementedError
+
+    def evaluate(self, split: str, most: int | None = None) -> dict[str, float]:
+        """Figures by name, on at most so many examples."""
+        figures, _ = self.scored(split, most)
+        return figures
+
+    def scored(
+        self,
+        split: str,
+        most: int | None = None,
+        tell: Callable[[int], None] = lambda more: None,
+        *,
+        beam: int = 1,
+    ) -> Scored:
+        """Figures by name, and the convention that each was counted by."""
+        raise NotImplementedError
+
+    def goodness(self, scores: dict[str, float]) -> float:
+        """The one figure that is to grow."""
+        return -scores["loss"]
+
+    def check(self, split: str, count: int) -> Iterator[Finding]:
+        """Try every law on this very model."""
+        yield from ()
+
+    def again(self, other: Any, split: str, count: int) -> Finding:
+        """Whether the same task, saved and reopened, gives the same."""
+        raise NotImplementedError
+
+    def maps(self, text: str, answer: str | None = None) -> dict[tuple[str, int, int], Map]:
+        """The attention maps of one answer, by (kind, layer, head)."""
+        return {}
+
+    def pictures(self, folder: Path) -> list[str]:
+        """Draw what a person wants to see of this run; what is to be said is returned."""
+        return []
+
+
+class Network(Task):
+    """A task whose model is trained by the loop."""
+
+    model: nn.Module
+    carried: dict[str, Tensor]  # what a batch leaves for the next one, a hidden state say
+
+    def __init__(self, recipe: Any, make: Callable[[], nn.Module]):
+        super().__init__(recipe)
+        self.carried = {}
+        with borrowed():
+            reseed(recipe.train.seed, "weights")
+            try:
+                self.model = make()
+            except ValueError as error:
+                raise ConfigError(f"model: {error}") from None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    def weights(self) -> dict[str, Tensor]:
+        """The model's."""
+        return self.model.state_dict()
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        """Into the model."""
+        self.model.load_state_dict(weights)
+
+    def where(self, batch: Any) -> str:
+        """The file and lines of a batch, for a message."""
+        return self.name
+
+    def compile(self) -> None:
+        """Let torch.compile make kernels for this model."""
+        raise ConfigError(f"{self.recipe.task} cannot be compiled; leave train.compile out.")
+
+
+class Fitted(Task):
+    """A task whose model fits itself, by counting or solving."""
+
+    def fit(self, tell: Callable[[str, int, int], None]) -> None:
+        """Fit the model to the data that was given; one thread, the same bits every time."""
+        raise NotImplementedError
