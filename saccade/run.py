@@ -30,6 +30,7 @@ from saccade import __version__
 from saccade.config import build, differences, set_paths
 from saccade.errors import ConfigError, DataError, RunError
 from saccade.look.draw import save_curves, save_maps
+from saccade.look.draw_gradients import save_gradients
 from saccade.look.laws import Finding, not_tried
 from saccade.look.terminal import Map, terminal_map
 from saccade.optim import adamw
@@ -177,6 +178,19 @@ class Run:
                 f"There is no {kind or 'cross'} attention{wanted}. There are: {', '.join(there)}."
             )
         return Look(source, answer, chosen)
+
+    def gradients(self, path: str | Path, *, inputs: int = 16) -> Any:
+        """Draw how far back gradients reach, and what clipping did; the norms are returned."""
+        if not hasattr(self.task, "gradients"):
+            raise ConfigError(
+                f"{self.recipe.task} has no picture of gradients; a recurrent language model has."
+            )
+        norms = self.task.gradients(self._split_for(None, "test"), inputs).cpu().double().numpy()
+        try:
+            save_gradients(norms, self.metrics(), self.recipe.train.clip, Path(path))
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        return norms
 
     def check(
         self,

@@ -1,4 +1,4 @@
-"""predict, evaluate, look."""
+"""predict, evaluate."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -100,55 +100,3 @@ def evaluate(
         from rich.console import Console
 
         Console(highlight=False).print(scores_table(scores))
-
-
-def look(
-    run: Folder,
-    text: Annotated[str, typer.Argument(help="What to answer.")],
-    answer: Annotated[
-        str | None, typer.Option(help="An answer to read in place of its own.")
-    ] = None,
-    kind: Annotated[str | None, typer.Option(help="cross, encoder or decoder.")] = None,
-    layer: Annotated[int | None, typer.Option(help="Counted from 1.", min=1)] = None,
-    head: Annotated[int | None, typer.Option(help="Counted from 1.", min=1)] = None,
-    save: Annotated[Path | None, typer.Option(help="A picture: .png, .svg or .pdf.")] = None,
-    json: Json = False,
-) -> None:
-    r"""Show where a run looks as it writes its answer.
-
-    \b
-    saccade look runs/dates "5 de março de 2024"
-    saccade look runs/mine "ein Haus" --layer 1 --head 2 --save map.png
-    """
-    from saccade.run import open_run
-
-    seen = open_run(run).look(text, answer=answer, kind=kind, layer=layer, head=head)
-    console = errors()
-    if save is not None:
-        for message in seen.save(save):
-            console.print(message)
-        count = len(seen.maps)
-        console.print(f"{count} map{'s are' if count > 1 else ' is'} drawn in {save}.")
-    if json:
-        maps = [
-            {
-                "kind": k,
-                "layer": n,
-                "head": h,
-                "rows": m.rows,
-                "columns": m.columns,
-                "weights": m.weights.tolist(),
-            }
-            for (k, n, h), m in seen.maps.items()
-        ]
-        print_json({"source": seen.source, "answer": seen.answer, "maps": maps})
-        return
-    from rich.console import Console
-
-    screen = Console()
-    print(f"{seen.source}\n→ {seen.answer}\n")
-    print(seen.terminal(min(screen.width, 120), screen.is_terminal))
-    if len(seen.maps) > 1:
-        console.print(
-            f"\nThe first of {len(seen.maps)} maps: --layer and --head choose, --save draws all."
-        )

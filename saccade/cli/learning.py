@@ -143,7 +143,10 @@ def _finish(trained: "Trained", json: bool) -> None:
     example = run.task.first_input()
     console.print(f"\nThe run is in {where}. Next:")
     console.print(f"  saccade predict {where} {shlex.quote(example)}", soft_wrap=True)
-    console.print(f"  saccade look {where} {shlex.quote(example)} --save map.png", soft_wrap=True)
+    if run.task.maps(example):
+        console.print(
+            f"  saccade look {where} {shlex.quote(example)} --save map.png", soft_wrap=True
+        )
 
 
 def demo(

@@ -14,10 +14,11 @@ from typing import Annotated
 import typer
 
 from saccade import __version__
-from saccade.cli.answering import evaluate, look, predict
+from saccade.cli.answering import evaluate, predict
 from saccade.cli.checking import check
 from saccade.cli.learning import copy, demo, train
 from saccade.cli.listing import list_all
+from saccade.cli.looking import look
 from saccade.errors import SaccadeError
 
 app = typer.Typer(

@@ -4,6 +4,7 @@ A recipe sets what was tried and found good; what it leaves open follows from th
 """
 
 from saccade.recipes.finding import RECIPES, Found, find
+from saccade.recipes.language import language
 from saccade.recipes.translation import copy, dates, numbers, reverse, translate
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "copy",
     "dates",
     "find",
+    "language",
     "numbers",
     "reverse",
     "translate",

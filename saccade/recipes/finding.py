@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 from saccade.config import read_toml, set_paths
 from saccade.errors import ConfigError
 from saccade.lookup import did_you_mean, pick
+from saccade.recipes.language import language
 from saccade.recipes.translation import copy, dates, numbers, reverse, translate
 from saccade.tasks import TASKS, Recipe, kind_of, read_recipe
 
 RECIPES: dict[str, Callable[..., Recipe]] = {
     "copy": copy,
     "dates": dates,
+    "language": language,
     "numbers": numbers,
     "reverse": reverse,
     "translate": translate,

@@ -6,7 +6,11 @@ from typing import Any, NamedTuple
 from saccade.config import Config, build
 from saccade.data.parallel import Tokenizers
 from saccade.data.synthetic import SYNTHETIC
+from saccade.data.tokenizers import from_json
 from saccade.lookup import pick
+from saccade.tasks.language import LANGUAGE_MODELS, LanguageRecipe, language_task
+from saccade.tasks.language import MADE as TEXTS
+from saccade.tasks.language import prepare as prepare_text
 from saccade.tasks.recipe import TranslationRecipe
 from saccade.tasks.task import Prepared
 from saccade.tasks.translation import MODELS as TRANSLATORS
@@ -26,6 +30,9 @@ class Kind(NamedTuple):
 
 
 TASKS: dict[str, Kind] = {
+    "language": Kind(
+        LanguageRecipe, LANGUAGE_MODELS, TEXTS, prepare_text, language_task, from_json
+    ),
     "translate": Kind(
         TranslationRecipe,
         TRANSLATORS,

@@ -1,0 +1,147 @@
+r"""Models of text: each token from those before it, p(x_t | x_1 … x_{t-1}).
+
+    recurrent    h_t = f(x_{t-1}, h_{t-1})              all that was read is in the state
+    convolution  h_t from the last R inputs alone       R = the stack's receptive field
+
+Both end in logits h_t E^T, E the table of embeddings (tied, Press and Wolf 2017). A state is a
+tuple of tensors, batch first, so that whoever carries it from one piece of text to the next needs
+to know nothing of the model.
+"""
+
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from saccade.config import Config
+from saccade.nn.convolution import ConvolutionStack, Recent
+from saccade.nn.dropout import Dropout
+from saccade.nn.recurrent import Recurrent
+from saccade.types import Hidden, Ids, Logits, State
+
+Past = tuple[Tensor, ...]
+
+
+class RecurrentLanguageConfig(Config):
+    """A language model with a recurrent state."""
+
+    name: Literal["rnn", "gru", "gru_reset_first", "lstm"] = "gru"
+    vocab_size: int = 0  # from the data
+    width: int = Field(256, ge=1)
+    depth: int = Field(1, ge=1)
+    dropout: float = Field(0.1, ge=0, lt=1)
+    # how far back a gradient goes: to the segment's beginning, `window` steps, or a random number
+    truncation: Literal["segment", "window", "random"] = "segment"
+    window: int = Field(16, ge=1)
+    keep: float = Field(0.9, gt=0, le=1)  # chance that a gradient goes one step farther
+
+
+class ConvolutionLanguageConfig(Config):
+    """A causal convolutional language model."""
+
+    name: Literal["convolution"] = "convolution"
+    vocab_size: int = 0
+    width: int = Field(256, ge=1)
+    depth: int = Field(4, ge=1)
+    kernel: int = Field(3, ge=1)
+    growth: int = Field(2, ge=1)  # of the dilation, from layer to layer
+    dropout: float = Field(0.1, ge=0, lt=1)
+
+
+class NGramConfig(Config):
+    """Counting: the last `order` - 1 tokens tell the next (`fitted.ngram`)."""
+
+    name: Literal["ngram"] = "ngram"
+    vocab_size: int = 0
+    order: int = Field(3, ge=1)
+    smoothing: Literal["none", "laplace", "back-off", "kneser-ney"] = "kneser-ney"
+
+
+class LanguageModel(nn.Module):
+    """Embedding in, logits by likeness to the embeddings out; what is between is the model."""
+
+    def __init__(self, vocab_size: int, width: int, dropout: float):
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, width)
+        nn.init.normal_(self.table.weight, std=width**-0.5)
+        self.dropout = Dropout(dropout)
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+
+    def past(self, rows: int) -> Past:
+        """What is remembered before anything is read."""
+        raise NotImplementedError
+
+    def hidden(self, x: Hidden, past: Past) -> tuple[Hidden, Past]:
+        """Read some steps more, already embedded."""
+        raise NotImplementedError
+
+    def read(self, ids: Ids, past: Past) -> tuple[Hidden, Past]:
+        """Read T more tokens."""
+        # the table is small in each number, for the sake of the logits; what is read is of size 1
+        x = self.table(ids) * self.table.embedding_dim**0.5
+        hidden, past = self.hidden(self.dropout(x), past)
+        return self.dropout(hidden), past
+
+    def project(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        """Logits by likeness to the embeddings."""
+        return F.linear(hidden, self.table.weight, self.bias)
+
+    def start(self, memory: Any) -> State:
+        """Nothing is read yet; of `memory` only the number of rows counts."""
+        return State(memory, self.past(len(memory)))
+
+    def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
+        """Read T tokens, give the logits of what follows each."""
+        hidden, past = self.read(ids, state.past)
+        return self.project(hidden), State(state.memory, past)
+
+
+class RecurrentLanguage(LanguageModel):
+    r"""h_t = f(E x_{t-1}, h_{t-1}), layer upon layer (Mikolov et al. 2010 for the first)."""
+
+    def __init__(self, config: RecurrentLanguageConfig):
+        super().__init__(config.vocab_size, config.width, config.dropout)
+        self.layers = Recurrent(
+            config.name, config.width, config.width, config.depth, dropout=config.dropout
+        )
+        size = 2 * config.width if config.name == "lstm" else config.width
+        self.shape = (config.depth, size)
+
+    def past(self, rows: int) -> Past:
+        """Zeros."""
+        return (self.table.weight.new_zeros(rows, *self.shape),)
+
+    def hidden(self, x: Hidden, past: Past) -> tuple[Hidden, Past]:
+        """The stack from its state on."""
+        read = self.layers(x, None, past[0])
+        return read.outputs, (read.last,)
+
+
+class ConvolutionLanguage(LanguageModel):
+    r"""Gated causal convolutions (Dauphin et al. 2017), dilated as in van den Oord et al. 2016.
+
+    What is remembered are each layer's last inputs, so that text can be read in pieces.
+    """
+
+    def __init__(self, config: ConvolutionLanguageConfig):
+        super().__init__(config.vocab_size, config.width, config.dropout)
+        self.layers = ConvolutionStack(
+            config.width,
+            config.depth,
+            config.kernel,
+            causal=True,
+            dropout=config.dropout,
+            growth=config.growth,
+        )
+
+    def past(self, rows: int) -> Past:
+        """Zeros, as many as each layer reaches back."""
+        return tuple(recent.inputs for recent in self.layers.start(rows))
+
+    def hidden(self, x: Hidden, past: Past) -> tuple[Hidden, Past]:
+        """The stack, with what it last saw before the first of these steps."""
+        y, recents = self.layers.step(x, tuple(Recent(inputs) for inputs in past))
+        return y, tuple(recent.inputs for recent in recents)
