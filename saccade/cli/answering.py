@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from saccade.cli.learning import read_changes
 from saccade.cli.printing import errors, print_json, print_line, scores_table
 from saccade.errors import ConfigError
 
@@ -26,6 +27,19 @@ def predict(
     file: Annotated[str | None, typer.Option(help="A text file, or - for standard input.")] = None,
     beam: Beam = 1,
     n_best: Annotated[int, typer.Option(help="Answers to show for each, with scores.", min=1)] = 1,
+    search: Annotated[
+        list[str] | None,
+        typer.Option("--search", metavar="NAME=VALUE", help="e.g. no_repeat=3, coverage=0.2."),
+    ] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw by chance.")] = False,
+    temperature: Annotated[
+        float | None, typer.Option(help="Below 1 safer, above it bolder.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="Only the k likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Only the likeliest that add up to p.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Another seed, other luck.")] = None,
     json: Json = False,
 ) -> None:
     r"""Answer texts, one line for each, in order.
@@ -33,6 +47,8 @@ def predict(
     \b
     saccade predict runs/dates "5 de março de 2024"
     saccade predict runs/dates --file dates.txt --beam 5 --n-best 3
+    saccade predict runs/language "The " --sample --temperature 0.8 --top-p 0.9 --seed 1
+    saccade predict runs/mine --file a.txt --beam 5 --search coverage=0.2 --search no_repeat=3
     cat dates.txt | saccade predict runs/dates --file -
 
     With --n-best more than 1, a line holds the input's number, the answer's rank, its score and
@@ -45,13 +61,24 @@ def predict(
     if bool(texts) == (file is not None):
         raise ConfigError("predict needs texts or --file (- for standard input), and not both.")
     opened = open_run(run)
+    drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    how = {
+        "beam": beam,
+        "n_best": n_best,
+        **read_changes(search or [], "--search"),
+        **{name: value for name, value in drawn.items() if value is not None},
+        **({"sample": True} if sample else {}),
+    }
+    how = {
+        name: value for name, value in how.items() if value != 1 or name not in ("beam", "n_best")
+    }
     lines: Iterable[str] = texts or []
     if file is not None:
         lines = read_lines(file)
     number = 0
     with counting(errors(), "answering") as tell:
         for group in _groups(iter(lines)):
-            answers = opened.predict(group, beam=beam, n_best=n_best, first=number + 1, tell=tell)
+            answers = opened.predict(group, first=number + 1, tell=tell, **how)
             for source, answer in zip(group, answers, strict=True):
                 number += 1
                 _show(number, source, answer, n_best, json)

@@ -74,13 +74,13 @@ def train(
     _finish(trained, json)
 
 
-def read_changes(assignments: list[str]) -> dict[str, Any]:
+def read_changes(assignments: list[str], flag: str = "--set") -> dict[str, Any]:
     """--set NAME=VALUE, many times, as a table."""
     changes = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not equals or not name:
-            raise ConfigError(f"--set {assignment}: NAME=VALUE was wanted, e.g. model.width=128.")
+            raise ConfigError(f"{flag} {assignment}: NAME=VALUE was wanted, e.g. model.width=128.")
         changes[name.strip()] = value.strip()
     return changes
 

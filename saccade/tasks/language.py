@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -26,8 +27,7 @@ from saccade.data.corpus import (
 from saccade.data.parallel import TokenizerConfig
 from saccade.data.tokenizers import Tokenizer, train
 from saccade.data.vocabulary import BEGIN, END, PAD, UNKNOWN
-from saccade.decoding import Answer, Marks, greedy
-from saccade.decoding import beam as beam_search
+from saccade.decoding import Answer, Marks
 from saccade.errors import ConfigError, DataError
 from saccade.fitted.ngram import NGram
 from saccade.look import laws
@@ -49,6 +49,7 @@ from saccade.nn.truncation import (
     unroll,
 )
 from saccade.seeding import generator
+from saccade.tasks.searching import search, search_from
 from saccade.tasks.sizing import Choice
 from saccade.tasks.task import Fitted, Network, Progress, Scored, Task, print_of
 from saccade.tasks.translation import Prediction
@@ -284,32 +285,31 @@ class Reading(Task):
         self,
         texts: Sequence[str],
         *,
-        beam: int = 1,
-        n_best: int = 1,
         first: int = 1,
         tell: Callable[[int], None] = lambda more: None,
+        **how: Any,
     ) -> list[Prediction]:
-        """How each text goes on, to the end of its line."""
-        if not 1 <= n_best <= beam:
-            raise ConfigError(f"{n_best} best answers need a beam of {n_best} or more.")
+        """How each text goes on, to the end of its line; `how` is that of `searching.Search`."""
+        wanted = search_from(how)
         prompts = [[END, *ids] for ids in self.tokenizer.encode_many(list(texts))]
         found: list[Prediction] = [Prediction("", 0.0, 0.0, True)] * len(prompts)
         for length in sorted({len(prompt) for prompt in prompts}):
             rows = [row for row, prompt in enumerate(prompts) if len(prompt) == length]
             ids = torch.tensor([prompts[row] for row in rows])
-            for row, several in zip(rows, self._continue(ids, beam, n_best), strict=True):
+            limits = torch.full((len(rows),), self.recipe.data.longest_answer)
+            answers = search(
+                Prompted(self.stepper),
+                partial(_as_it_is, ids),
+                wanted,
+                marks=MARKS,
+                limits=limits,
+                numbers=[first + row for row in rows],
+            )
+            for row, several in zip(rows, answers, strict=True):
                 best, *others = [self._prediction(answer) for answer in several]
                 found[row] = best._replace(others=tuple(others))
             tell(len(rows))
         return found
-
-    def _continue(self, prompts: Tensor, beam: int, n_best: int) -> list[list[Answer]]:
-        limits = torch.full((len(prompts),), self.recipe.data.longest_answer)
-        prompted = Prompted(self.stepper)
-        if beam == 1:
-            found = greedy(prompted, prompts, marks=MARKS, limits=limits)
-            return [[answer] for answer in found]
-        return beam_search(prompted, prompts, marks=MARKS, limits=limits, width=beam, n_best=n_best)
 
     def _prediction(self, answer: Answer) -> Prediction:
         text = self.tokenizer.decode(answer.ids)
@@ -542,6 +542,10 @@ def language_task(recipe: LanguageRecipe, tokenizer: Tokenizer) -> Reading:
     if recipe.model.name == "ngram":
         return CountedLanguage(recipe, tokenizer)
     return NetworkLanguage(recipe, tokenizer)
+
+
+def _as_it_is(prompts: Ids) -> Ids:
+    return prompts
 
 
 def _real(flat: Tensor, segments: Segments) -> Tensor:

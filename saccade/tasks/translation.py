@@ -18,17 +18,17 @@ from saccade.data.pairs import Pairs
 from saccade.data.parallel import Tokenizers, learn_tokenizers, load_splits, within
 from saccade.data.text import read_pairs
 from saccade.data.vocabulary import BEGIN, END, PAD, UNKNOWN
-from saccade.decoding import Answer, Marks, greedy
-from saccade.decoding import beam as beam_search
+from saccade.decoding import Answer, Marks
 from saccade.errors import ConfigError, DataError
 from saccade.look.draw import save_maps
 from saccade.look.laws import Example, Finding, all_of, same
 from saccade.look.terminal import Map
-from saccade.look.watch import watch
+from saccade.look.watch import Watched, watch
 from saccade.metrics.translation import bleu, chrf, exact, taught_bleu_corpus
 from saccade.models import TRANSLATORS
 from saccade.nn.losses import cross_entropy
 from saccade.tasks.recipe import TranslationRecipe
+from saccade.tasks.searching import Search, search, search_from
 from saccade.tasks.sizing import Choice, choose_model, facts_of, size_up
 from saccade.tasks.task import Network, Progress, Scored, print_of
 from saccade.training import Loss
@@ -250,21 +250,15 @@ class Translation(Network):
         self,
         sources: Sequence[str],
         *,
-        beam: int = 1,
-        n_best: int = 1,
-        alpha: float = 1.0,
         first: int = 1,
         tell: Callable[[int], None] = lambda more: None,
+        **how: Any,
     ) -> list[Prediction]:
         """An answer to each source, in order. An empty source has an empty answer.
 
-        A message about the sources counts them from `first`.
+        `how` is that of `searching.Search`. A message about the sources counts them from `first`.
         """
-        if not 1 <= n_best <= beam:
-            raise ConfigError(
-                f"{n_best} best answers of a beam of {beam} were asked for; "
-                f"a beam finds no more than it is wide: use a beam of {max(n_best, 1)} or more."
-            )
+        wanted = search_from(how)
         self.model.eval()
         encoded = self.tokenizers.source.encode_many(list(sources))
         self._check_lengths(encoded, first)
@@ -272,7 +266,8 @@ class Translation(Network):
         asked = [row for row, ids in enumerate(encoded) if ids]
         tell(len(encoded) - len(asked))
         for rows in _groups(asked, encoded):
-            answers = self._search([encoded[row] for row in rows], beam, n_best, alpha)
+            numbers = [first + row for row in rows]
+            answers = self._search([encoded[row] for row in rows], wanted, numbers)
             for row, several in zip(rows, answers, strict=True):
                 best, *others = [self._prediction(answer) for answer in several]
                 found[row] = best._replace(others=tuple(others))
@@ -294,19 +289,44 @@ class Translation(Network):
             )
 
     def _search(
-        self, sources: list[list[int]], width: int, n_best: int, alpha: float
+        self, sources: list[list[int]], how: Search, numbers: list[int]
     ) -> list[list[Answer]]:
         ids, lengths = self._padded(sources)
         model: Any = self.model
         limits = torch.full((len(sources),), self.recipe.data.longest_answer, device=self.device)
         with torch.no_grad():
-            memory = model.encode(ids, lengths)
-        if width == 1:
-            found = greedy(model, memory, marks=MARKS, limits=limits, alpha=alpha)
-            return [[answer] for answer in found]
-        return beam_search(
-            model, memory, marks=MARKS, limits=limits, width=width, n_best=n_best, alpha=alpha
-        )
+            return search(
+                model,
+                lambda: model.encode(ids, lengths),
+                how,
+                marks=MARKS,
+                limits=limits,
+                numbers=numbers,
+                weights=lambda row, answer: self._looked(sources[row], answer),
+            )
+
+    def _looked(self, source: list[int], answer: Answer) -> Tensor:
+        """The attention to the source as an answer is written, the mean of all layers and heads."""
+        ids, _ = self._padded([source])
+        written = [*answer.ids, END] if answer.finished else answer.ids
+        seen = self._watched(ids, [BEGIN, *written[:-1]])
+        tables = [
+            seen.map(n)[0].mean(0) for n in seen.names() if kind_of_attention(n)[0] == "cross"
+        ]
+        if not tables:
+            raise ConfigError(
+                f"{self.recipe.model.name} has no attention, so there is no coverage to judge by."
+            )
+        return torch.stack(tables).mean(0)
+
+    def _watched(self, source: Tensor, target: list[int]) -> Watched:
+        """What is seen of the attention as a target is read in one eager pass."""
+        model: Any = self.model
+        with torch.no_grad(), watch(self.model) as seen:
+            model.read(
+                torch.tensor([target], device=self.device), model.start(model.encode(source, None))
+            )
+        return seen
 
     def _padded(self, sources: list[list[int]]) -> tuple[Tensor, Tensor | None]:
         lengths = [len(ids) + 1 for ids in sources]
@@ -356,14 +376,11 @@ class Translation(Network):
         ids = self.tokenizers.source.encode(source)
         self._check_lengths([ids])
         if answer is None:
-            written = self._search([ids], 1, 1, 1.0)[0][0].ids
+            written = self._search([ids], Search(), [1])[0][0].ids
         else:
             written = self.tokenizers.target.encode(answer)
         table, _ = self._padded([ids])
-        target = torch.tensor([[BEGIN, *written]], device=self.device)
-        model: Any = self.model
-        with torch.no_grad(), watch(self.model) as seen:
-            model.read(target, model.start(model.encode(table, None)))
+        seen = self._watched(table, [BEGIN, *written])
         looked_at = self.tokenizers.source.pieces([*ids, END])
         being_written = self.tokenizers.target.pieces([*written, END])
         read = self.tokenizers.target.pieces([BEGIN, *written])

@@ -18,11 +18,10 @@ import tomli_w
 
 from saccade.cli.listing import ENTRIES
 from saccade.cli.main import VERBS, run
-from saccade.data.synthetic import SYNTHETIC
 from saccade.recipes import RECIPES
 from saccade.run import FORMAT, open_run
 from saccade.storage import read_tensors, read_text, write_text
-from saccade.tasks.translation import MODELS
+from saccade.tasks import TASKS
 
 SMALL = [
     f"--set={setting}"
@@ -122,8 +121,9 @@ def test_list_has_all_there_is(saccade: Command) -> None:
     for entry in entries:
         by_group.setdefault(entry["group"], set()).add(entry["name"])
     assert by_group["recipe"] == set(RECIPES)
-    assert by_group["model"] == set(MODELS)
-    assert by_group["data"] == set(SYNTHETIC)
+    assert by_group["task"] == set(TASKS)
+    assert by_group["model"] == {name for kind in TASKS.values() for name in kind.models}
+    assert by_group["data"] == {name for kind in TASKS.values() for name in kind.made}
     table = saccade("list")
     assert all(entry.about in table.out for entry in ENTRIES)
 

@@ -3,9 +3,11 @@
 import pytest
 
 from saccade.cli.listing import ENTRIES
-from saccade.data.synthetic import SYNTHETIC
 from saccade.models import TRANSLATORS
-from saccade.recipes import RECIPES, dates
+from saccade.recipes import RECIPES, dates, language
+from saccade.tasks import TASKS
+from saccade.tasks.language import LANGUAGE_MODELS, language_task
+from saccade.tasks.language import prepare as prepare_text
 from saccade.tasks.translation import Translation, prepare
 
 
@@ -14,9 +16,10 @@ def names(group: str) -> set[str]:
 
 
 def test_everything_is_listed_and_nothing_else() -> None:
-    assert names("model") == set(TRANSLATORS)
+    assert names("task") == set(TASKS)
+    assert names("model") == {name for kind in TASKS.values() for name in kind.models}
     assert names("recipe") == set(RECIPES)
-    assert names("data") == set(SYNTHETIC)
+    assert names("data") == {name for kind in TASKS.values() for name in kind.made}
 
 
 @pytest.mark.parametrize("model", TRANSLATORS)
@@ -26,5 +29,14 @@ def test_the_size_of_a_model_is_the_one_listed(model: str) -> None:
     prepared = prepare(few, lambda what, done, total: None)
     task = Translation(prepared.recipe, prepared.vocabulary)
     millions = sum(p.numel() for p in task.model.parameters()) / 1e6
+    listed = next(e.size for e in ENTRIES if e.group == "model" and e.name == model)
+    assert f"{millions:.1f} M" == listed
+
+
+@pytest.mark.parametrize("model", sorted(set(LANGUAGE_MODELS) - {"ngram"}))
+def test_the_size_of_a_language_model_is_the_one_listed(model: str) -> None:
+    prepared = prepare_text(language(model), lambda what, done, total: None)
+    task = language_task(prepared.recipe, prepared.vocabulary)
+    millions = sum(tensor.numel() for tensor in task.weights().values()) / 1e6
     listed = next(e.size for e in ENTRIES if e.group == "model" and e.name == model)
     assert f"{millions:.1f} M" == listed

@@ -1,0 +1,84 @@
+"""How a search is asked for: each way is used, and what does not go together is said."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saccade.errors import ConfigError
+from saccade.run import Run, open_run
+
+
+@pytest.fixture(scope="module")
+def runs(trained_runs: dict[str, Path]) -> dict[str, Run]:
+    return {model: open_run(folder) for model, folder in trained_runs.items()}
+
+
+SOURCES = ["abc", "fed", "cafe", "bead", "a"]
+
+
+def texts(answers: list[Any]) -> list[str]:
+    return [answer.text for answer in answers]
+
+
+@pytest.mark.parametrize("model", ["bahdanau", "seq2seq", "transformer"])
+def test_a_drawn_answer_is_its_own_sentences(model: str, runs: dict[str, Run]) -> None:
+    run = runs[model]
+    together = run.predict(SOURCES, sample=True, seed=5)
+    assert together == run.predict(SOURCES, sample=True, seed=5)
+    one_by_one = [
+        run.predict([source], sample=True, seed=5, first=number)[0]
+        for number, source in enumerate(SOURCES, start=1)
+    ]
+    assert texts(together) == texts(one_by_one)
+    assert texts(together) != texts(run.predict(SOURCES, sample=True, seed=6))
+    assert texts(run.predict(SOURCES, sample=True, top_k=1)) == texts(run.predict(SOURCES))
+
+
+def test_several_are_drawn_and_the_likeliest_stands_first(runs: dict[str, Run]) -> None:
+    answer = runs["transformer"].predict("cafe", sample=True, n_best=4)
+    scores = [answer.score, *(other.score for other in answer.others)]
+    assert len(scores) == 4 and scores == sorted(scores, reverse=True)
+
+
+def test_no_run_is_written_twice(runs: dict[str, Run]) -> None:
+    for answer in runs["bahdanau"].predict(SOURCES, no_repeat=1):
+        assert len(set(answer.text)) == len(answer.text)
+
+
+@pytest.mark.parametrize("model", ["bahdanau", "transformer"])
+def test_coverage_judges_what_the_beam_found(model: str, runs: dict[str, Run]) -> None:
+    plain = runs[model].predict("cafe", beam=4, n_best=4)
+    found = {plain.text: plain.score} | {other.text: other.score for other in plain.others}
+    judged = runs[model].predict("cafe", beam=4, n_best=4, coverage=0.5)
+    every = [judged, *judged.others]
+    assert {answer.text for answer in every} == set(found)
+    # a place that was looked at less than once in all costs something
+    assert all(answer.score < found[answer.text] for answer in every)
+    assert [a.score for a in every] == sorted((a.score for a in every), reverse=True)
+
+
+def test_no_length_penalty_gives_the_plain_log_probability(runs: dict[str, Run]) -> None:
+    answer = runs["seq2seq"].predict("cafe", beam=3, length=0)
+    assert answer.score == pytest.approx(answer.log_probability)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"temperature": 0.5}, "temperature is for answers that are drawn by chance: add sample"),
+        ({"sample": True, "beam": 3}, "not both"),
+        ({"n_best": 3}, "use a beam of 3 or more"),
+        ({"sample": True, "temperature": 0}, "temperature"),
+        ({"sample": True, "top_p": 1.5}, "top_p"),
+        ({"widht": 3}, "has no setting 'widht'"),
+    ],
+)
+def test_what_cannot_be_is_said(how: dict[str, Any], message: str, runs: dict[str, Run]) -> None:
+    with pytest.raises(ConfigError, match=message):
+        runs["bahdanau"].predict("abc", **how)
+
+
+def test_a_model_without_attention_has_no_coverage(runs: dict[str, Run]) -> None:
+    with pytest.raises(ConfigError, match="seq2seq has no attention"):
+        runs["seq2seq"].predict("abc", beam=2, coverage=0.5)
