@@ -2,6 +2,9 @@ r"""The Transformer: attention alone, in an encoder and a decoder (Vaswani et al
 
 Pre-norm by default (Xiong et al. 2020), with a last norm after each stack. The output projection
 is the target's embedding (Press and Wolf 2017); with a shared vocabulary the source's too.
+
+Choices: positions added to the embeddings (sinusoidal, learned), acting in every self-attention
+(rotary, relative) or none; fewer key and value heads (`groups`); self-attention through a window.
 """
 
 from collections.abc import Iterable
@@ -15,7 +18,8 @@ from torch import Tensor, nn
 from saccade.config import Config
 from saccade.nn.embedding import Embedding
 from saccade.nn.masks import Mask
-from saccade.nn.positions import Learned, Sinusoidal
+from saccade.nn.positions import Learned, Places, Relative, Rotary, Sinusoidal
+from saccade.nn.pruning import prune_heads
 from saccade.nn.scores import score_named
 from saccade.nn.state import KeyValue
 from saccade.nn.transformer import DecoderBlock, EncoderBlock
@@ -34,10 +38,16 @@ class TransformerConfig(Config):
     hidden: int | None = Field(None, ge=1)  # of the feed-forward; 4 · width if not said
     dropout: float = Field(0.1, ge=0, lt=1)
     norm_first: bool = True
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    groups: int | None = Field(None, ge=1)  # key and value heads; as many as heads if not said
+    positions: Literal["sinusoidal", "learned", "rotary", "relative", "none"] = "sinusoidal"
     longest: int = Field(512, ge=1)  # places that learned positions have
-    score: Literal["scaled_dot", "dot", "additive"] = "scaled_dot"
+    window: int | None = Field(None, ge=1)  # places seen to each side; behind, in the decoder
+    score: Literal["scaled_dot", "dot", "additive", "general", "concat", "cosine", "gaussian"] = (
+        "scaled_dot"
+    )
     shared_vocab: bool = False
+    # heads taken out of an attention, by its name in the model, counted from 0 (`saccade prune`)
+    pruned: dict[str, list[int]] = {}
 
 
 class SourceMemory(NamedTuple):
@@ -47,39 +57,64 @@ class SourceMemory(NamedTuple):
     lengths: Lengths | None
 
 
+def _added(config: TransformerConfig) -> Sinusoidal | Learned | None:
+    """The positions that are added to the embeddings."""
+    if config.positions == "sinusoidal":
+        return Sinusoidal(config.width)
+    return Learned(config.width, config.longest) if config.positions == "learned" else None
+
+
+def _inside(config: TransformerConfig) -> Places | None:
+    """The positions that act in every self-attention, one for each."""
+    if config.positions == "rotary":
+        return Rotary(config.width // config.heads)
+    return Relative(config.width, config.heads) if config.positions == "relative" else None
+
+
 class Transformer(nn.Module):
     """Stacks of blocks that see the source whole and the target up to now."""
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
         width = config.width
-
-        def positions() -> Sinusoidal | Learned:
-            if config.positions == "learned":
-                return Learned(width, config.longest)
-            return Sinusoidal(width)
-
-        self.source = Embedding(config.source_vocab, width, positions(), config.dropout)
-        self.target = Embedding(config.target_vocab, width, positions(), config.dropout)
+        self.source = Embedding(config.source_vocab, width, _added(config), config.dropout)
+        self.target = Embedding(config.target_vocab, width, _added(config), config.dropout)
         if config.shared_vocab:
             self.source.table = self.target.table
         head = width // config.heads
         sizes = (width, config.heads, config.hidden or 4 * width, config.dropout, config.norm_first)
         self.encoder = nn.ModuleList(
-            EncoderBlock(*sizes, score_named(config.score, head)) for _ in range(config.depth)
-        )
-        self.decoder = nn.ModuleList(
-            DecoderBlock(*sizes, score_named(config.score, head), score_named(config.score, head))
+            EncoderBlock(
+                *sizes,
+                score_named(config.score, head),
+                groups=config.groups,
+                positions=_inside(config),
+            )
             for _ in range(config.depth)
         )
+        self.decoder = nn.ModuleList(
+            DecoderBlock(
+                *sizes,
+                score_named(config.score, head),
+                score_named(config.score, head),
+                groups=config.groups,
+                positions=_inside(config),
+                window=config.window,
+            )
+            for _ in range(config.depth)
+        )
+        self.window = config.window
         # post-norm blocks end in a norm of their own
         self.encoder_norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
         self.decoder_norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
+        prune_heads(self, config.pruned)
 
     def encode(self, source: Ids, lengths: Lengths | None) -> SourceMemory:
         """Read the source once, and leave the keys and values that the decoder will ask for."""
         x = self.source(source)
         mask = Mask.lengths(lengths)
+        if self.window is not None:
+            mask = mask & Mask.window(self.window)
         for block in self.encoder:
             x = block(x, mask)
         x = self.encoder_norm(x)

@@ -1,22 +1,42 @@
 """Mathematics on tensors that two families share: tensors in, tensors out."""
 
-from saccade.nn.attention import Attention, MultiHeadAttention, share_memory, weights
+from saccade.nn.attention import (
+    Attention,
+    AttentionLayer,
+    MultiHeadAttention,
+    share_memory,
+    weights,
+)
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import Embedding
 from saccade.nn.feedforward import FeedForward
 from saccade.nn.losses import cross_entropy
 from saccade.nn.masks import Mask
-from saccade.nn.positions import POSITIONS, Learned, Sinusoidal
+from saccade.nn.positions import POSITIONS, Learned, Places, Relative, Rotary, Sinusoidal
 from saccade.nn.recurrent import CELLS, Cell, Read, Recurrent
-from saccade.nn.scores import SCORES, Additive, Dot, ScaledDot, Score, score_named
+from saccade.nn.scores import (
+    SCORES,
+    Additive,
+    Concat,
+    Cosine,
+    Dot,
+    Gaussian,
+    General,
+    ScaledDot,
+    Score,
+    score_named,
+)
 from saccade.nn.state import KeyValue, extend
 from saccade.nn.transformer import Decoded, DecoderBlock, EncoderBlock, Residual
 
 __all__ = [
     "Additive",
     "Attention",
+    "AttentionLayer",
     "CELLS",
     "Cell",
+    "Concat",
+    "Cosine",
     "Decoded",
     "DecoderBlock",
     "Dot",
@@ -24,14 +44,19 @@ __all__ = [
     "Embedding",
     "EncoderBlock",
     "FeedForward",
+    "Gaussian",
+    "General",
     "KeyValue",
     "Learned",
     "Mask",
     "MultiHeadAttention",
     "POSITIONS",
+    "Places",
     "Read",
     "Recurrent",
+    "Relative",
     "Residual",
+    "Rotary",
     "SCORES",
     "ScaledDot",
     "Score",

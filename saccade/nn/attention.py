@@ -4,14 +4,18 @@ The equation is a pure function, the modules only hold weights. The fused path a
 stand side by side; a law in `look.laws` binds them.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.nn.masks import Mask
+from saccade.nn.positions import Places
 from saccade.nn.scores import ScaledDot, Score
 from saccade.nn.state import KeyValue
+from saccade.nn.windows import windowed
 from saccade.types import Hidden, MaySee
 
 
@@ -32,67 +36,118 @@ def weights(
 class Attention(nn.Module):
     r"""Σ_j α_j v_j with α = weights(score(q, k)): the mean of the values, by relevance.
 
-    Keys are given as `score.prepare` gave them. With `ScaledDot` the fused kernel computes the
-    result and the table of weights is never built; any other score takes the clear path.
+    Keys are given as `score.prepare` gave them. They may have fewer heads than the queries, G for
+    H, of which each serves H / G in turn (Ainslie et al. 2023). `positions` may add to the scores.
+
+    The fused kernel computes the result, and the table of weights is never built, for every mask:
+    a purely causal one without a table of who may see whom, one with a window in blocks where the
+    sequence is long (`saccade.nn.windows`), any other with such a table. It is not used
+
+    - with any score but `ScaledDot`, the only one it knows;
+    - with `Relative` positions in training: the kernel of the CPU passes no gradient to a bias.
+
     Unlike most others' version there is no dropout on the weights: the fused kernel of the CPU
     takes none, and the residual branches have theirs.
     """
 
-    def __init__(self, score: Score):
+    def __init__(self, score: Score, positions: Places | None = None):
         super().__init__()
         self.score = score
+        self.positions = positions or Places()
 
     def forward(
         self,
         query: Float[Tensor, "B H T Q"],
-        keys: Float[Tensor, "B H S P"],
-        values: Float[Tensor, "B H S K"],
+        keys: Float[Tensor, "B G S P"],
+        values: Float[Tensor, "B G S K"],
         mask: Mask,
     ) -> Float[Tensor, "B H T K"]:
         """The fused path where there is one."""
-        if not isinstance(self.score, ScaledDot):
-            return self.clear(query, keys, values, mask)
         steps, places = query.shape[-2], keys.shape[-2]
-        if mask.is_causal_only and steps == places:
-            return F.scaled_dot_product_attention(query, keys, values, is_causal=True)
+        reach = mask.reach
+        if reach is not None:
+            return windowed(self._pool, query, keys, values, mask, reach)
+        if mask.is_causal_only and steps == places and self._plain:
+            return _fused(query, keys, values, is_causal=True)
         may_see = mask.may_see(steps, places, query.device)
-        return F.scaled_dot_product_attention(query, keys, values, attn_mask=may_see)
+        return self._pool(query, keys, values, may_see, places - steps)
 
     def clear(
         self,
         query: Float[Tensor, "B H T Q"],
-        keys: Float[Tensor, "B H S P"],
-        values: Float[Tensor, "B H S K"],
+        keys: Float[Tensor, "B G S P"],
+        values: Float[Tensor, "B G S K"],
         mask: Mask,
     ) -> Float[Tensor, "B H T K"]:
         """The same by the equation, table and all."""
-        return self.weights(query, keys, mask) @ values
+        return self.weights(query, keys, mask) @ _for_each(values, query)
 
     def weights(
-        self, query: Float[Tensor, "B H T Q"], keys: Float[Tensor, "B H S P"], mask: Mask
+        self, query: Float[Tensor, "B H T Q"], keys: Float[Tensor, "B G S P"], mask: Mask
     ) -> Float[Tensor, "B H T S"]:
         """The table of weights itself, for those who want to see it."""
-        may_see = mask.may_see(query.shape[-2], keys.shape[-2], query.device)
-        return weights(self.score.compare(query, keys), may_see)
+        steps, places = query.shape[-2], keys.shape[-2]
+        bias = self.positions.bias(query, places, places - steps)
+        may_see = mask.may_see(steps, places, query.device)
+        return weights(self._scores(query, keys, bias), may_see)
+
+    @property
+    def _plain(self) -> bool:
+        """Whether the fused kernel computes this with nothing added."""
+        return isinstance(self.score, ScaledDot) and not self.positions.asks_where
+
+    def _scores(self, query: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:
+        scores = self.score.compare(self.positions.lean(query), _for_each(keys, query))
+        return scores if bias is None else scores + bias
+
+    def _pool(
+        self, query: Tensor, keys: Tensor, values: Tensor, may_see: MaySee | None, first: int
+    ) -> Tensor:
+        """Fused if it can be, for queries of which the first stands at the place `first`."""
+        bias = self.positions.bias(query, keys.shape[-2], first)
+        if not isinstance(self.score, ScaledDot) or (bias is not None and bias.requires_grad):
+            table = weights(self._scores(query, keys, bias), may_see)
+            return table @ _for_each(values, query)
+        if bias is None:
+            return _fused(query, keys, values, attn_mask=may_see)
+        hidden = bias if may_see is None else bias.masked_fill(~may_see, -torch.inf)
+        return _fused(self.positions.lean(query), keys, values, attn_mask=hidden)
+
+
+def _fused(query: Tensor, keys: Tensor, values: Tensor, **mask: Any) -> Tensor:
+    # the kernel reads a key for each of its queries' heads: none is copied
+    fewer = keys.shape[1] != query.shape[1]
+    return F.scaled_dot_product_attention(query, keys, values, enable_gqa=fewer, **mask)
+
+
+def _for_each(
+    memory: Float[Tensor, "B G S K"], query: Float[Tensor, "B H T Q"]
+) -> Float[Tensor, "B H S K"]:
+    """Keys or values for each head of the queries."""
+    times = query.shape[1] // memory.shape[1]
+    return memory if times == 1 else memory.repeat_interleave(times, dim=1)
 
 
 def share_memory(
     attention: Attention, query: Float[Tensor, "R H T Q"], memory: KeyValue, mask: Mask
 ) -> Float[Tensor, "R H T K"]:
-    """Attend to a memory that has a row for each sentence, from G hypotheses of each.
+    """Attend to a memory that has a row for each sentence, from N hypotheses of each.
 
-    The G·T queries of a sentence are asked at once, so that its memory is not copied G times.
-    The mask may not depend on the place of the query.
+    The queries of a sentence are asked at once, so that its memory is not copied N times: as N·T
+    steps, or, where it matters at which place a query stands, as N times as many heads.
     """
     keys, values = memory.used()
     R, H, T, Q = query.shape
     B = keys.shape[0]
     if R == B:
         return attention(query, keys, values, mask)
-    G = R // B
-    together = query.view(B, G, H, T, Q).transpose(1, 2).reshape(B, H, G * T, Q)
-    seen = attention(together, keys, values, mask)
-    return seen.view(B, H, G, T, -1).transpose(1, 2).reshape(R, H, T, -1)
+    N = R // B
+    together = query.view(B, N, H, T, Q).transpose(1, 2)  # (B, H, N, T, Q)
+    if mask.asks_where or attention.positions.asks_where:
+        seen = attention(together.reshape(B, H * N, T, Q), keys, values, mask)
+    else:
+        seen = attention(together.reshape(B, H, N * T, Q), keys, values, mask)
+    return seen.reshape(B, H, N, T, -1).transpose(1, 2).reshape(R, H, T, -1)
 
 
 class MultiHeadAttention(nn.Module):
@@ -101,39 +156,88 @@ class MultiHeadAttention(nn.Module):
     Vaswani et al. 2017, section 3.2.2. `remember` turns a memory into keys and values once;
     calling the module attends to them. So self-attention, attention with a remembered past and
     attention to an encoder are one thing with three memories. Any score will do in place of the
-    scaled dot; an additive one shares its weights among the heads.
+    scaled dot; one with weights shares them among the heads.
+
+    With `groups` below `heads`, that many key and value heads each serve heads / groups queries
+    (Ainslie et al. 2023), and only they are remembered: 1 is multi-query attention (Shazeer 2019).
+    `positions` are for self-attention, whose queries are the last of the places remembered.
     """
 
     def __init__(
-        self, width: int, heads: int, memory_width: int | None = None, score: Score | None = None
+        self,
+        width: int,
+        heads: int,
+        memory_width: int | None = None,
+        score: Score | None = None,
+        groups: int | None = None,
+        positions: Places | None = None,
     ):
         super().__init__()
         if width % heads:
             below = width - width % heads
             near = f"{below} or {below + heads}" if below else f"{heads}"
             raise ValueError(f"width {width} does not divide into {heads} heads; try {near}.")
-        self.heads = heads
+        self.heads, self.groups = heads, heads if groups is None else groups
+        if self.groups < 1 or heads % self.groups:
+            divisors = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
+            raise ValueError(
+                f"{heads} heads do not divide into {groups} groups; the groups may be {divisors}."
+            )
+        shared = width // heads * self.groups  # of keys, and of values
         self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(memory_width or width, 2 * width)
+        self.key_value = nn.Linear(memory_width or width, 2 * shared)
         self.out = nn.Linear(width, width)
-        self.attention = Attention(score or ScaledDot())
+        self.attention = Attention(score or ScaledDot(), positions)
         for linear in (self.query, self.key_value, self.out):
             nn.init.zeros_(linear.bias)
         nn.init.xavier_uniform_(self.query.weight)
-        nn.init.xavier_uniform_(self.key_value.weight[:width])
-        nn.init.xavier_uniform_(self.key_value.weight[width:])
+        nn.init.xavier_uniform_(self.key_value.weight[:shared])
+        nn.init.xavier_uniform_(self.key_value.weight[shared:])
         nn.init.xavier_uniform_(self.out.weight)
 
-    def remember(self, memory: Float[Tensor, "B S M"]) -> KeyValue:
-        """Keys and values of every place, split into heads."""
+    def remember(self, memory: Float[Tensor, "B S M"], start: int = 0) -> KeyValue:
+        """Keys and values of the places from `start` on, split into heads."""
         B, S, _ = memory.shape
-        both = self.key_value(memory).view(B, S, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
-        keys, values = both.unbind(0)  # (B, H, S, K) each
+        both = self.key_value(memory).view(B, S, 2, self.groups, -1).permute(2, 0, 3, 1, 4)
+        keys, values = both.unbind(0)  # (B, G, S, K) each
+        keys = self.attention.positions.turn(keys, start)
         return KeyValue(self.attention.score.prepare(keys), values, S)
 
     def forward(self, x: Hidden, memory: KeyValue, mask: Mask) -> Hidden:
         """Attend from x to what is remembered."""
         B, T, D = x.shape
         query = self.query(x).view(B, T, self.heads, -1).transpose(1, 2)
+        query = self.attention.positions.turn(query, memory.length - T)
         seen = share_memory(self.attention, query, memory, mask)
         return self.out(seen.transpose(1, 2).reshape(B, T, D))
+
+
+class AttentionLayer(nn.Module):
+    r"""softmax(X W_q (M W_k)ᵀ / √D) M W_v: one attention with its three matrices, over any inputs.
+
+    Vaswani et al. 2017, eq. 1, of which self-attention is the case M = X and cross-attention any
+    other: X (B, T, query_width) and M (B, S, memory_width) need neither one width nor one length.
+    `MultiHeadAttention` is several of these side by side, with biases and a matrix over the
+    heads' results. Any score will do in place of the scaled dot.
+    """
+
+    def __init__(self, query_width: int, memory_width: int, width: int, score: Score | None = None):
+        super().__init__()
+        self.query = nn.Linear(query_width, width, bias=False)
+        self.key = nn.Linear(memory_width, width, bias=False)
+        self.value = nn.Linear(memory_width, width, bias=False)
+        self.attention = Attention(score or ScaledDot())
+        for linear in (self.query, self.key, self.value):
+            nn.init.xavier_uniform_(linear.weight)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T Q"],
+        memory: Float[Tensor, "B S M"] | None = None,
+        mask: Mask | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """From x to the memory, or without one to itself."""
+        memory = x if memory is None else memory
+        query, key, value = self.query(x), self.key(memory), self.value(memory)
+        keys = self.attention.score.prepare(key[:, None])
+        return self.attention(query[:, None], keys, value[:, None], mask or Mask())[:, 0]

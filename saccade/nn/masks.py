@@ -8,6 +8,7 @@ S places, so that a causal mask means the same with a remembered past and withou
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,12 +16,35 @@ from torch import Tensor
 from saccade.types import MaySee
 
 
+class Reach(NamedTuple):
+    """How many places before and after itself a query sees at most."""
+
+    back: int
+    ahead: int
+
+
+class _Span(NamedTuple):
+    """The first and last place of some queries, and of some keys."""
+
+    first_query: int
+    last_query: int
+    first_key: int
+    last_key: int
+
+
+# `may_see(query, key)` is asked with places of queries (1, ..., T, 1) and of keys (1, ..., 1, S)
+# and answers with a table (1 or B, ..., 1 or T, S). `is_idle` says that it hides none of a span.
+
+
 @dataclass(frozen=True, eq=False)
 class _Lengths:
     lengths: Tensor  # (B,)
 
     def may_see(self, query: Tensor, key: Tensor) -> Tensor:
-        return (key < self.lengths[:, None, None]).unsqueeze(1)  # (B, 1, 1, S)
+        return key < self.lengths.view(-1, *(1,) * (key.dim() - 1))
+
+    def is_idle(self, span: _Span) -> bool:
+        return False  # the lengths are numbers on the device: asking would wait for it
 
     def why_not(self, row: int, query: int, key: int) -> str:
         length = int(self.lengths[row])
@@ -31,6 +55,9 @@ class _Lengths:
 class _Causal:
     def may_see(self, query: Tensor, key: Tensor) -> Tensor:
         return key <= query
+
+    def is_idle(self, span: _Span) -> bool:
+        return span.last_key <= span.first_query
 
     def why_not(self, row: int, query: int, key: int) -> str:
         return "the key lies in the query's future" if key > query else ""
@@ -45,6 +72,10 @@ class _Window:
         offset = key - query
         return (offset >= -self.back) & (offset <= self.ahead)
 
+    def is_idle(self, span: _Span) -> bool:
+        behind, before = span.last_query - span.first_key, span.last_key - span.first_query
+        return behind <= self.back and before <= self.ahead
+
     def why_not(self, row: int, query: int, key: int) -> str:
         offset = key - query
         if -self.back <= offset <= self.ahead:
@@ -58,14 +89,25 @@ class _Segments:
     query: Tensor  # (B, T)
     key: Tensor  # (B, S)
 
+    @property
+    def past(self) -> int:
+        """Places before the first query: the queries are the last, as everywhere in this file."""
+        return self.key.shape[1] - self.query.shape[1]
+
     def may_see(self, query: Tensor, key: Tensor) -> Tensor:
-        return (self.query[:, :, None] == self.key[:, None, :]).unsqueeze(1)  # (B, 1, T, S)
+        return _at(self.query, query - self.past) == _at(self.key, key)
+
+    def is_idle(self, span: _Span) -> bool:
+        return False
 
     def why_not(self, row: int, query: int, key: int) -> str:
-        # the queries are the last of the places, as everywhere in this file
-        past = self.key.shape[1] - self.query.shape[1]
-        mine, theirs = int(self.query[row, query - past]), int(self.key[row, key])
+        mine, theirs = int(self.query[row, query - self.past]), int(self.key[row, key])
         return f"the query is in segment {mine}, the key in {theirs}" if mine != theirs else ""
+
+
+def _at(ids: Tensor, places: Tensor) -> Tensor:
+    """The ids at (1, ...) places, as (B, ...); a place outside gets some id or other."""
+    return ids[:, places[0].clamp(0, ids.shape[1] - 1)]
 
 
 _Part = _Lengths | _Causal | _Window | _Segments
@@ -89,8 +131,20 @@ class Mask:
 
     @staticmethod
     def window(back: int, ahead: int | None = None) -> "Mask":
-        """Keys at most `back` places before the query and `ahead` after it (None: as `back`)."""
+        """Keys at most `back` places before the query and `ahead` after it (None: as `back`).
+
+        Over a long sequence the attention is computed in blocks (`saccade.nn.windows`): its cost
+        grows with the window, and not with the length times the length.
+        """
         return Mask((_Window(back, back if ahead is None else ahead),))
+
+    @staticmethod
+    def banded(back: int) -> "Mask":
+        """The query itself and `back` places before it: a causal window.
+
+        The "local" pattern of Child et al. 2019, which GPT-3 has in every other layer.
+        """
+        return Mask.window(back, 0)
 
     @staticmethod
     def segments(query: Tensor, key: Tensor | None = None) -> "Mask":
@@ -105,18 +159,46 @@ class Mask:
         """True for the case that the fused kernel does without a table."""
         return bool(self.parts) and all(isinstance(part, _Causal) for part in self.parts)
 
-    def may_see(self, steps: int, places: int, device: torch.device | None = None) -> MaySee | None:
-        """The table of `steps` queries by `places` keys, or None if everything may be seen."""
+    @property
+    def reach(self) -> Reach | None:
+        """How far a query sees to both sides at most; None if a side has no limit."""
+        windows = [part for part in self.parts if isinstance(part, _Window)]
+        if not windows:
+            return None
+        causal = any(isinstance(part, _Causal) for part in self.parts)
+        ahead = min(part.ahead for part in windows)
+        return Reach(min(part.back for part in windows), min(ahead, 0) if causal else ahead)
+
+    @property
+    def asks_where(self) -> bool:
+        """Whether what a query may see depends on which query it is."""
+        return any(not isinstance(part, _Lengths) for part in self.parts)
+
+    def may_see(
+        self, steps: int, places: int, device: torch.device | None = None, first_key: int = 0
+    ) -> MaySee | None:
+        """The table of `steps` queries by `places` keys, or None if everything may be seen.
+
+        `first_key` leaves out the keys before it.
+        """
+        span = _Span(places - steps, places - 1, first_key, places - 1)
         # the newest of all places sees them all: the common case of one step with a past
-        parts = [p for p in self.parts if not (isinstance(p, _Causal) and steps == 1)]
+        parts = tuple(part for part in self.parts if not part.is_idle(span))
         if not parts:
             return None
-        key = torch.arange(places, device=device)[None, :]
+        key = torch.arange(first_key, places, device=device)[None, :]
         query = torch.arange(places - steps, places, device=device)[:, None]
-        table = parts[0].may_see(query, key)
-        for part in parts[1:]:
+        return Mask(parts).table(query[None], key[None]).unsqueeze(1)
+
+    def table(self, query: Tensor, key: Tensor) -> Tensor:
+        """Who of these may see whom: places (1, ..., T, 1) and (1, ..., 1, S) give (B, ..., T, S).
+
+        An axis along which the answer is the same may be 1. For a mask with at least one part.
+        """
+        table = self.parts[0].may_see(query, key)
+        for part in self.parts[1:]:
             table = table & part.may_see(query, key)
-        return table.reshape((1,) * (4 - table.dim()) + table.shape)
+        return table
 
     def explain(self, query: int, key: int, row: int = 0) -> str:
         """Why the query at one place may or may not see the key at another, in words."""

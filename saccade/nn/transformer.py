@@ -13,6 +13,7 @@ from saccade.nn.attention import MultiHeadAttention
 from saccade.nn.dropout import Dropout
 from saccade.nn.feedforward import FeedForward
 from saccade.nn.masks import Mask
+from saccade.nn.positions import Places
 from saccade.nn.scores import Score
 from saccade.nn.state import KeyValue, extend
 from saccade.types import Hidden
@@ -45,9 +46,13 @@ class EncoderBlock(nn.Module):
         dropout: float = 0.0,
         norm_first: bool = True,
         score: Score | None = None,
+        groups: int | None = None,
+        positions: Places | None = None,
     ):
         super().__init__()
-        self.self_attention = MultiHeadAttention(width, heads, score=score)
+        self.self_attention = MultiHeadAttention(
+            width, heads, score=score, groups=groups, positions=positions
+        )
         self.feed_forward = FeedForward(width, hidden)
         self.around_attention = Residual(width, dropout, norm_first)
         self.around_feed_forward = Residual(width, dropout, norm_first)
@@ -70,7 +75,11 @@ class Decoded(NamedTuple):
 
 
 class DecoderBlock(nn.Module):
-    """Self-attention to what has been written, attention to the source, feed-forward."""
+    """Self-attention to what has been written, attention to the source, feed-forward.
+
+    With a `window`, only that many of the places before are seen of what has been written. The
+    `positions` are those of the self-attention: the source's places are in what the encoder said.
+    """
 
     def __init__(
         self,
@@ -81,10 +90,16 @@ class DecoderBlock(nn.Module):
         norm_first: bool = True,
         score: Score | None = None,
         source_score: Score | None = None,
+        groups: int | None = None,
+        positions: Places | None = None,
+        window: int | None = None,
     ):
         super().__init__()
-        self.self_attention = MultiHeadAttention(width, heads, score=score)
-        self.source_attention = MultiHeadAttention(width, heads, score=source_score)
+        self.self_attention = MultiHeadAttention(
+            width, heads, score=score, groups=groups, positions=positions
+        )
+        self.source_attention = MultiHeadAttention(width, heads, score=source_score, groups=groups)
+        self.window = window
         self.feed_forward = FeedForward(width, hidden)
         self.around_attention = Residual(width, dropout, norm_first)
         self.around_source = Residual(width, dropout, norm_first)
@@ -95,11 +110,13 @@ class DecoderBlock(nn.Module):
     ) -> Decoded:
         """T more steps after those in `past`."""
         now = past
+        start = 0 if past is None else past.length
+        mask = Mask.causal() if self.window is None else Mask.banded(self.window)
 
         def look_back(y: Tensor) -> Tensor:
             nonlocal now
-            now = extend(past, self.self_attention.remember(y))
-            return self.self_attention(y, now, Mask.causal())
+            now = extend(past, self.self_attention.remember(y, start))
+            return self.self_attention(y, now, mask)
 
         def look_at_source(y: Tensor) -> Tensor:
             return self.source_attention(y, source, source_mask)

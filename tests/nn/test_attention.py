@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from saccade.nn import (
     SCORES,
     Attention,
+    AttentionLayer,
     KeyValue,
     Mask,
     MultiHeadAttention,
@@ -20,7 +21,7 @@ from saccade.nn import (
 )
 
 FORMATS = [torch.float32, torch.float64]
-MASKS = ["none", "causal", "lengths", "window", "segments", "blind"]
+MASKS = ["none", "causal", "lengths", "window", "banded", "segments", "blind"]
 sizes = st.integers(1, 6)
 seeds = st.integers(0, 2**31)
 
@@ -33,6 +34,7 @@ def mask_of(kind: str, B: int, T: int, S: int) -> Mask:
         "causal": Mask.causal(),
         "lengths": Mask.lengths(torch.randint(1, S + 1, (B,))),
         "window": Mask.window(1, 2),
+        "banded": Mask.banded(2),
         "segments": Mask.segments(ids[:, S - T :], ids),
         "blind": Mask.lengths(torch.randint(0, 2, (B,))),
     }[kind]
@@ -296,3 +298,105 @@ def test_a_width_that_heads_do_not_divide_is_refused_with_two_that_they_do() -> 
         MultiHeadAttention(10, 4)
     with pytest.raises(ValueError, match=r"width 3 does not divide into 8 heads; try 8\."):
         MultiHeadAttention(3, 8)
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_grouped_heads_are_plain_heads_whose_keys_and_values_are_repeated(
+    name: str, groups: int
+) -> None:
+    width, heads, K, B, S = 12, 4, 3, 2, 5
+    grouped = MultiHeadAttention(width, heads, score=score_named(name, K), groups=groups).double()
+    with_biases(grouped)
+    plain = MultiHeadAttention(width, heads, score=grouped.attention.score).double()
+    plain.query, plain.out = grouped.query, grouped.out
+    with torch.no_grad():
+        for mine, theirs in (
+            (grouped.key_value.weight, plain.key_value.weight),
+            (grouped.key_value.bias, plain.key_value.bias),
+        ):
+            each = mine.unflatten(0, (2, groups, K)).repeat_interleave(heads // groups, dim=1)
+            theirs.copy_(each.flatten(0, 2))
+    x = random(B, S, width)
+    slope = torch.randn_like(x)
+    for mask in (Mask(), Mask.causal(), Mask.lengths(torch.tensor([5, 2])), Mask.window(1)):
+        memory = grouped.remember(x)
+        assert memory.keys.shape[:3] == memory.values.shape[:3] == (B, groups, S)
+        got, wanted = grouped(x, memory, mask), plain(x, plain.remember(x), mask)
+        torch.testing.assert_close(got, wanted)
+        ours, theirs = (torch.autograd.grad(out, x, slope)[0] for out in (got, wanted))
+        torch.testing.assert_close(ours, theirs)
+        query = grouped.query(x).view(B, S, heads, K).transpose(1, 2)
+        tables = [
+            module.attention.weights(query, module.remember(x).keys, mask)
+            for module in (grouped, plain)
+        ]
+        torch.testing.assert_close(*tables)
+
+
+def test_as_many_groups_as_heads_is_the_plain_module_to_the_bit() -> None:
+    x = random(2, 5, 8).float()
+    found = []
+    for groups in (None, 4):
+        torch.manual_seed(1)
+        module = MultiHeadAttention(8, 4, groups=groups)
+        found.append(module(x, module.remember(x), Mask.causal()))
+    assert torch.equal(*found)
+
+
+@settings(max_examples=30)
+@given(st.sampled_from(MASKS), sizes, st.integers(0, 4), st.integers(1, 3), seeds)
+def test_fused_is_clear_for_grouped_heads(
+    kind: str, T: int, past: int, times: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    S = T + past
+    query, keys, values = random(2, 2 * times, T, 3), random(2, 2, S, 3), random(2, 2, S, 3)
+    for fused, clear in zip(*both_ways(query, keys, values, mask_of(kind, 2, T, S)), strict=True):
+        torch.testing.assert_close(fused, clear, rtol=1e-9, atol=1e-12)
+
+
+def test_groups_that_do_not_divide_the_heads_are_refused_with_those_that_do() -> None:
+    for groups in (0, 4, 12):
+        with pytest.raises(ValueError, match=f"6 heads do not divide into {groups} groups; the"):
+            MultiHeadAttention(12, 6, groups=groups)
+    with pytest.raises(ValueError, match=r"the groups may be 1, 2, 3, 6\."):
+        MultiHeadAttention(12, 6, groups=5)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_a_layer_is_its_equation_place_by_place(name: str) -> None:
+    layer = AttentionLayer(3, 5, 4, score_named(name, 4)).double()
+    x, memory = random(2, 3, 3).detach(), random(2, 6, 5).detach()
+    lengths = [6, 2]
+    got = layer(x, memory, Mask.lengths(torch.tensor(lengths)))
+    W_q, W_k, W_v = layer.query.weight, layer.key.weight, layer.value.weight
+    for b, length in enumerate(lengths):
+        for t in range(3):
+            query = W_q @ x[b, t]
+            scores = [
+                layer.attention.score(query[None], (W_k @ memory[b, s])[None])[0, 0]
+                for s in range(length)
+            ]
+            shares = torch.stack(scores).softmax(0)
+            wanted = sum(shares[s] * (W_v @ memory[b, s]) for s in range(length))
+            torch.testing.assert_close(got[b, t], wanted)
+
+
+def test_a_layer_without_a_memory_looks_at_itself() -> None:
+    layer, x = AttentionLayer(4, 4, 6).double(), random(2, 5, 4)
+    for mask in (None, Mask.causal()):
+        torch.testing.assert_close(layer(x, mask=mask), layer(x, x, mask))
+    assert torch.autograd.gradcheck(layer, (random(1, 3, 4), random(1, 2, 4)))
+
+
+def test_one_head_is_the_layer_with_a_matrix_behind_it() -> None:
+    layer, module = AttentionLayer(6, 5, 6).double(), MultiHeadAttention(6, 1, 5).double()
+    with torch.no_grad():
+        layer.query.weight.copy_(module.query.weight)
+        layer.key.weight.copy_(module.key_value.weight[:6])
+        layer.value.weight.copy_(module.key_value.weight[6:])
+    x, memory, mask = random(2, 3, 6), random(2, 4, 5), Mask.lengths(torch.tensor([4, 1]))
+    torch.testing.assert_close(
+        module(x, module.remember(memory), mask), module.out(layer(x, memory, mask))
+    )

@@ -113,6 +113,7 @@ def test_with_a_past_the_table_is_the_last_rows_of_the_whole(
         Mask.causal(),
         Mask.window(back),
         Mask.causal() & Mask.window(back, 0),
+        Mask.banded(back),
         Mask.causal() & Mask.lengths(torch.tensor([length, places])),
     ):
         whole, last = table(mask, 2, places, places), table(mask, 2, steps, places)
@@ -143,7 +144,42 @@ def test_only_a_purely_causal_mask_says_so() -> None:
         assert not mask.is_causal_only
 
 
+def test_how_far_a_mask_reaches() -> None:
+    lengths, ids = Mask.lengths(torch.tensor([3])), torch.zeros(1, 3, dtype=torch.long)
+    for mask in (Mask(), lengths, Mask.causal(), Mask.causal() & lengths, Mask.segments(ids)):
+        assert mask.reach is None
+    assert Mask.window(4).reach == (4, 4)
+    assert Mask.window(4, 2).reach == (4, 2)
+    assert Mask.banded(4).reach == (4, 0)
+    assert (Mask.causal() & Mask.window(4)).reach == (4, 0)
+    assert (Mask.window(4, 2) & Mask.window(3, 5) & lengths & Mask.segments(ids)).reach == (3, 2)
+
+
+@given(plans(), st.integers(0, 8))
+def test_a_table_may_begin_at_a_later_key(plan: Plan, first_key: int) -> None:
+    first_key = min(first_key, plan.places - 1)
+    mask, _ = built(plan)
+    whole = table(mask, *plan.sizes)
+    later = mask.may_see(plan.steps, plan.places, first_key=first_key)
+    if later is None:
+        later = torch.ones(1, 1, 1, plan.places - first_key, dtype=torch.bool)
+    assert torch.equal(later.expand_as(whole[..., first_key:]), whole[..., first_key:])
+
+
+@given(plans())
+def test_only_lengths_are_the_same_for_every_query(plan: Plan) -> None:
+    mask, _ = built(plan)
+    seen = table(mask, *plan.sizes)
+    if not mask.asks_where:
+        assert torch.equal(seen, seen[:, :, :1].expand_as(seen))
+    assert mask.asks_where == any(kind != "lengths" for kind, _ in plan.parts)
+
+
 def test_no_table_is_made_where_all_may_be_seen() -> None:
+    assert Mask.window(6).may_see(7, 7) is None
+    assert Mask.window(5).may_see(7, 7) is not None
+    assert Mask.banded(3).may_see(1, 7, first_key=3) is None
+    assert Mask.banded(3).may_see(1, 7, first_key=2) is not None
     assert Mask().may_see(3, 7) is None
     assert Mask.lengths(None).may_see(3, 7) is None
     assert Mask.causal().may_see(1, 7) is None

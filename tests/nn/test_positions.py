@@ -83,4 +83,4 @@ def test_messages() -> None:
         Learned(4, 6)(2, 5)
     with pytest.raises(ValueError, match="need an even width, not 7"):
         Sinusoidal(7)
-    assert POSITIONS == ("sinusoidal", "learned")
+    assert POSITIONS == ("sinusoidal", "learned", "rotary", "relative", "none")

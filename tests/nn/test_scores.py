@@ -3,15 +3,28 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from saccade.nn import SCORES, Additive, Dot, ScaledDot, Score, score_named
+from saccade.nn import (
+    SCORES,
+    Additive,
+    Concat,
+    Cosine,
+    Dot,
+    Gaussian,
+    General,
+    ScaledDot,
+    Score,
+    score_named,
+)
 
 sizes = st.integers(1, 5)
 leading = st.lists(st.integers(1, 3), max_size=2)  # none, a batch, or a batch and heads
 seeds = st.integers(0, 2**31)
+WEIGHTED = ("additive", "general", "concat", "gaussian")
 
 
 def random(*shape: int) -> Tensor:
@@ -66,6 +79,115 @@ def test_additive_is_its_equation(
     torch.testing.assert_close(score(query, key).detach(), by_loops(query, key, a))
 
 
+@given(leading, sizes, sizes, sizes, sizes, seeds)
+def test_general_is_its_equation(
+    first: list[int], T: int, S: int, Q: int, K: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    score = General(Q, K).double()
+    query, key = random(*first, T, Q), random(*first, S, K)
+    W = score.key.weight.tolist()
+
+    def a(q: list[float], k: list[float]) -> float:
+        return sum(q[i] * W[i][j] * k[j] for i in range(Q) for j in range(K))
+
+    torch.testing.assert_close(score(query, key).detach(), by_loops(query, key, a))
+
+
+@given(leading, sizes, sizes, sizes, sizes, sizes, seeds)
+def test_concat_is_its_equation(
+    first: list[int], T: int, S: int, Q: int, K: int, hidden: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    score = Concat(Q, K, hidden).double()
+    query, key = random(*first, T, Q), random(*first, S, K)
+    W, w = score.both.weight.tolist(), score.weight.tolist()
+
+    def a(q: list[float], k: list[float]) -> float:
+        both = q + k  # [q; k]
+        inside = [sum(x * y for x, y in zip(row, both, strict=True)) for row in W]
+        return sum(w[f] * math.tanh(inside[f]) for f in range(hidden))
+
+    torch.testing.assert_close(score(query, key).detach(), by_loops(query, key, a))
+
+
+@given(leading, sizes, sizes, sizes, st.floats(0.1, 10), seeds)
+def test_cosine_and_gaussian_are_their_equations(
+    first: list[int], T: int, S: int, K: int, sigma: float, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    query, key = random(*first, T, K), random(*first, S, K)
+
+    def cosine(q: list[float], k: list[float]) -> float:
+        product = sum(a * b for a, b in zip(q, k, strict=True))
+        return product / math.hypot(*q) / math.hypot(*k)
+
+    def gaussian(q: list[float], k: list[float]) -> float:
+        return -sum((a - b) ** 2 for a, b in zip(q, k, strict=True)) / (2 * sigma**2)
+
+    torch.testing.assert_close(Cosine()(query, key), by_loops(query, key, cosine))
+    wanted = by_loops(query, key, gaussian)
+    torch.testing.assert_close(Gaussian(sigma)(query, key), wanted)
+    learned = Gaussian(sigma, learned=True).double()  # log σ was rounded to float32
+    torch.testing.assert_close(learned(query, key).detach(), wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_concat_is_the_additive_score_with_its_matrices_side_by_side() -> None:
+    concat, additive = Concat(3, 5, 4).double(), Additive(3, 5, 4).double()
+    with torch.no_grad():
+        concat.both.weight.copy_(torch.cat([additive.query.weight, additive.key.weight], dim=1))
+        concat.weight.copy_(additive.weight)
+    query, key = random(2, 6, 3), random(2, 7, 5)
+    torch.testing.assert_close(concat(query, key), additive(query, key))
+    torch.testing.assert_close(concat.prepare(key), additive.prepare(key))
+
+
+def test_general_and_cosine_are_the_frameworks() -> None:
+    general = General(3, 5).double()
+    query, key = random(2, 6, 3), random(2, 7, 5)
+    pairs = query[:, :, None].expand(2, 6, 7, 3), key[:, None].expand(2, 6, 7, 5)
+    wanted = F.bilinear(pairs[0].contiguous(), pairs[1].contiguous(), general.key.weight[None])
+    torch.testing.assert_close(general(query, key), wanted[..., 0])
+    others = random(2, 7, 3)
+    wanted = F.cosine_similarity(query[:, :, None], others[:, None], dim=-1)
+    torch.testing.assert_close(Cosine()(query, others), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_vector_of_zeros_has_cosine_zero_in_every_format(dtype: torch.dtype) -> None:
+    key = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=dtype)
+    assert Cosine()(key, key)[0].tolist() == Cosine()(key, key)[:, 0].tolist() == [0, 0]
+    assert float(Cosine()(key, key)[1, 1]) == pytest.approx(1, abs=0.01)
+    assert Gaussian().to(dtype)(key, key).dtype == dtype
+
+
+def test_only_a_learned_width_is_a_weight_and_it_stays_above_zero() -> None:
+    assert not list(Gaussian(2.0).parameters()) and not Gaussian(2.0).state_dict()
+    score = Gaussian(2.0, learned=True)
+    assert score.log_sigma is not None
+    assert list(score.state_dict()) == ["log_sigma"]
+    assert score.log_sigma.exp().item() == pytest.approx(2.0)
+    far, here = torch.ones(1, 1), torch.zeros(1, 1)
+    score(far, here).sum().backward()
+    assert score.log_sigma.grad is not None
+    assert float(score.log_sigma.grad) == pytest.approx(1 / 4)  # d(-d²/2σ²)/d log σ = d²/σ²
+    with torch.no_grad():
+        score.log_sigma.sub_(50)
+        assert score.sigma > 0
+
+
+def test_the_gaussian_sees_what_is_near_though_it_is_far_from_zero() -> None:
+    place = torch.tensor([[1000.0], [1000.25]])
+    assert Gaussian()(place, place)[0].tolist() == [0, -(0.25**2) / 2]
+
+
+def test_the_gaussian_weighs_as_the_dot_product_with_a_penalty_for_long_keys() -> None:
+    query, key = random(2, 5, 4), random(2, 6, 4)
+    score = Gaussian(4**0.25)
+    other = ScaledDot()(query, key) - key.square().sum(-1)[:, None] / 4
+    torch.testing.assert_close(score(query, key).softmax(-1), other.softmax(-1))
+
+
 @pytest.mark.parametrize("name", SCORES)
 def test_a_prepared_key_scores_the_same(name: str) -> None:
     score = score_named(name, 4).double()
@@ -79,7 +201,7 @@ def test_a_prepared_key_scores_the_same(name: str) -> None:
 def test_gradients_of_query_key_and_weights(name: str) -> None:
     score = score_named(name, 3).double()
     query, key = random(2, 2, 3).requires_grad_(), random(2, 4, 3).requires_grad_()
-    names, values = zip(*score.named_parameters(), strict=True) if name == "additive" else ((), ())
+    names, values = zip(*score.named_parameters(), strict=True) if name in WEIGHTED else ((), ())
 
     def run(q: Tensor, k: Tensor, *weights: Tensor) -> Tensor:
         parameters = dict(zip(names, weights, strict=True))
@@ -106,10 +228,42 @@ def test_only_the_scaled_score_keeps_its_size_as_the_width_grows(width: int) -> 
     assert 0.9 < Dot()(query, key).std() / math.sqrt(width) < 1.1
 
 
+@pytest.mark.parametrize("name", ["general", "additive", "concat"])
+def test_queries_and_keys_of_different_widths(name: str) -> None:
+    score = score_named(name, 3, 5).double()
+    query, key = random(2, 4, 3).requires_grad_(), random(2, 6, 5).requires_grad_()
+    assert score(query, key).shape == (2, 4, 6)
+    assert torch.autograd.gradcheck(score, (query, key))
+
+
+def test_the_general_score_starts_as_large_as_the_scaled_dot() -> None:
+    score = General(64, 16).double()
+    assert 0.8 < float(score(random(300, 64), random(300, 16)).detach().std()) < 1.2
+
+
 def test_names() -> None:
-    kinds = {"dot": Dot, "scaled_dot": ScaledDot, "additive": Additive}
+    kinds = {
+        "dot": Dot,
+        "scaled_dot": ScaledDot,
+        "additive": Additive,
+        "general": General,
+        "concat": Concat,
+        "cosine": Cosine,
+        "gaussian": Gaussian,
+    }
     assert sorted(kinds) == sorted(SCORES)
     for name, kind in kinds.items():
         assert type(score_named(name, 4)) is kind
-    with pytest.raises(ValueError, match="no score 'cosine'; there are dot, scaled_dot, additive"):
-        score_named("cosine", 4)
+        weighted = bool(list(score_named(name, 4).parameters()))
+        assert weighted == (name in WEIGHTED)
+    assert score_named("concat", 4, hidden=7).get_parameter("both.weight").shape == (7, 8)
+    with pytest.raises(ValueError, match="no score 'cosin'; there are dot, scaled_dot, additive"):
+        score_named("cosin", 4)
+
+
+def test_messages() -> None:
+    for name in ("dot", "scaled_dot", "cosine", "gaussian"):
+        with pytest.raises(ValueError, match="of one width, not 4 and 5; use general, additive or"):
+            score_named(name, 4, 5)
+    with pytest.raises(ValueError, match="a width above zero, not 0.0; try 1.0"):
+        Gaussian(0.0)
