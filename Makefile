@@ -46,8 +46,9 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# a process for each core; a file's tests stay together, since they share what they have trained
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 prove: $(READY)
 	$(BIN)/python -m pytest -m long --timeout=3600
@@ -56,7 +57,7 @@ sizes: $(READY)
 	@$(BIN)/python tools/sizes.py
 
 # benchmarks/ten_million_pairs.py takes many minutes: it is run by hand
-BENCHMARKS := machine transformer_training memory recurrent cells waiting checkpoints
+BENCHMARKS := machine transformer_training memory recurrent cells windows waiting checkpoints
 
 bench: $(READY)
 	@for name in $(BENCHMARKS); do \
