@@ -20,7 +20,7 @@ What = Annotated[
 Data = Annotated[
     str | None, typer.Option(help="pairs.tsv, pairs.jsonl, two files a.en,a.de, or a made set.")
 ]
-Model = Annotated[str | None, typer.Option(help="bahdanau, seq2seq or transformer.")]
+Model = Annotated[str | None, typer.Option(help="saccade list has them, task by task.")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any setting, e.g. model.width=128."),

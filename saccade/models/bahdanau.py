@@ -24,7 +24,7 @@ from saccade.nn.attention import Attention, share_memory
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import Embedding
 from saccade.nn.masks import Mask
-from saccade.nn.recurrent import Cell, Recurrent
+from saccade.nn.recurrent import CELLS, Cell, Recurrent
 from saccade.nn.scores import Additive
 from saccade.nn.state import KeyValue
 from saccade.types import Hidden, Ids, Lengths, Logits, State
@@ -38,7 +38,7 @@ class BahdanauConfig(Config):
     target_vocab: int = 0
     width: int = Field(128, ge=1)
     depth: int = Field(1, ge=1)
-    cell: Literal["gru", "lstm"] = "gru"
+    cell: Literal["rnn", "rnn_relu", "gru", "gru_reset_first", "lstm"] = "gru"
     dropout: float = Field(0.1, ge=0, lt=1)
 
 
@@ -66,7 +66,7 @@ class Bahdanau(nn.Module):
         self.upper = nn.ModuleList(Cell(config.cell, width, width) for _ in range(depth - 1))
         self.gates = self.first.gates
         self.values = nn.Linear(2 * width, self.gates + width, bias=False)  # W_c and U_c
-        state_width = 2 * width if config.cell == "lstm" else width
+        state_width = CELLS[config.cell].vectors * width
         self.bridge = nn.Linear(2 * state_width, state_width)
         self.readout = nn.Linear(2 * width, width)
         self.dropout = Dropout(config.dropout)

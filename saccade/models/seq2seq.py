@@ -29,7 +29,7 @@ class Seq2SeqConfig(Config):
     target_vocab: int = 0
     width: int = Field(128, ge=1)
     depth: int = Field(1, ge=1)
-    cell: Literal["gru", "lstm"] = "gru"
+    cell: Literal["rnn", "rnn_relu", "gru", "gru_reset_first", "lstm"] = "gru"
     dropout: float = Field(0.1, ge=0, lt=1)
 
 

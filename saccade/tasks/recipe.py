@@ -6,11 +6,18 @@ from pydantic import Field
 
 from saccade.config import Config
 from saccade.data.parallel import PairsConfig
-from saccade.models import BahdanauConfig, Seq2SeqConfig, TransformerConfig
+from saccade.models import (
+    BahdanauConfig,
+    ConvolutionalConfig,
+    LuongConfig,
+    Seq2SeqConfig,
+    TransformerConfig,
+)
 from saccade.training import TrainConfig
 
 TranslatorConfig = Annotated[
-    Seq2SeqConfig | BahdanauConfig | TransformerConfig, Field(discriminator="name")
+    Seq2SeqConfig | BahdanauConfig | LuongConfig | ConvolutionalConfig | TransformerConfig,
+    Field(discriminator="name"),
 ]
 
 

@@ -252,7 +252,7 @@ def test_a_reader_of_one_place_learns_by_the_score_function_where_to_look() -> N
     def look(cards: Tensor, wanted: Tensor) -> Tensor:
         return (ask(eye[wanted])[:, None] @ eye[cards].mT)[:, 0].log_softmax(-1)
 
-    for _ in range(250):
+    for _ in range(200):
         cards, worth, wanted, answer = deal(64)
         table = look(cards, wanted)
         keys = draw(table, 4)

@@ -53,8 +53,8 @@ def test_coverage_judges_what_the_beam_found(model: str, runs: dict[str, Run]) -
     judged = runs[model].predict("cafe", beam=4, n_best=4, coverage=0.5)
     every = [judged, *judged.others]
     assert {answer.text for answer in every} == set(found)
-    # a place that was looked at less than once in all costs something
-    assert all(answer.score < found[answer.text] for answer in every)
+    # a place that was looked at less than once in all costs something, the others nothing
+    assert all(answer.score <= found[answer.text] for answer in every)
     assert [a.score for a in every] == sorted((a.score for a in every), reverse=True)
 
 

@@ -1,0 +1,398 @@
+"""Luong's translator with each attention, and every cell in every recurrent translator."""
+
+import math
+import random as randomly
+from typing import Any, get_args
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from saccade.data.synthetic import reverse
+from saccade.decoding import Marks, greedy
+from saccade.look import laws
+from saccade.look.watch import watch
+from saccade.models.bahdanau import Bahdanau, BahdanauConfig
+from saccade.models.luong import Luong, LuongConfig
+from saccade.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from saccade.nn.cells import CELLS
+from saccade.nn.losses import cross_entropy
+from saccade.nn.scores import SCORES
+from saccade.types import State, select
+
+BEGIN, END, VOCAB, WIDTH = 1, 2, 9, 6
+MARKS = Marks(BEGIN, END, (0, BEGIN))
+LIMIT = 5
+SIZES = {"source_vocab": VOCAB, "target_vocab": VOCAB, "width": WIDTH, "dropout": 0.0}
+ATTENTIONS = ("global", "local_monotonic", "local_predictive", "hard")
+
+# every attention with and without feeding, every cell and every score in some row
+LUONG: list[dict[str, Any]] = [
+    {"score": "dot"},
+    {"score": "scaled_dot", "input_feeding": True, "depth": 2},
+    {"score": "general", "cell": "lstm", "depth": 2},
+    {"score": "concat", "cell": "rnn", "input_feeding": True},
+    {"score": "additive", "cell": "rnn_relu"},
+    {"score": "cosine", "cell": "gru_reset_first", "input_feeding": True},
+    {"score": "gaussian", "cell": "gru_reset_first", "depth": 2},
+    {"attention": "local_monotonic", "window": 1, "cell": "lstm"},
+    {"attention": "local_monotonic", "window": 2, "score": "concat", "input_feeding": True},
+    {"attention": "local_predictive", "window": 2, "cell": "lstm", "input_feeding": True},
+    {"attention": "local_predictive", "window": 1, "score": "dot", "depth": 2},
+    {"attention": "hard", "score": "scaled_dot"},
+    {"attention": "hard", "cell": "lstm", "input_feeding": True, "depth": 2},
+]
+
+
+def _luong(**choice: Any) -> Any:
+    return Luong, LuongConfig(**SIZES, **choice)
+
+
+def _name(choice: Any) -> str:
+    kind = choice[1]
+    said = {**kind.model_dump(exclude_unset=True)}
+    return "-".join([kind.name, *(str(v) for k, v in said.items() if k not in {*SIZES, "name"})])
+
+
+MODELS = [_luong(**choice) for choice in LUONG]
+OTHERS = [
+    (kind, config(**SIZES, cell=cell, depth=depth))
+    for kind, config in ((Seq2Seq, Seq2SeqConfig), (Bahdanau, BahdanauConfig))
+    for cell, depth in (("rnn", 2), ("rnn_relu", 1), ("gru_reset_first", 1))
+]
+every_model = pytest.mark.parametrize("choice", MODELS + OTHERS, ids=_name)
+each_attention = pytest.mark.parametrize("choice", MODELS[1::2] + MODELS[10:11], ids=_name)
+
+
+def scattered(model: nn.Module, size: float = 0.1) -> Any:
+    """In float64, and no weight left where it starts: biases start at nothing."""
+    with torch.no_grad():
+        for parameter in model.double().parameters():
+            parameter.add_(size * torch.randn_like(parameter))
+    return model.eval()
+
+
+@st.composite
+def cases(draw: Any, choice: Any) -> Any:
+    """A model with weights of its own, and something for it to read."""
+    kind, config = choice
+    B, S, T = draw(st.integers(1, 4)), draw(st.integers(1, 7)), draw(st.integers(1, 6))
+    lengths = draw(st.lists(st.integers(1, S), min_size=B, max_size=B))
+    torch.manual_seed(draw(st.integers(0, 2**32 - 1)))
+    model = scattered(kind(config))
+    source, target = torch.randint(VOCAB, (B, S)), torch.randint(VOCAB, (B, T))
+    target[:, 0] = BEGIN
+    return model, laws.Example(source, torch.tensor(lengths), target)
+
+
+def test_the_settings_name_what_there_is() -> None:
+    for config in (LuongConfig, BahdanauConfig, Seq2SeqConfig):
+        assert get_args(config.model_fields["cell"].annotation) == tuple(CELLS)
+        assert config().cell == "gru"
+    assert set(get_args(LuongConfig.model_fields["score"].annotation)) == set(SCORES)
+    assert get_args(LuongConfig.model_fields["attention"].annotation) == ATTENTIONS
+
+
+# --- laws -----------------------------------------------------------------------------------------
+
+
+@every_model
+@given(data=st.data())
+@settings(deadline=None, max_examples=2)
+def test_every_law_holds_in_double_precision(choice: Any, data: Any) -> None:
+    model, example = data.draw(cases(choice))
+    findings = [
+        laws.padding(model, example),
+        laws.neighbours(model, example),
+        laws.future(model, example, VOCAB),
+        laws.stepwise(model, example),
+        laws.beam_of_one(model, example, MARKS, LIMIT),
+        laws.rereading(model, example, MARKS, LIMIT),
+        laws.fused(model, example),
+    ]
+    assert all(finding.holds for finding in findings), findings
+    source, lengths, target = example
+    logits = laws._logits(model, source, lengths, target)
+    other_source = laws._logits(model, (source + 1) % VOCAB, lengths, target)
+    other_target = laws._logits(model, source, lengths, (target + 1) % VOCAB)
+    for other in (other_source, other_target):  # or no law would mean a thing
+        assert (logits - other).abs().max().item() > 1e-6
+
+
+@each_attention
+@given(data=st.data())
+@settings(deadline=None, max_examples=2)
+def test_a_prompt_read_at_once_and_hypotheses_that_share_a_memory(choice: Any, data: Any) -> None:
+    model, (source, lengths, target) = data.draw(cases(choice))
+    B, T = target.shape
+    G, cut = data.draw(st.integers(2, 3)), data.draw(st.integers(1, T))
+    several, each = torch.randint(VOCAB, (B * G, T)), torch.arange(B).repeat_interleave(G)
+    with torch.no_grad():
+        memory, past = model.start(model.encode(source, lengths))
+        first, state = model.step(several[:, :cut], State(memory, select(past, each)))
+        parts = [first]
+        if cut < T:
+            parts.append(model.step(several[:, cut:], state)[0])
+        apart = laws._logits(model, source[each], lengths[each], several)
+    torch.testing.assert_close(torch.cat(parts, dim=1), apart, rtol=0, atol=1e-9)
+
+
+# --- the equations --------------------------------------------------------------------------------
+
+SOURCE, TARGET = torch.tensor([[3, 4, 5, 2, 6]]), torch.tensor([[1, 6, 7, 8, 2, 3, 3, 4]])
+
+
+def logits_of(model: Any) -> Tensor:
+    with torch.no_grad():
+        return laws._logits(model, SOURCE, None, TARGET)[0]
+
+
+def framework(ours: Any, width: int, both: bool) -> Any:
+    """The framework's GRU with the weights of our stack."""
+    depth = len(ours.layers) // (2 if both else 1)
+    theirs = nn.GRU(width, WIDTH, depth, batch_first=True, bidirectional=both).double()
+    for index, layer in enumerate(ours.layers):
+        level, way = (index // 2, "_reverse" * (index % 2)) if both else (index, "")
+        for name, value in layer.state_dict().items():
+            getattr(theirs, name.replace("_l0", f"_l{level}{way}")).data.copy_(value)
+    return theirs
+
+
+def score_by_hand(score: Any, name: str, h: Tensor, place: Tensor) -> Tensor:
+    if name == "dot":
+        return h @ place
+    if name == "general":
+        return h @ score.key.weight @ place
+    return score.weight @ torch.tanh(score.both.weight @ torch.cat([h, place]))
+
+
+def shares_by_hand(model: Any, config: LuongConfig, h: Tensor, places: Tensor, t: int) -> Tensor:
+    """α_t, a place at a time."""
+    S = len(places)
+    scores = [score_by_hand(model.attention.score, config.score, h, place) for place in places]
+    if config.attention == "hard":
+        return torch.eye(S).double()[torch.stack(scores).argmax()]
+    centre, window = float(t), float(config.window)
+    if config.attention == "global":
+        window = math.inf
+    elif config.attention == "local_predictive":
+        inner = torch.tanh(model.predictor.inner @ h)
+        centre = S * float(torch.sigmoid(model.predictor.outer @ inner))
+    inside = [s for s in range(S) if abs(s - centre) <= window]
+    total = sum(float(scores[s].exp()) for s in inside)
+    shares = torch.zeros(S).double()
+    for s in inside:
+        shares[s] = scores[s].exp() / total
+        if config.attention == "local_predictive":
+            shares[s] *= math.exp(-((s - centre) ** 2) / (2 * (config.window / 2) ** 2))
+    return shares
+
+
+@pytest.mark.parametrize("feeding", [False, True])
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("score, depth", [("dot", 1), ("general", 2), ("concat", 1)])
+@torch.no_grad()
+def test_it_is_its_equations_step_by_step(
+    score: str, depth: int, attention: str, feeding: bool
+) -> None:
+    config = LuongConfig(
+        **SIZES, score=score, depth=depth, attention=attention, window=2, input_feeding=feeding
+    )
+    model = scattered(Luong(config), 0.3)
+    root = math.sqrt(WIDTH)
+    outputs, last = framework(model.encoder, WIDTH, True)(root * model.source.table.weight[SOURCE])
+    places = outputs[0] @ model.join.weight.T
+    ends = last[:, 0].reshape(depth, 2 * WIDTH)
+    state = (ends @ model.bridge.weight.T + model.bridge.bias).tanh()[:, None].contiguous()
+    decoder = framework(model.decoder, (1 + feeding) * WIDTH, False)
+    combine = torch.cat([model.values.weight, model.own.weight], dim=1)  # W_c
+    before, seen_beyond = torch.zeros(WIDTH).double(), False
+    expected = []
+    for t, token in enumerate(TARGET[0].tolist()):
+        x = root * model.target.table.weight[token]
+        x = torch.cat([x, before]) if feeding else x
+        out, state = decoder(x[None, None], state)
+        h = out[0, 0]
+        shares = shares_by_hand(model, config, h, places, t)
+        seen_beyond |= not bool(shares.any())
+        context = sum(share * place for share, place in zip(shares, places, strict=True))
+        before = torch.tanh(combine @ torch.cat([context, h]) + model.own.bias)
+        expected.append(model.output.weight @ before + model.output.bias)
+    torch.testing.assert_close(logits_of(model), torch.stack(expected), rtol=0, atol=1e-10)
+    assert seen_beyond is (attention == "local_monotonic")  # step 7 is 3 beyond the last place
+
+
+@pytest.mark.parametrize("feeding", [False, True])
+def test_without_feeding_all_steps_are_one_recurrence_and_one_attention(feeding: bool) -> None:
+    model = Luong(LuongConfig(**SIZES, input_feeding=feeding))
+    calls: list[int] = []
+    for part in (model.decoder, model.attention):
+        part.register_forward_hook(lambda module, inputs, output: calls.append(1))
+    logits_of(model)
+    assert len(calls) == (2 * TARGET.shape[1] if feeding else 2)
+
+
+def with_weights_of(model: Luong, **choice: Any) -> Any:
+    other = Luong(LuongConfig(**SIZES, **choice)).double().eval()
+    left = other.load_state_dict(model.state_dict(), strict=False)
+    assert not left.missing_keys
+    return other
+
+
+def test_local_attention_becomes_global_as_its_window_covers_the_source() -> None:
+    model = scattered(Luong(LuongConfig(**SIZES, attention="local_predictive")), 0.3)
+    whole = logits_of(with_weights_of(model, attention="global"))
+    # the last step is 7 places from the first
+    covering = logits_of(with_weights_of(model, attention="local_monotonic", window=7))
+    torch.testing.assert_close(covering, whole, rtol=0, atol=1e-12)
+    narrow = logits_of(with_weights_of(model, attention="local_monotonic", window=6))
+    assert float((narrow - whole).abs().max()) > 1e-4
+    differences = []
+    for window in (8, 16, 32, 64, 1024):
+        wide = with_weights_of(model, attention="local_predictive", window=window)
+        differences.append(float((logits_of(wide) - whole).abs().max()))
+    assert differences == sorted(differences, reverse=True)
+    assert differences[0] > 1e-3 and differences[-1] < 1e-5
+
+
+# --- gradients ------------------------------------------------------------------------------------
+
+SLOPES: list[dict[str, Any]] = [
+    {"score": "general", "cell": "lstm", "depth": 2},
+    {"attention": "local_monotonic", "window": 1, "score": "concat", "cell": "rnn"},
+    {"attention": "local_predictive", "window": 3, "score": "dot", "input_feeding": True},
+    {"attention": "hard", "score": "general", "input_feeding": True},
+]
+
+
+class _Loss(nn.Module):
+    def __init__(self, model: Any):
+        super().__init__()
+        self.model = model
+
+    def forward(self, source: Tensor, lengths: Tensor, target_in: Tensor) -> Tensor:
+        state = self.model.start(self.model.encode(source, lengths))
+        hidden, _ = self.model.read(target_in, state)
+        logits = self.model.project(hidden.flatten(0, 1)[torch.arange(5)])
+        return cross_entropy(logits, torch.tensor([3, 4, 2, 4, 2]), smoothing=0.1)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [*(_luong(**choice) for choice in SLOPES), OTHERS[-1]],
+    ids=_name,
+)
+def test_the_gradient_of_the_loss_is_its_slope(choice: Any) -> None:
+    kind, config = choice
+    model = scattered(kind(config), 0.2)
+    source, lengths = torch.tensor([[3, 4, 2], [4, 2, 0]]), torch.tensor([3, 2])
+    target_in = torch.tensor([[1, 3, 4], [1, 4, 0]])
+    parameters = dict(model.named_parameters())
+
+    def loss(*values: Tensor) -> Tensor:
+        own = {f"model.{k}": v for k, v in zip(parameters, values, strict=True)}
+        return torch.func.functional_call(_Loss(model), own, (source, lengths, target_in))
+
+    values = tuple(p.detach().clone().requires_grad_() for p in parameters.values())
+    assert torch.autograd.gradcheck(loss, values, fast_mode=True, eps=1e-6, atol=1e-6, rtol=1e-4)
+    slopes = torch.autograd.grad(loss(*values), values, allow_unused=True)
+    unused = [name for name, slope in zip(parameters, slopes, strict=True) if slope is None]
+    # a choice has no slope: in training there is one, straight through
+    assert unused == (["attention.score.key.weight"] if "hard" in _name(choice) else [])
+    model.train()
+    slopes = torch.autograd.grad(loss(*values), values)
+    assert all(bool(slope.any()) for slope in slopes)
+
+
+# --- what is seen ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("feeding", [False, True])
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_it_can_be_watched(attention: str, feeding: bool) -> None:
+    model = scattered(
+        Luong(LuongConfig(**SIZES, attention=attention, window=2, input_feeding=feeding)), 0.3
+    )
+    plain = logits_of(model)
+    with watch(model) as seen:
+        assert torch.equal(logits_of(model), plain)
+    assert seen.names() == ["attention"]
+    table = seen.map("attention")[0, 0]
+    assert table.shape == (8, 5)
+    sums = table.sum(-1)
+    if attention == "local_monotonic":
+        near = (torch.arange(8)[:, None] - torch.arange(5)).abs() <= 2
+        assert torch.equal(table > 0, near)
+        torch.testing.assert_close(sums, near.any(-1).double())
+    elif attention == "local_predictive":
+        assert bool((sums < 1).all()) and bool((sums > 0).all())
+    else:
+        torch.testing.assert_close(sums, torch.ones(8).double())
+        assert bool((table.max(-1).values == 1).all()) is (attention == "hard")
+
+
+# --- hard attention learns ------------------------------------------------------------------------
+
+
+def test_what_hard_attention_draws_follows_from_the_seed() -> None:
+    model = Luong(LuongConfig(**SIZES, attention="hard")).train()
+
+    def run(seed: int) -> Tensor:
+        torch.manual_seed(seed)
+        return logits_of(model)
+
+    assert torch.equal(run(1), run(1))
+    assert not torch.equal(run(1), run(2))
+
+
+def as_ids(words: list[str]) -> tuple[Tensor, Tensor]:
+    lengths = torch.tensor([len(word) + 1 for word in words])
+    table = torch.zeros(len(words), int(lengths.max()), dtype=torch.long)
+    for row, word in enumerate(words):
+        table[row, : len(word) + 1] = torch.tensor([ord(c) - ord("a") + 3 for c in word] + [END])
+    return table, lengths
+
+
+def test_with_hard_attention_it_learns_to_reverse() -> None:
+    pairs, steps, rows = reverse(size=6000).pairs, 240, 64
+    model = Luong(
+        LuongConfig(source_vocab=11, target_vocab=11, width=64, dropout=0.0, attention="hard")
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.98), fused=True)
+    chosen = randomly.Random(0)
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = 3e-3 * min(1, (step + 1) / 30) * (1 - step / steps) ** 0.5
+        batch = chosen.sample(pairs["train"], rows)
+        source, lengths = as_ids([word for word, _ in batch])
+        target, target_lengths = as_ids([word for _, word in batch])
+        before = torch.cat([torch.full((rows, 1), BEGIN), target[:, :-1]], dim=1)
+        logits = laws._logits(model, source, lengths, before)
+        real = torch.arange(target.shape[1]) < target_lengths[:, None]
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(logits[real], target[real]).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    model.eval()
+    source, lengths = as_ids([word for word, _ in pairs["test"]])
+    wanted, wanted_lengths = as_ids([word for _, word in pairs["test"]])
+    with torch.no_grad():
+        limits = torch.full_like(lengths, 10)
+        found = greedy(model, model.encode(source, lengths), marks=MARKS, limits=limits)
+    right = [
+        answer.ids == row[: length - 1]
+        for answer, row, length in zip(found, wanted.tolist(), wanted_lengths.tolist(), strict=True)
+    ]
+    exact = sum(right) / len(right)
+    print(f"hard attention: exact on held-out words after {steps} steps: {exact}")
+    assert len(right) == 500 and exact >= 0.95
+    with watch(model) as seen, torch.no_grad():
+        laws._logits(
+            model,
+            *as_ids(["abcdef"]),
+            torch.cat([torch.tensor([[BEGIN]]), as_ids(["fedcba"])[0][:, :-1]], 1),
+        )
+    # it looks where the letter stands: from the last to the first
+    assert seen.map("attention")[0, 0].argmax(-1).tolist()[:6] == [5, 4, 3, 2, 1, 0]
