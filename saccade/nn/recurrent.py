@@ -6,7 +6,7 @@ last: no real output depends on it, and no packing is needed. On two cores the f
 GRU is the quicker one from about 64 rows on, the packed one below (`benchmarks/recurrent.py`).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -86,7 +86,7 @@ class Recurrent(nn.Module):
 
     def _one(self, index: int, x: Tensor, lengths: Tensor | None, start: Tensor | None) -> Read:
         """One layer in one direction; `last` is what it held after each row's last real token."""
-        layer = self.layers[index]
+        layer: Any = self.layers[index]
         if isinstance(layer, Unrolled):
             states = layer(x, start)
             last = states[:, -1] if lengths is None else at_end(states, lengths)
@@ -99,7 +99,10 @@ class Recurrent(nn.Module):
             hidden, memory = start[None].chunk(2, dim=-1)
             begin = (hidden.contiguous(), memory.contiguous())
         if lengths is None:
-            outputs, (hidden, memory) = layer(x, begin)
+            # the CPU's kernel for bfloat16 is not there on every processor; the packed one below
+            # is float32 under autocast as well
+            with torch.autocast(x.device.type, enabled=False):
+                outputs, (hidden, memory) = layer(x.to(layer.weight_hh_l0.dtype), begin)
             return Read(outputs, torch.cat([hidden[0], memory[0]], dim=-1))
         return _lstm_to_each_end(layer, x, lengths, begin)
 

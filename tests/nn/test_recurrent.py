@@ -276,3 +276,14 @@ def test_each_gates_matrix_starts_by_itself() -> None:
             for gate in matrix.detach().chunk(gates):
                 bound = math.sqrt(6 / sum(gate.shape))
                 assert 0.98 * bound < float(gate.abs().max()) <= bound
+
+
+@pytest.mark.parametrize("lengths", [None, torch.tensor([5, 3])], ids=["whole rows", "padded"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_every_cell_runs_under_bfloat16(cell: str, lengths: torch.Tensor | None) -> None:
+    stack = Recurrent(cell, 8, 8, depth=2)
+    x = torch.randn(2, 5, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = stack(x, lengths).outputs.float()
+    half.sum().backward()
+    torch.testing.assert_close(half, stack(x, lengths).outputs, atol=0.05, rtol=0.05)
