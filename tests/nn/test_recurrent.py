@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from saccade.nn import Cell, Recurrent
+from saccade.nn.cells import CELLS as EVERY_CELL
 from saccade.nn.recurrent import at_end, reverse
 
 # those that came first; every cell is tried in test_cells.py
@@ -279,7 +280,7 @@ def test_each_gates_matrix_starts_by_itself() -> None:
 
 
 @pytest.mark.parametrize("lengths", [None, torch.tensor([5, 3])], ids=["whole rows", "padded"])
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", EVERY_CELL)
 def test_every_cell_runs_under_bfloat16(cell: str, lengths: torch.Tensor | None) -> None:
     stack = Recurrent(cell, 8, 8, depth=2)
     x = torch.randn(2, 5, 8)
