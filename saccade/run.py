@@ -408,16 +408,20 @@ def _prepared(recipe: Recipe, vocabulary: Any, options: Options) -> Prepared:
 
 def _as_the_other(recipe: Recipe, other: Run) -> Recipe:
     """The recipe with the model and the tokenizer of another run, unless it asks for others."""
+    if recipe.task != other.recipe.task:
+        raise ConfigError(
+            f"{other.folder} is a run of the task {other.recipe.task}; its weights cannot start "
+            f"one of the task {recipe.task}."
+        )
+    if not hasattr(other.recipe.data, "tokenizer"):
+        raise ConfigError(
+            f"{recipe.task} learns in seconds, and from its own points: train without --from."
+        )
     wanted = recipe.model.model_dump(exclude_unset=True)
     if changed := differences(other.recipe.model, build(type(recipe.model), wanted)):
         raise ConfigError(
             f"the weights of {other.folder} do not fit these settings of the model: "
             f"{'; '.join(changed)}. Leave them out, or train without --from."
-        )
-    if recipe.task != other.recipe.task:
-        raise ConfigError(
-            f"{other.folder} is a run of the task {other.recipe.task}; its weights cannot start "
-            f"one of the task {recipe.task}."
         )
     data = recipe.data.model_dump(exclude_unset=True)
     data["tokenizer"] = other.recipe.data.tokenizer.model_dump()

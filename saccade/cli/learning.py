@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 What = Annotated[
     str | None,
-    typer.Argument(help="A recipe (see saccade list), a .toml file, or a file of pairs."),
+    typer.Argument(help="A recipe (see saccade list), a .toml, or a file of pairs."),
 ]
 Data = Annotated[
-    str | None, typer.Option(help="pairs.tsv, pairs.jsonl, two files a.en,a.de, or a made set.")
+    str | None, typer.Option(help="A file (two with a comma for a.en,a.de), or a made set.")
 ]
 Model = Annotated[str | None, typer.Option(help="saccade list has them, task by task.")]
 Set = Annotated[

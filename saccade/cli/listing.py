@@ -1,5 +1,6 @@
 """list."""
 
+from itertools import groupby
 from typing import Annotated, NamedTuple
 
 import typer
@@ -13,25 +14,47 @@ class Entry(NamedTuple):
     group: str
     name: str
     about: str
-    size: str
-    minutes: str
+    size: str = ""
+    minutes: str = ""
 
 
-# Sizes of models are those they have for dates; minutes are of training on two cores.
+# Sizes of translators are those they have for dates, of other models those of their recipe.
+# Minutes are of training on two cores.
 ENTRIES = [
-    Entry("task", "translate", "pairs of texts → a translator", "", ""),
-    Entry("model", "seq2seq", "recurrent, fixed context (Cho 2014)", "0.3 M", ""),
-    Entry("model", "bahdanau", "recurrent, looks back (Bahdanau 2015)", "0.6 M", ""),
-    Entry("model", "transformer", "attention alone (Vaswani 2017)", "1.0 M", ""),
+    Entry("task", "translate", "pairs of texts → a translator"),
+    Entry("task", "language", "a text → a model that goes on with it"),
+    Entry("task", "kernel-regression", "points with noise → a curve"),
+    Entry("task", "forecast", "numbers → those that follow"),
+    Entry("model of translate", "seq2seq", "recurrent, fixed context (Cho 2014)", "0.3 M"),
+    Entry("model of translate", "bahdanau", "recurrent, looks back (Bahdanau 2015)", "0.6 M"),
+    Entry("model of translate", "luong", "looks after each step (Luong 2015)", "0.5 M"),
+    Entry("model of translate", "convolutional", "convolutions (Gehring 2017)", "0.8 M"),
+    Entry("model of translate", "transformer", "attention alone (Vaswani 2017)", "1.0 M"),
+    Entry("model of language", "ngram", "counts of the last tokens (Kneser 1995)", "by data"),
+    Entry("model of language", "rnn", "one state (Elman 1990)", "0.05 M"),
+    Entry("model of language", "gru", "gated (Cho 2014)", "0.1 M"),
+    Entry("model of language", "gru_reset_first", "the same, as published", "0.1 M"),
+    Entry("model of language", "lstm", "with a cell (Hochreiter 1997)", "0.1 M"),
+    Entry("model of language", "convolution", "gated, causal (Dauphin 2017)", "0.4 M"),
+    Entry("model of kernel-regression", "kernel", "mean of what is near (Nadaraya 1964)", "1"),
+    Entry("model of kernel-regression", "attention", "the same, as attention", "1"),
+    Entry("model of forecast", "autoregressive", "from the last values (Yule 1927)", "5"),
+    Entry("model of forecast", "latent", "from a state that is kept", "3,393"),
     Entry("recipe", "dates", "dates in 46 languages → ISO 8601", "0.6 M", "2"),
     Entry("recipe", "numbers", "numbers in 39 languages → digits", "0.6 M", "3"),
-    Entry("recipe", "reverse", "short made-up words, backwards", "0.1 M", "½"),
-    Entry("recipe", "copy", "short made-up words, as they are", "0.1 M", "½"),
+    Entry("recipe", "reverse", "short made-up words, backwards", "0.1 M", "0.5"),
+    Entry("recipe", "copy", "short made-up words, as they are", "0.1 M", "0.5"),
     Entry("recipe", "translate", "your own file of pairs (--data)", "by data", "by data"),
-    Entry("data", "dates", "made by Babel from Unicode's CLDR", "124k pairs", ""),
-    Entry("data", "numbers", "made by num2words", "44k pairs", ""),
-    Entry("data", "reverse", "8 letters, up to 6 long", "21k pairs", ""),
-    Entry("data", "copy", "8 letters, up to 6 long", "21k pairs", ""),
+    Entry("recipe", "language", "your own text, or Python's reference", "0.1 M", "1"),
+    Entry("recipe", "kernel-regression", "a curve, or your own x and y", "1", "0.1"),
+    Entry("recipe", "forecast", "a sine, or your own numbers", "5", "0.1"),
+    Entry("data", "dates", "made by Babel from Unicode's CLDR", "124k pairs"),
+    Entry("data", "numbers", "made by num2words", "44k pairs"),
+    Entry("data", "reverse", "8 letters, up to 6 long", "21k pairs"),
+    Entry("data", "copy", "8 letters, up to 6 long", "21k pairs"),
+    Entry("data", "python", "the reference that Python carries", "0.5 MB"),
+    Entry("data", "curve", "2 sin x + x^0.8, with noise", "50 points"),
+    Entry("data", "sine", "a sine with noise", "1k values"),
 ]
 
 
@@ -48,7 +71,22 @@ def list_all(
         return
     from rich.console import Console
 
-    shown = table("", "name", "what it is", "size", "minutes")
-    for entry in ENTRIES:
-        shown.add_row(*entry)
-    Console(highlight=False).print(shown)
+    console = Console(highlight=False)
+    names = max(len(entry.name) for entry in ENTRIES)
+    for group, entries in groupby(ENTRIES, key=lambda entry: entry.group):
+        console.print(f"[bold]{_plural(group)}[/]")
+        shown = table("", "", "", "")
+        shown.show_header = False
+        for entry in entries:
+            minutes = f"{entry.minutes} min" if entry.minutes[:1].isdigit() else entry.minutes
+            shown.add_row(
+                entry.name.ljust(names), entry.about.ljust(39), entry.size.ljust(7), minutes
+            )
+        console.print(shown, "")
+
+
+def _plural(group: str) -> str:
+    if group == "data":
+        return "data that is always there"
+    first, _, rest = group.partition(" ")
+    return f"{first}s {rest}".rstrip()

@@ -48,6 +48,6 @@ def figure(name: str, value: float) -> str:
     """A figure as people read it."""
     if name.endswith("exact"):
         return f"{100 * value:.2f} %"
-    if name == "examples":
+    if name in ("examples", "tokens"):
         return f"{value:,.0f}"
-    return f"{value:.4g}" if name in ("loss", "perplexity", "taught_bleu") else f"{value:.2f}"
+    return f"{value:.2f}" if name in ("bleu", "chrf") else f"{value:.4g}"

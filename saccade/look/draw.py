@@ -261,7 +261,9 @@ def score_names(records: Sequence[dict[str, Any]]) -> list[str]:
 
 def is_score(name: str, points: np.ndarray) -> bool:
     """Whether a figure belongs on a scale of 100."""
-    if name in NOT_SCORES or name.endswith(("loss", "rate", "perplexity")) or not len(points):
+    if name in NOT_SCORES or name.endswith(("loss", "rate", "perplexity", "width")):
+        return False
+    if "rmse" in name or not len(points):  # in units of the data, wherever it happens to lie
         return False
     return out_of_100(name) or bool(0 <= points[:, 1].min() <= points[:, 1].max() <= 1)
 

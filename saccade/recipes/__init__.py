@@ -4,7 +4,9 @@ A recipe sets what was tried and found good; what it leaves open follows from th
 """
 
 from saccade.recipes.finding import RECIPES, Found, find
+from saccade.recipes.forecast import forecast
 from saccade.recipes.language import language
+from saccade.recipes.regression import kernel_regression
 from saccade.recipes.translation import copy, dates, numbers, reverse, translate
 
 __all__ = [
@@ -13,6 +15,8 @@ __all__ = [
     "copy",
     "dates",
     "find",
+    "forecast",
+    "kernel_regression",
     "language",
     "numbers",
     "reverse",

@@ -7,13 +7,17 @@ from typing import Any, NamedTuple
 from saccade.config import read_toml, set_paths
 from saccade.errors import ConfigError
 from saccade.lookup import did_you_mean, pick
+from saccade.recipes.forecast import forecast
 from saccade.recipes.language import language
+from saccade.recipes.regression import kernel_regression
 from saccade.recipes.translation import copy, dates, numbers, reverse, translate
 from saccade.tasks import TASKS, Recipe, kind_of, read_recipe
 
 RECIPES: dict[str, Callable[..., Recipe]] = {
     "copy": copy,
     "dates": dates,
+    "forecast": forecast,
+    "kernel-regression": kernel_regression,
     "language": language,
     "numbers": numbers,
     "reverse": reverse,
@@ -68,5 +72,8 @@ def find(
             changes["data.size"] = None
     recipe = set_paths(recipe, changes)
     if recipe.data.made is None and recipe.data.path is None:
-        raise ConfigError(f"{what} needs data: --data pairs.tsv (source TAB target), or a.en,a.de.")
+        wanted = "pairs.tsv (source TAB target), or a.en,a.de"
+        if recipe.task != "translate":
+            wanted = f"FILE, or what is always there: {', '.join(kind_of(recipe).made)}"
+        raise ConfigError(f"{what} needs data: --data {wanted}.")
     return Found(recipe, open_model)

@@ -4,14 +4,21 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from saccade.config import Config, build
+from saccade.data.curves import CURVES, Points
 from saccade.data.parallel import Tokenizers
 from saccade.data.synthetic import SYNTHETIC
 from saccade.data.tokenizers import from_json
 from saccade.lookup import pick
+from saccade.tasks.forecast import MODELS as FORECASTERS
+from saccade.tasks.forecast import SERIES, Forecast, ForecastRecipe, Units
+from saccade.tasks.forecast import prepare as prepare_series
 from saccade.tasks.language import LANGUAGE_MODELS, LanguageRecipe, language_task
 from saccade.tasks.language import MADE as TEXTS
 from saccade.tasks.language import prepare as prepare_text
 from saccade.tasks.recipe import TranslationRecipe
+from saccade.tasks.regression import MODELS as REGRESSIONS
+from saccade.tasks.regression import RegressionRecipe, regression
+from saccade.tasks.regression import prepare as prepare_points
 from saccade.tasks.task import Prepared
 from saccade.tasks.translation import MODELS as TRANSLATORS
 from saccade.tasks.translation import Translation
@@ -30,6 +37,12 @@ class Kind(NamedTuple):
 
 
 TASKS: dict[str, Kind] = {
+    "forecast": Kind(
+        ForecastRecipe, FORECASTERS, SERIES, prepare_series, Forecast, Units.from_json
+    ),
+    "kernel-regression": Kind(
+        RegressionRecipe, REGRESSIONS, CURVES, prepare_points, regression, Points.from_json
+    ),
     "language": Kind(
         LanguageRecipe, LANGUAGE_MODELS, TEXTS, prepare_text, language_task, from_json
     ),

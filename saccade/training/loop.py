@@ -64,7 +64,7 @@ class Stepped(NamedTuple):
     steps: int
     share: float  # of the training that is done
     loss: float  # per token, of this step
-    accuracy: float
+    accuracy: float | None  # None: the task does not say what is right
     rate: float
     norm: float
     tokens: int
@@ -75,7 +75,7 @@ class Reported(NamedTuple):
 
     step: int
     loss: float
-    accuracy: float
+    accuracy: float | None  # None: the task does not say what is right
     rate: float
     norm: float
     tokens: int
@@ -166,12 +166,14 @@ def _make_step(
     rate = optimizer.param_groups[0]["lr"]
     task.model.train()
     total, correct = 0.0, 0
+    judged = True
     for batch in group:
         with autocast(settings.precision, task.model):
             loss = task.loss(batch)
         (loss.total / tokens).backward()
         total += float(loss.total.detach())
         correct += int(loss.correct) if loss.correct is not None else 0
+        judged = judged and loss.correct is not None
     norm = float(clip_by_norm(task.model, settings.clip))
     if not math.isfinite(total) or not math.isfinite(norm):
         places = "; ".join(task.where(batch) for batch in group)
@@ -182,20 +184,20 @@ def _make_step(
         )
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return Stepped(
-        step, settings.steps, share, total / tokens, correct / tokens, rate, norm, tokens
-    )
+    accuracy = correct / tokens if judged else None
+    return Stepped(step, settings.steps, share, total / tokens, accuracy, rate, norm, tokens)
 
 
 def _count(standing: Standing, stepped: Stepped) -> None:
     standing.loss += stepped.loss * stepped.tokens
-    standing.correct += round(stepped.accuracy * stepped.tokens)
+    standing.correct += round((stepped.accuracy or 0.0) * stepped.tokens)
     standing.tokens += stepped.tokens
 
 
 def _report(standing: Standing, stepped: Stepped) -> Reported:
     tokens = standing.tokens
-    loss, accuracy = standing.loss / tokens, standing.correct / tokens
+    loss = standing.loss / tokens
+    accuracy = None if stepped.accuracy is None else standing.correct / tokens
     standing.loss, standing.correct, standing.tokens = 0.0, 0, 0
     return Reported(standing.step, loss, accuracy, stepped.rate, stepped.norm, tokens)
 

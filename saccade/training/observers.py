@@ -47,10 +47,11 @@ class MetricsLog:
             now = time.monotonic()
             speed = event.tokens / max(now - self._last, 1e-9)
             self._last = now
+            judged = {} if event.accuracy is None else {"accuracy": event.accuracy}
             self._write(
                 step=event.step,
                 loss=event.loss,
-                accuracy=event.accuracy,
+                **judged,
                 learning_rate=event.rate,
                 norm=event.norm,
                 rate=round(speed, 1),
@@ -177,7 +178,8 @@ class _Smooth:
         if isinstance(event, Stepped):
             speed = event.tokens / max(now - self.then, 1e-9)
             self.loss = _towards(self.loss, event.loss)
-            self.accuracy = _towards(self.accuracy, event.accuracy)
+            if event.accuracy is not None:
+                self.accuracy = _towards(self.accuracy, event.accuracy)
             self.speed = _towards(self.speed, speed)
         elif isinstance(event, Evaluated):
             shown = [n for n in ("exact", "chrf", "loss") if n in event.scores][: self.scores]
@@ -187,10 +189,8 @@ class _Smooth:
     def text(self) -> str:
         if math.isnan(self.loss):
             return ""
-        return (
-            f"loss {self.loss:.3f}  accuracy {100 * self.accuracy:.1f} %  "
-            f"{self.speed:,.0f} tokens/s{self.dev}"
-        )
+        accuracy = "" if math.isnan(self.accuracy) else f"  accuracy {100 * self.accuracy:.1f} %"
+        return f"loss {self.loss:.3f}{accuracy}  {self.speed:,.0f} tokens/s{self.dev}"
 
 
 def _towards(old: float, new: float) -> float:

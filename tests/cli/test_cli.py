@@ -120,9 +120,10 @@ def test_list_has_all_there_is(saccade: Command) -> None:
     by_group: dict[str, set[str]] = {}
     for entry in entries:
         by_group.setdefault(entry["group"], set()).add(entry["name"])
+    for task, kind in TASKS.items():
+        assert by_group[f"model of {task}"] == set(kind.models)
     assert by_group["recipe"] == set(RECIPES)
     assert by_group["task"] == set(TASKS)
-    assert by_group["model"] == {name for kind in TASKS.values() for name in kind.models}
     assert by_group["data"] == {name for kind in TASKS.values() for name in kind.made}
     table = saccade("list")
     assert all(entry.about in table.out for entry in ENTRIES)

@@ -31,6 +31,7 @@ class Regression:
     def __init__(self, batches: list[Rows], scores: list[float] | None = None):
         self.given, self.scores = batches, list(scores or [])
         self.model = nn.Linear(3, 1).double()
+        self.carried: dict[str, Tensor] = {}
         self.started_at: int | None = None
         self.evaluations = 0
 
