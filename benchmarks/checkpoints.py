@@ -22,6 +22,7 @@ from saccade.optim import adamw
 from saccade.storage import write_tensors
 from saccade.training import Standing, TrainConfig, take, write_checkpoint
 from saccade.training.loop import copy_of
+from saccade.training.precision import keep_memory
 
 WARMUP, REPEATS = 1, 5
 SIZES: dict[str, Any] = {
@@ -78,6 +79,7 @@ def measure(config: Any, folder: Path) -> Found:
 def main() -> None:
     """Measure and print."""
     say_machine()
+    keep_memory()  # as training does
     interval = TrainConfig().checkpoint_seconds
     rows = []
     for name, config in SIZES.items():

@@ -16,9 +16,11 @@ import typer
 from saccade import __version__
 from saccade.cli.answering import evaluate, predict
 from saccade.cli.checking import check
+from saccade.cli.comparing import compare
 from saccade.cli.learning import copy, demo, train
 from saccade.cli.listing import list_all
 from saccade.cli.looking import look
+from saccade.cli.pruning import prune
 from saccade.errors import SaccadeError
 
 app = typer.Typer(
@@ -55,6 +57,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "look": look,
     "check": check,
+    "compare": compare,
+    "prune": prune,
     "copy": copy,
 }
 

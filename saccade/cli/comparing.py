@@ -1,0 +1,194 @@
+"""compare."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from saccade.cli.learning import read_changes
+from saccade.cli.printing import errors, print_json, table
+from saccade.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from saccade.verbs import Comparison, Layers
+    from saccade.verbs.measuring import Figure, Row
+
+
+def compare(
+    what: Annotated[str, typer.Argument(help="A recipe, a .toml, a file of pairs, or layers.")],
+    data: Annotated[str | None, typer.Option(help="As in saccade train.")] = None,
+    models: Annotated[
+        str | None, typer.Option(help="Names with commas; otherwise all that the task has.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="For each training; 2 if --steps is not given.", min=0)
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="For each training.", min=1)] = None,
+    seeds: Annotated[int, typer.Option(help="Trainings of each model.", min=1)] = 3,
+    set: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any setting, for all models."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The runs' folder; otherwise runs/compare-NAME.")
+    ] = None,
+    longest: Annotated[
+        int | None, typer.Option(help="layers: the longest sequence; otherwise 2048.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="The picture: .png, .svg or .pdf.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+) -> None:
+    r"""Compare models on the same data, or kinds of layers on the same length.
+
+    \b
+    saccade compare translate --data dates --models seq2seq,bahdanau,transformer --minutes 2
+    saccade compare layers --save layers.png
+
+    Every model is trained with every seed, with the same data, tokenizer and budget, one after
+    another. Stopped with Ctrl-C, the same command goes on. A difference is stated if it is seen
+    in the test set (paired bootstrap) and over the seeds; otherwise it is said to be none.
+    """
+    if what == "layers":
+        given: dict[str, Any] = {"data": data, "models": models, "minutes": minutes}
+        given |= {"steps": steps, "set": set or None, "out": out}
+        if strange := [f"--{name}" for name, value in given.items() if value is not None]:
+            raise ConfigError(
+                f"compare layers trains nothing, so it takes no {', '.join(strange)}; "
+                "it takes --longest, --save and --json."
+            )
+        _layers(longest, save, json)
+        return
+    if longest is not None:
+        raise ConfigError("--longest is for compare layers.")
+    from saccade.run import Options
+    from saccade.verbs import compare as compare_models
+
+    console = errors()
+    found = compare_models(
+        what,
+        data=data,
+        models=None if models is None else [name.strip() for name in models.split(",")],
+        minutes=minutes,
+        steps=steps,
+        seeds=seeds,
+        set=read_changes(set or []),
+        out=out,
+        save=save,
+        options=Options(show=console, said=console.print),
+    )
+    if json:
+        print_json(found.plain())
+    else:
+        _show(found)
+
+
+def _show(found: "Comparison") -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    console.print(rows_table(found.rows, found.figure), "")
+    for difference in found.differences:
+        console.print(difference.words)
+    for note in found.notes:
+        console.print(note)
+    for row in found.rows:
+        early = [str(one.seed) for one in row.ones if one.ended == "patience"]
+        if early:
+            console.print(
+                f"{row.model} stopped getting better before its budget was used up, with seed "
+                f"{', '.join(early)}."
+            )
+    console.print(
+        "dev: the best while training; test: with those weights; seeds: the least and the "
+        "greatest test score; seconds: of training until 90 % of the best on dev; ms: to answer "
+        "one input (of pairs: of the test set, all asked together). All but seeds are means over "
+        "the seeds."
+    )
+    console.print(f"The curves are drawn in {shlex.quote(str(found.picture))}.")
+
+
+def rows_table(rows: "list[Row]", figure: "Figure") -> "Table":
+    """A line for each model: means over the seeds, and the range of what is compared."""
+    shown = table("model", "parameters", "tokens/s", "dev", "test", "seeds", "seconds", "ms")
+    for row in rows:
+        tests = row.over("test")
+        shown.add_row(
+            row.model,
+            f"{row.ones[0].parameters:,}",
+            _mean(row, "tokens_per_second", ",.0f"),
+            _mean(row, "dev", ".4g"),
+            _mean(row, "test", ".4g"),
+            f"{min(tests):.3g}–{max(tests):.3g}",
+            _mean(row, "seconds", ".1f"),
+            _mean(row, "milliseconds", ".3g"),
+        )
+    shown.title, shown.title_style, shown.title_justify = figure.label, "bold", "left"
+    return shown
+
+
+def _mean(row: "Row", name: str, form: str) -> str:
+    mean = row.mean(name)
+    return "" if mean is None else format(mean, form)
+
+
+def _layers(longest: int | None, save: Path | None, json: bool) -> None:
+    from saccade.look.draw import format_of
+    from saccade.look.draw_comparison import save_layers
+    from saccade.training import counting
+    from saccade.verbs import compare_layers
+
+    console = errors()
+    try:
+        if save is not None:
+            format_of(save)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    with counting(console, "measuring") as bar:
+        found = compare_layers(2048 if longest is None else longest, tell=bar.show)
+    if save is not None:
+        save_layers(found.panels(), save)
+        console.print(f"The picture is in {shlex.quote(str(save))}.")
+    if json:
+        print_json(found.plain())
+    else:
+        _show_layers(found)
+
+
+def _show_layers(found: "Layers") -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    shown = table("layer", "n", "ms", "MB", "in turn", "path", "operations")
+    for row in found.rows:
+        shown.add_row(
+            row.layer,
+            str(row.length),
+            f"{row.milliseconds:.3g}",
+            f"{row.megabytes:.3g}",
+            f"{row.in_turn:,}",
+            f"{row.path:,}",
+            f"{row.operations:,}",
+        )
+    console.print(shown, "")
+    grown = table("layer", "operations", "in turn", "path", "time grows as", "memory as")
+    for layer in found.growth:
+        grown.add_row(
+            layer.layer,
+            layer.operations,
+            layer.in_turn,
+            layer.path,
+            f"n^{layer.exponent:.2f} (n^{layer.in_books})",
+            f"n^{layer.memory_exponent:.2f}",
+        )
+    console.print(grown, "")
+    console.print(
+        f"Width d = {found.width}, kernel k = {found.kernel}, one sequence, one thread. "
+        "ms: forward and backward, the best of several; MB: the tensors kept for the backward "
+        "pass; in turn: matrix products of which each waits for the one before; path: layers (of "
+        "the recurrence: steps) until the last place depends on the first; operations: by the "
+        "formula. The second table has the formulas; growth is fitted to the three longest lengths "
+        "(in brackets: by the formula)."
+    )

@@ -1,0 +1,227 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from saccade.look import laws
+from saccade.models import Transformer, TransformerConfig
+from saccade.nn.attention import MultiHeadAttention
+from saccade.nn.masks import Mask
+from saccade.nn.positions import Relative, Rotary
+from saccade.nn.pruning import PrunedAttention, heads_of, measured, prune_heads, switched_off
+
+BEGIN, VOCAB = 1, 9
+WIDTH, HEADS = 12, 6
+EXACT = {"atol": 1e-10, "rtol": 0.0}
+
+
+class Alone(torch.nn.Module):
+    """One attention in a model, so that it has a name."""
+
+    def __init__(self, **choice):
+        super().__init__()
+        places = {"rotary": lambda: Rotary(WIDTH // HEADS), "relative": lambda: Relative(WIDTH, 6)}
+        positions = places[choice.pop("positions")]() if "positions" in choice else None
+        self.looking = MultiHeadAttention(WIDTH, HEADS, positions=positions, **choice)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+        self.double()
+
+    def forward(self, x):
+        return self.looking(x, self.looking.remember(x), Mask.causal())
+
+
+CHOICES = [
+    {},
+    {"groups": 1},
+    {"groups": 2},
+    {"groups": 3, "positions": "rotary"},
+    {"positions": "rotary"},
+    {"positions": "relative"},
+    {"groups": 2, "positions": "relative"},
+]
+every_choice = pytest.mark.parametrize("choice", CHOICES, ids=str)
+
+
+@every_choice
+@given(data=st.data())
+@settings(deadline=None, max_examples=8)
+def test_taken_out_is_switched_off(choice, data):
+    torch.manual_seed(data.draw(st.integers(0, 1000)))
+    out = sorted(data.draw(st.sets(st.integers(0, HEADS - 1), min_size=1, max_size=HEADS - 1)))
+    model = Alone(**choice)
+    x = torch.randn(2, 5, WIDTH, dtype=torch.float64)
+    whole = model(x)
+    with switched_off(model, {"looking": out}):
+        off = model(x)
+    assert (off - whole).abs().max() > 1e-3  # or the law would be empty
+    torch.testing.assert_close(model(x), whole)  # and back on
+    before = sum(p.numel() for p in model.parameters())
+    prune_heads(model, {"looking": out})
+    torch.testing.assert_close(model(x), off, **EXACT)
+    assert sum(p.numel() for p in model.parameters()) < before
+    assert model.looking.query.weight.shape == ((HEADS - len(out)) * 2, WIDTH)
+
+
+def test_off_by_the_equation():
+    torch.manual_seed(0)
+    model = Alone()
+    part = model.looking
+    x = torch.randn(1, 4, WIDTH, dtype=torch.float64)
+    wanted = part.out.bias.expand(4, WIDTH).clone()
+    keys, values = part.key_value(x)[0].chunk(2, dim=-1)
+    queries = part.query(x)[0]
+    for head in (0, 3, 4):  # the others are off
+        place = slice(2 * head, 2 * head + 2)
+        for t in range(4):
+            scores = torch.stack(
+                [queries[t, place] @ keys[j, place] / 2**0.5 for j in range(t + 1)]
+            )
+            alpha = scores.exp() / scores.exp().sum()
+            mean = sum(alpha[j] * values[j, place] for j in range(t + 1))
+            wanted[t] += part.out.weight[:, place] @ mean
+    with switched_off(model, {"looking": [1, 2, 5]}):
+        torch.testing.assert_close(model(x)[0], wanted, **EXACT)
+
+
+@every_choice
+def test_pruned_twice_is_pruned_once(choice):
+    def made():
+        torch.manual_seed(3)
+        return Alone(**choice)
+
+    x = torch.randn(2, 5, WIDTH, dtype=torch.float64)
+    once, twice = made(), made()
+    prune_heads(once, {"looking": [0, 3, 4]})
+    prune_heads(twice, {"looking": [0, 4]})
+    prune_heads(twice, {"looking": [2]})  # 1, 2, 3, 5 are left: the third is 3
+    torch.testing.assert_close(twice(x), once(x), **EXACT)
+    assert twice.looking.served_by == once.looking.served_by
+
+
+def test_key_heads_that_serve_nobody_go_and_equal_groups_are_not_copied():
+    model = Alone(groups=2)  # heads 0 1 2 and 3 4 5
+    prune_heads(model, {"looking": [2, 5]})
+    assert model.looking.served_by == [0, 0, 1, 1] and model.looking.is_even
+    prune_heads(model, {"looking": [0, 1]})
+    assert (model.looking.heads, model.looking.groups) == (2, 1)
+    assert model.looking.key_value.weight.shape == (2 * 2, WIDTH)
+    uneven = Alone(groups=2)
+    prune_heads(uneven, {"looking": [5]})
+    assert uneven.looking.served_by == [0, 0, 0, 1, 1] and not uneven.looking.is_even
+    # as many keys as queries would divide evenly, and still not serve them in turn
+    wrong = Alone(groups=3)
+    prune_heads(wrong, {"looking": [1, 2, 3]})  # 0 by the first, 4 5 by the last
+    assert wrong.looking.served_by == [0, 1, 1] and not wrong.looking.is_even
+
+
+def test_slopes_are_those_of_the_factors():
+    torch.manual_seed(1)
+    model = Alone(groups=3)
+    x = torch.randn(3, 5, WIDTH, dtype=torch.float64)
+    probe = torch.randn(3, 5, WIDTH, dtype=torch.float64)
+
+    def losses(out):
+        return (out * probe).sum(dim=(1, 2))  # of each example
+
+    with measured(model) as factors:
+        slopes = factors.slopes(losses(model(x)).sum())["looking"]
+    assert slopes.shape == (3, HEADS)
+    for head in range(HEADS):  # the output is linear in ξ: its slope is what the head brings
+        with torch.no_grad(), switched_off(model, {"looking": [head]}):
+            without = losses(model(x))
+        torch.testing.assert_close(slopes[:, head], losses(model(x)).detach() - without, **EXACT)
+
+
+def test_slopes_of_several_calls_add_up():
+    torch.manual_seed(1)
+    model = Alone()
+    x = torch.randn(2, 4, WIDTH, dtype=torch.float64)
+    with measured(model) as factors:
+        once = factors.slopes(model(x).square().sum())["looking"]
+    with measured(model) as factors:
+        twice = factors.slopes(model(x).square().sum() + model(x).square().sum())["looking"]
+    torch.testing.assert_close(twice, 2 * once)
+    assert not model.looking.out._forward_pre_hooks  # closed, it costs nothing
+
+
+def transformer(**choice):
+    config = TransformerConfig(
+        source_vocab=VOCAB, target_vocab=VOCAB, width=8, heads=4, hidden=12, depth=2, **choice
+    )
+    model = Transformer(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+OUT = {
+    "encoder.0.self_attention": [0],
+    "encoder.1.self_attention": [1, 2, 3],
+    "decoder.0.self_attention": [3],
+    "decoder.1.source_attention": [0, 2],
+}
+
+
+def example():
+    source, target = torch.randint(VOCAB, (3, 6)), torch.randint(VOCAB, (3, 5))
+    target[:, 0] = BEGIN
+    return laws.Example(source, torch.tensor([6, 2, 4]), target)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {},
+        {"positions": "relative"},
+        {"positions": "rotary", "groups": 2, "norm_first": False},
+        {"window": 2, "score": "additive"},
+    ],
+    ids=str,
+)
+def test_a_pruned_transformer_is_the_masked_one_and_keeps_every_law(choice):
+    model, shown = transformer(**choice), example()
+    for dtype, near in ((torch.float32, 1e-6), (torch.float64, 1e-10)):
+        model.to(dtype)
+        with torch.no_grad(), switched_off(model, OUT):
+            masked = laws._logits(model, *shown)
+        other = transformer(**choice).to(dtype)
+        other.load_state_dict(model.state_dict())
+        prune_heads(other, OUT)
+        with torch.no_grad():
+            cut = laws._logits(other, *shown)
+            assert (laws._logits(model, *shown) - masked).abs().max() > 1e-3
+        size = float(masked.abs().max())  # of the logits, some of which are above 1
+        torch.testing.assert_close(cut, masked, atol=near * max(1.0, size), rtol=0.0)
+    marks = laws.Marks(BEGIN, 2, (0, BEGIN))
+    findings = [
+        laws.padding(other, shown),
+        laws.neighbours(other, shown),
+        laws.future(other, shown, VOCAB),
+        laws.stepwise(other, shown),
+        laws.beam_of_one(other, shown, marks, 5),
+        laws.rereading(other, shown, marks, 5),
+        laws.fused(other, shown),
+    ]
+    assert all(finding.holds for finding in findings), findings
+
+
+def test_pruning_names_what_is_not_there():
+    model = transformer()
+    assert heads_of(model)["decoder.1.source_attention"] == 4
+    with pytest.raises(ValueError, match="no attention with heads called 'encoder.7'; there are e"):
+        prune_heads(model, {"encoder.7": [0]})
+    with pytest.raises(ValueError, match=r"has no head 4; its 4 heads are counted from 0 to 3"):
+        prune_heads(model, {"encoder.0.self_attention": [4]})
+    with (
+        pytest.raises(ValueError, match="has no head -1"),
+        switched_off(model, {"encoder.0.self_attention": [-1]}),
+    ):
+        pass
+    with pytest.raises(ValueError, match="all 4 heads of encoder.0.* leave at least one"):
+        prune_heads(model, {"encoder.0.self_attention": [3, 1, 2, 0]})
+    assert not any(isinstance(module, PrunedAttention) for module in model.modules())
+    with pytest.raises(ValueError, match="none in this model"):
+        prune_heads(torch.nn.Linear(2, 2), {"x": [0]})
