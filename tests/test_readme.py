@@ -32,6 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A place of their own, in which the commands run one after the other."""
     place = tmp_path_factory.mktemp("readme")
     shutil.copytree(ROOT / "examples", place / "examples")
+    shutil.copy(ROOT / "README.md", place)
     return place
 
 

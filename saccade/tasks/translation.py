@@ -24,6 +24,7 @@ from saccade.look.draw import save_maps
 from saccade.look.laws import Example, Finding, all_of, same
 from saccade.look.terminal import Map
 from saccade.look.watch import Watched, watch
+from saccade.metrics.rouge import rouge
 from saccade.metrics.translation import bleu, chrf, exact, taught_bleu_corpus
 from saccade.models import TRANSLATORS
 from saccade.nn.losses import cross_entropy
@@ -223,7 +224,13 @@ class Translation(Network):
         count = len(pairs) if most is None else min(most, len(pairs))
         rows = np.unique(np.linspace(0, len(pairs) - 1, count).astype(np.int64))
         answers = self.predict(list(pairs.sources(rows)), beam=beam, tell=tell)
-        figures, conventions = score_answers([a.text for a in answers], list(pairs.targets(rows)))
+        texts, references = [a.text for a in answers], list(pairs.targets(rows))
+        figures, conventions = score_answers(texts, references)
+        # of single words ROUGE says what exact says; it takes too long to be a figure of training
+        if most is None and max(len(text.split()) for text in references) > 1:
+            shared = rouge(texts, references, str.split)
+            figures |= {name: value.f for name, value in shared.items()}
+            conventions |= dict.fromkeys(shared, "F, words between spaces, no stemming, mean")
         return self.mean_loss(split) | figures, {
             "loss": PER_TOKEN,
             "perplexity": PER_TOKEN,

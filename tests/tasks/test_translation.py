@@ -317,10 +317,10 @@ def test_maps_are_of_what_is_written_and_read(model: str, opened: dict[str, Run]
 
 # --- learning -------------------------------------------------------------------------------------
 
-STEPS = {"bahdanau": 260, "seq2seq": 450, "transformer": 350}
+STEPS = {"bahdanau": 260, "seq2seq": 450, "transformer": 350, "luong": 250, "convolutional": 250}
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", STEPS)
 def test_it_learns_to_reverse(model: str, tmp_path: Path) -> None:
     steps = STEPS[model]
     changes = {"train.steps": steps, "train.evaluate_every": steps, "train.threads": 1}

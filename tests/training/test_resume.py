@@ -18,7 +18,7 @@ Recipes = Callable[..., Any]
 Outcomes = Callable[[Path], dict[str, Any]]
 # an epoch of the words has 9 batches; reports come at 4, 8, 12, evaluations at 5, 10, 13
 STOPS = {"in the middle of all": 3, "after an evaluation": 5, "after an epoch": 9, "last": 12}
-MODELS = ("bahdanau", "seq2seq", "transformer")
+MODELS = ("bahdanau", "convolutional", "luong", "seq2seq", "transformer")
 
 
 @pytest.fixture(autouse=True)
