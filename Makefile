@@ -48,7 +48,7 @@ check: $(READY)
 
 # a process for each core; a file's tests stay together, since they share what they have trained
 test: check
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 prove: $(READY)
 	$(BIN)/python -m pytest -m long --timeout=3600

@@ -58,6 +58,7 @@ from saccade.training import (
     Event,
     MetricsLog,
     Standing,
+    checkpoints,
     counting,
     device_named,
     keep_memory,
@@ -375,6 +376,12 @@ def resume(folder: Path, changes: dict[str, Any], options: Options) -> Trained:
         raise ConfigError(
             f"{folder} cannot be resumed with other settings ({'; '.join(changed)}). "
             "Resume it as it was, or start a new run from its weights with --from."
+        )
+    has_weights = (folder / "model.safetensors").exists()
+    if has_weights and isinstance(run.task, Network) and not checkpoints(folder / "checkpoint"):
+        raise RunError(
+            f"{folder} has weights but no checkpoint to go on from. "
+            "Start a new run from its weights with --from."
         )
     threads = set_threads(run.recipe.train.threads or run.made["threads"])
     if threads != run.made["threads"]:

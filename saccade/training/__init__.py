@@ -15,6 +15,7 @@ from saccade.training.observers import MetricsLog, counting, progress_bar, read_
 from saccade.training.precision import device_named, keep_memory, set_threads
 from saccade.training.resume import (
     Beside,
+    checkpoints,
     load_checkpoint,
     take,
     why_not_exact,
@@ -34,6 +35,7 @@ __all__ = [
     "Task",
     "Tell",
     "TrainConfig",
+    "checkpoints",
     "counting",
     "device_named",
     "keep_memory",

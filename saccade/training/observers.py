@@ -59,8 +59,9 @@ class MetricsLog:
             )
         elif isinstance(event, Evaluated):
             scores = {f"dev_{name}": value for name, value in event.scores.items()}
-            self._write(step=event.step, **scores, best=event.is_best)
             self._last = time.monotonic()
+            seconds = round(self._last - self.began, 2)
+            self._write(step=event.step, **scores, best=event.is_best, seconds=seconds)
 
     def settle(self) -> None:
         """Put the lines on the disk itself: a checkpoint must not outlive those before it."""

@@ -43,6 +43,7 @@ def test_the_log_has_a_line_for_each_report_and_evaluation(tmp_path: Path) -> No
     assert (first["step"], first["loss"], first["accuracy"]) == (2, 2.5, 0.25)
     assert (first["learning_rate"], first["norm"]) == (1e-3, 0.7)
     assert first["rate"] > 0 and first["seconds"] >= 0
+    assert second.pop("seconds") >= first["seconds"]
     assert second == {"step": 2, "dev_exact": 0.5, "best": True}
 
 

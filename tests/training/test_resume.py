@@ -1,5 +1,6 @@
 import errno
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -134,6 +135,17 @@ def test_a_finished_run_is_left_as_it_is(
     before = outcome_of(tmp_path / "run")
     assert resume(tmp_path / "run", {}, Options()).ended == "steps"
     assert outcome_of(tmp_path / "run") == before
+
+
+def test_weights_without_a_checkpoint_are_not_trained_over(
+    smallest: Recipes, tmp_path: Path
+) -> None:
+    train(smallest("bahdanau"), tmp_path / "run", Options())
+    shutil.rmtree(tmp_path / "run" / "checkpoint")
+    before = (tmp_path / "run" / "model.safetensors").read_bytes()
+    with pytest.raises(RunError, match="no checkpoint to go on from.*--from"):
+        resume(tmp_path / "run", {}, Options())
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
 
 
 # --- what can happen to a checkpoint ------------------------------------------------------------
