@@ -158,8 +158,10 @@ class _PlainLines:
         now = time.monotonic()
         if isinstance(event, Evaluated) or now - self.said > 10:
             self.said = now
+            # bounded by the clock alone, a run has more steps than anyone would read
+            of = f"/{self.steps}" if self.steps < 10**8 else ""
             self.console.print(
-                f"step {event.step}/{self.steps}  {self.figures.text()}",
+                f"step {event.step}{of}  {self.figures.text()}",
                 highlight=False,
                 soft_wrap=True,
             )
