@@ -8,6 +8,7 @@ tuple of tensors, batch first, so that whoever carries it from one piece of text
 to know nothing of the model.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 import torch
@@ -60,7 +61,7 @@ class NGramConfig(Config):
     smoothing: Literal["none", "laplace", "back-off", "kneser-ney"] = "kneser-ney"
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(nn.Module, ABC):
     """Embedding in, logits by likeness to the embeddings out; what is between is the model."""
 
     def __init__(self, vocab_size: int, width: int, dropout: float):
@@ -70,13 +71,13 @@ class LanguageModel(nn.Module):
         self.dropout = Dropout(dropout)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
+    @abstractmethod
     def past(self, rows: int) -> Past:
         """What is remembered before anything is read."""
-        raise NotImplementedError
 
+    @abstractmethod
     def hidden(self, x: Hidden, past: Past) -> tuple[Hidden, Past]:
         """Read some steps more, already embedded."""
-        raise NotImplementedError
 
     def read(self, ids: Ids, past: Past) -> tuple[Hidden, Past]:
         """Read T more tokens."""

@@ -8,6 +8,7 @@ alone, done once for a memory that is asked many times, and `compare` for the re
 """
 
 import math
+from abc import ABC, abstractmethod
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -37,18 +38,18 @@ class Score(Protocol):
         ...
 
 
-class _Score(nn.Module):
+class _Score(nn.Module, ABC):
     """The two halves, one after the other."""
 
     def prepare(self, key: Float[Tensor, "... S K"]) -> Float[Tensor, "... S P"]:
         """The keys as they are."""
         return key
 
+    @abstractmethod
     def compare(
         self, query: Float[Tensor, "... T Q"], prepared: Float[Tensor, "... S P"]
     ) -> Float[Tensor, "... T S"]:
         """The score of every query with every prepared key."""
-        raise NotImplementedError
 
     def forward(
         self, query: Float[Tensor, "... T Q"], key: Float[Tensor, "... S K"]
@@ -245,4 +246,8 @@ def score_named(
             return General(query_width, key_width)
         case "gaussian":
             return Gaussian(query_width**0.25, learned=True)
-    return {"dot": Dot, "scaled_dot": ScaledDot, "cosine": Cosine}[name]()
+        case "cosine":
+            return Cosine()
+        case "dot":
+            return Dot()
+    return ScaledDot()

@@ -1,6 +1,7 @@
 """Language: what a batch, a loss, a score and an answer mean for a long text."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -216,13 +217,13 @@ class Reading(Task):
         self.corpora: dict[str, Corpus] = {}
 
     @property
+    @abstractmethod
     def stepper(self) -> Any:
         """What writes one token after another."""
-        raise NotImplementedError
 
+    @abstractmethod
     def total(self, ids: NDArray[Any]) -> float:
         """The summed log-probability of all tokens but the first."""
-        raise NotImplementedError
 
     def give(self, prepared: PreparedText) -> None:
         """Hand over the text."""
@@ -253,6 +254,8 @@ class Reading(Task):
         beam: int = 1,
     ) -> Scored:
         """Loss, perplexity and bits, so that models of different tokens can be compared."""
+        if beam != 1:
+            raise ConfigError("a text is scored token by token, not searched for: leave beam out.")
         corpus = self.corpora[split]
         ids = corpus.ids if most is None else corpus.ids[: most * self.recipe.data.steps + 1]
         events = len(ids) - 1
@@ -276,9 +279,9 @@ class Reading(Task):
         }
         return figures, conventions
 
+    @abstractmethod
     def seen(self) -> str:
         """How much of the past a token sees when it is scored."""
-        raise NotImplementedError
 
     @torch.no_grad()
     def predict(

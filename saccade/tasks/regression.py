@@ -4,6 +4,7 @@ Two models compute the same: `kernel` fits itself, `attention` is built from the
 trained by the loop. Both learn the width with which each point is best foretold from the others.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,17 +128,17 @@ class Regression(Task):
     given: Points | None = None
 
     @property
+    @abstractmethod
     def width(self) -> float:
         """Of the kernel, as it is now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def look_at(self, queries: Floats) -> Estimate:
         """The estimate at each query, and how much it looked at each point."""
-        raise NotImplementedError
 
+    @abstractmethod
     def left_out(self, most: int | None) -> tuple[float, int]:
         """Mean squared error of points foretold from the others, and of how many of them."""
-        raise NotImplementedError
 
     def at(self, queries: Floats) -> Floats:
         """The estimate at each query; with no point in reach it is the average of all."""

@@ -4,6 +4,7 @@ The loop asks for less (`training.Task`). A task whose model fits itself has `fi
 `batches` and `loss`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -51,7 +52,7 @@ def print_of(*arrays: Any) -> str:
     return digest.hexdigest()
 
 
-class Task:
+class Task(ABC):
     """What is the same for every task, or is so unless the task has something to say about it."""
 
     def __init__(self, recipe: Any):
@@ -67,19 +68,20 @@ class Task:
         """What was learned of the data apart from weights, for tokenizer.json."""
         return {}
 
+    @abstractmethod
     def weights(self) -> dict[str, Tensor]:
         """All that was learned, by name."""
-        raise NotImplementedError
 
+    @abstractmethod
     def load(self, weights: dict[str, Tensor]) -> None:
         """Take up what was learned; a `RuntimeError` says if it does not fit."""
-        raise NotImplementedError
 
     def evaluate(self, split: str, most: int | None = None) -> dict[str, float]:
         """Figures by name, on at most so many examples."""
         figures, _ = self.scored(split, most)
         return figures
 
+    @abstractmethod
     def scored(
         self,
         split: str,
@@ -89,7 +91,6 @@ class Task:
         beam: int = 1,
     ) -> Scored:
         """Figures by name, and the convention that each was counted by."""
-        raise NotImplementedError
 
     def goodness(self, scores: dict[str, float]) -> float:
         """The one figure that is to grow."""
@@ -99,9 +100,9 @@ class Task:
         """Try every law on this very model."""
         yield from ()
 
+    @abstractmethod
     def again(self, other: Any, split: str, count: int) -> Finding:
         """Whether the same task, saved and reopened, gives the same."""
-        raise NotImplementedError
 
     def maps(self, text: str, answer: str | None = None) -> dict[tuple[str, int, int], Map]:
         """The attention maps of one answer, by (kind, layer, head)."""
@@ -153,6 +154,6 @@ class Network(Task):
 class Fitted(Task):
     """A task whose model fits itself, by counting or solving."""
 
+    @abstractmethod
     def fit(self, tell: Callable[[str, int, int], None]) -> None:
         """Fit the model to the data that was given; one thread, the same bits every time."""
-        raise NotImplementedError

@@ -206,6 +206,12 @@ def test_a_text_is_looked_at(rhyme: Path, capsys: pytest.CaptureFixture[str]) ->
     assert counted["words"]["different"] == 14
 
 
+def test_a_text_is_not_searched_for(rhyme: Path, tmp_path: Path) -> None:
+    run = train(recipe("ngram", rhyme), tmp_path / "run", Options()).run
+    with pytest.raises(ConfigError, match="leave beam out"):
+        run.evaluate(beam=3)
+
+
 @pytest.mark.parametrize("content", ["", "\n\n\n", "one line"])
 def test_a_text_with_nothing_to_learn_is_refused(content: str, tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
