@@ -7,7 +7,7 @@ that a run taken up from a checkpoint goes on to the bit.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -107,6 +107,7 @@ class Standing:
     tokens: int = 0
     seconds: float = 0.0  # trained so far, all sittings together
     best_weights: dict[str, Tensor] = field(default_factory=dict)
+    recent: list[dict[str, Tensor]] = field(default_factory=list)  # at the last evaluations
     carried: dict[str, Tensor] = field(default_factory=dict)  # the task's
 
 
@@ -140,12 +141,12 @@ def train(
             if standing.step % settings.report_every == 0:
                 tell(_report(standing, stepped))
             if standing.step % settings.evaluate_every == 0:
-                tell(_evaluate(task, standing))
+                tell(_evaluate(task, standing, settings.average))
             if clock.due():
                 save(standing)
                 clock.saved = time.monotonic()
         if reason != "stop" and standing.evaluated < standing.step:
-            tell(_evaluate(task, standing))
+            tell(_evaluate(task, standing, settings.average))
     return reason
 
 
@@ -206,22 +207,49 @@ DEV_SAMPLE = 500  # examples that are answered at each evaluation
 GAIN = 1e-3  # what a new best must bring for patience to begin anew
 
 
-def _evaluate(task: Task, standing: Standing) -> Evaluated:
-    """Look at the held-out data; keep the weights if they are the best so far."""
-    scores = task.evaluate("dev", DEV_SAMPLE)
+def _evaluate(task: Task, standing: Standing, average: int) -> Evaluated:
+    """Look at the held-out data; keep the weights if they are the best so far.
+
+    With an `average` of more than 1, what is looked at and kept is the mean of the weights at so
+    many of the last evaluations; training goes on from the newest.
+    """
+    weights = copy_of(task.model)
+    if average == 1:
+        scores = task.evaluate("dev", DEV_SAMPLE)
+        judged = weights
+    else:
+        standing.recent = [*standing.recent, weights][-average:]
+        judged = mean_of(standing.recent)
+        task.model.load_state_dict(judged)
+        scores = task.evaluate("dev", DEV_SAMPLE)
+        task.model.load_state_dict(weights)
     goodness = task.goodness(scores)
     standing.evaluated = standing.step
     is_best = goodness > standing.best
     standing.since_best = 0 if goodness > standing.best + GAIN else standing.since_best + 1
     if is_best:
         standing.best, standing.best_step = goodness, standing.step
-        standing.best_weights = copy_of(task.model)
+        standing.best_weights = judged
     return Evaluated(standing.step, scores, is_best)
 
 
 def copy_of(model: nn.Module) -> dict[str, Tensor]:
     """The weights as they are now, apart from the model."""
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def mean_of(several: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    r"""θ̄ = (1/n) Σ_i θ_i, entry by entry; what is no fraction (a count, say) is the newest's.
+
+    Averaging the last checkpoints of one training, as Vaswani et al. 2017, section 6.1.
+    """
+    newest = several[-1]
+    return {
+        name: torch.stack([weights[name] for weights in several]).mean(0)
+        if tensor.is_floating_point()
+        else tensor
+        for name, tensor in newest.items()
+    }
 
 
 class _Clock:

@@ -21,6 +21,8 @@ from saccade.training.loop import Standing
 from saccade.training.precision import device_named
 from saccade.training.settings import TrainConfig
 
+TENSORS = ("best_weights", "recent", "carried")  # what a Standing holds beside plain values
+
 
 def why_not_exact(settings: TrainConfig) -> list[str]:
     """What keeps a resumed run from being, to the bit, the one that was never stopped."""
@@ -50,11 +52,11 @@ def take(model: nn.Module, optimizer: torch.optim.Optimizer, standing: Standing)
     tensors |= {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"carried/{name}": tensor for name, tensor in standing.carried.items()}
     copied = {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
-    # the best weights are a copy already, which is replaced and never changed
+    # these are copies already, which are replaced and never changed
     copied |= {f"best/{name}": tensor for name, tensor in standing.best_weights.items()}
-    plain = {
-        n: value for n, value in vars(standing).items() if n not in ("best_weights", "carried")
-    }
+    for place, weights in enumerate(standing.recent):
+        copied |= {f"recent/{place}/{name}": tensor for name, tensor in weights.items()}
+    plain = {name: value for name, value in vars(standing).items() if name not in TENSORS}
     return Checkpoint(standing.step, copied, {"standing": plain, "optimizer": facts})
 
 
@@ -142,11 +144,22 @@ def load_checkpoint(
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
         known = {field.name for field in fields(Standing)}
         plain = {name: value for name, value in facts["standing"].items() if name in known}
-        best, carried = _under("best/", tensors), _under("carried/", tensors)
-        return Standing(**plain, best_weights=best, carried=carried)
+        return Standing(
+            **plain,
+            best_weights=_under("best/", tensors),
+            recent=_recent(tensors),
+            carried=_under("carried/", tensors),
+        )
     if damaged:
         warn("There is no checkpoint before it: training starts from its beginning.")
     return Standing()
+
+
+def _recent(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    found: list[dict[str, Tensor]] = []
+    while weights := _under(f"recent/{len(found)}/", tensors):
+        found.append(weights)
+    return found
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

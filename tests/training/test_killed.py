@@ -146,7 +146,12 @@ KILLS = 8  # of each of six cases and five models: 240
 CASES: dict[str, dict[str, Any]] = {
     "as it comes": {},
     "accumulated": {"train.accumulate": 3},
-    "early stop": {"train.evaluate_every": 1, "train.patience": 3, "train.steps": 40},
+    "early stop": {
+        "train.evaluate_every": 1,
+        "train.patience": 3,
+        "train.steps": 40,
+        "train.average": 3,
+    },
     "linear decay": {"train.decay": "linear", "train.warmup": 4, "train.smoothing": 0.1},
     "bfloat16": {"train.precision": "bfloat16"},
     "rare checkpoints": {"train.checkpoint_seconds": 0.1},

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from saccade.errors import TrainingError
 from saccade.training import Evaluated, Event, Loss, Reported, Standing, Stepped, TrainConfig, train
+from saccade.training.loop import mean_of
 
 
 class Rows(NamedTuple):
@@ -191,6 +192,42 @@ def test_patience_ends_it_and_the_best_weights_are_kept() -> None:
     assert (heard.standing.best, heard.standing.best_step) == (3.0, 20)
     assert torch.equal(heard.standing.best_weights["weight"], weights[2])
     assert not torch.equal(heard.standing.best_weights["weight"], task.model.weight)
+
+
+def test_what_is_judged_and_kept_is_the_mean_of_the_last_weights() -> None:
+    def trained(average: int) -> tuple[list[Tensor], Any, Tensor]:
+        torch.manual_seed(0)
+        task = Regression(rows([2, 3]), scores=[1.0, 2.0, 3.0, 2.0])
+        judged: list[Tensor] = []
+        original = task.evaluate
+
+        def evaluate(split: str, most: int | None = None) -> dict[str, float]:
+            judged.append(task.model.weight.detach().clone())
+            return original(split, most)
+
+        task.evaluate = evaluate  # type: ignore[method-assign]
+        heard = run(task, steps=40, evaluate_every=10, average=average)
+        return judged, heard.standing, task.model.weight.detach()
+
+    newest, _, last = trained(1)
+    judged, standing, last_of_two = trained(2)
+    assert torch.equal(last, last_of_two)  # training itself goes on from the newest
+    assert torch.equal(judged[0], newest[0])  # there is one so far
+    for before, now, mean in zip(newest, newest[1:], judged[1:], strict=False):
+        torch.testing.assert_close(mean, (before + now) / 2)
+        assert not torch.equal(mean, now)
+    assert torch.equal(standing.best_weights["weight"], judged[2])
+    assert len(standing.recent) == 2
+
+
+def test_a_mean_takes_what_is_no_fraction_from_the_newest() -> None:
+    several = [
+        {"weight": torch.tensor([1.0, 5.0]), "count": torch.tensor(3)},
+        {"weight": torch.tensor([3.0, 6.0]), "count": torch.tensor(4)},
+    ]
+    mean = mean_of(several)
+    assert mean["weight"].tolist() == [2.0, 5.5]
+    assert mean["count"].item() == 4
 
 
 def test_a_gain_too_small_to_see_is_kept_but_does_not_prolong() -> None:

@@ -103,12 +103,16 @@ def test_stopped_again_and_again_is_as_never_stopped(
     assert outcome_of(tmp_path / "run") == unbroken("bahdanau")
 
 
-def test_accumulated_steps_resume_at_their_batch(
-    outcome_of: Outcomes, smallest: Recipes, tmp_path: Path
+@pytest.mark.parametrize(
+    ("changes", "at"), [({"train.accumulate": 2}, 3), ({"train.average": 3}, 11)], ids=str
+)
+def test_what_more_is_remembered_is_resumed_too(
+    outcome_of: Outcomes, changes: dict[str, int], at: int, smallest: Recipes, tmp_path: Path
 ) -> None:
-    recipe = smallest("bahdanau", {"train.accumulate": 2})
+    """The batch that accumulated steps have come to; the weights that are to be averaged."""
+    recipe = smallest("bahdanau", changes)
     train(recipe, tmp_path / "whole", Options())
-    train(recipe, tmp_path / "broken", interrupting(3))
+    train(recipe, tmp_path / "broken", interrupting(at))
     resume(tmp_path / "broken", {}, Options())
     assert outcome_of(tmp_path / "broken") == outcome_of(tmp_path / "whole")
 
