@@ -5,8 +5,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+PEERS := .peers/.ready
 
-.PHONY: help setup demo format check test prove sizes bench pictures clean
+.PHONY: help setup demo format check test prove sizes bench bench-translate bench-answer pictures \
+	clean
 
 help:
 	@echo "make demo     set everything up and train a translator of dates"
@@ -17,8 +19,10 @@ help:
 	@echo "make prove    the long tests, minutes each"
 	@echo "make sizes    lines per room, longest files and functions"
 	@echo "make bench    the benchmarks"
+	@echo "make bench-translate  training beside other tools, in an environment of theirs (.peers)"
+	@echo "make bench-answer RUN=runs/mine  answering beside other tools, with a run's weights"
 	@echo "make pictures the pictures of the docs"
-	@echo "make clean    remove .venv and caches; runs stay"
+	@echo "make clean    remove .venv, .peers and caches; runs stay"
 
 setup: $(READY)
 
@@ -63,10 +67,31 @@ bench: $(READY)
 	@for name in $(BENCHMARKS); do \
 		echo "--- $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; echo; done
 
+# the other tools' environment: their pins, then those whose own pins forbid it, then Saccade itself
+$(PEERS): benchmarks/peers/requirements.txt benchmarks/peers/without_dependencies.txt pyproject.toml
+	@test -x .peers/bin/pip || $(PYTHON) -m venv --clear .peers
+	@echo "Setting up .peers, once. torch is the large part and may take some minutes."
+	.peers/bin/pip install --quiet torch==$$(sed -n 's/^torch==//p' benchmarks/peers/requirements.txt)
+	.peers/bin/pip install --quiet --requirement benchmarks/peers/requirements.txt
+	.peers/bin/pip install --quiet --no-deps --requirement benchmarks/peers/without_dependencies.txt
+	.peers/bin/pip install --quiet --no-deps --editable .
+	@touch $@
+
+# MORE hands options on: make bench-translate MORE='--windows 2 --seconds 3 --warm 3'
+bench-translate: $(PEERS)
+	.peers/bin/python benchmarks/translate.py --json .peers/transformer.json $(MORE)
+	.peers/bin/python benchmarks/translate.py --model recurrent --json .peers/recurrent.json $(MORE)
+	.peers/bin/python benchmarks/translate.py --profile --json .peers/profile.json
+
+bench-answer: $(PEERS)
+	@test -n "$(RUN)" || { \
+		echo "Say which run is to answer: make bench-answer RUN=runs/mine"; exit 1; }
+	.peers/bin/python benchmarks/answering.py $(RUN) --json .peers/answering.json $(MORE)
+
 pictures: $(READY)
 	test -f runs/demo/report/curves.png || $(BIN)/saccade demo
 	$(BIN)/saccade look runs/demo "четверг, 21 августа 1969 г." --save docs/attention.png
 	cp runs/demo/report/curves.png docs/curves.png
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -5,6 +5,7 @@ tokenizer.json      the vocabularies
 model.safetensors   the best weights so far
 metrics.jsonl       a line per report
 report/             curves.png, attention.png
+exports/            the same model for other tools
 checkpoint/         what going on takes
 """
 
@@ -15,29 +16,34 @@ import signal
 import sys
 import threading
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import numpy as np
 import tomli_w
 import torch
 from rich.console import Console
 
 from saccade import __version__
 from saccade.config import build, differences, set_paths
-from saccade.errors import ConfigError, DataError, RunError
+from saccade.errors import ConfigError, DataError, RunError, SaccadeError
+from saccade.exchange.agreement import exported
+from saccade.exchange.apart import Apart
+from saccade.exchange.ctranslate2 import ExportConfig, export
+from saccade.exchange.engine import Answered, export_folder
+from saccade.folder import FORMAT, OWN, OWN_FOLDERS, read_settings, weights_seal
 from saccade.look.draw import save_curves, save_maps
 from saccade.look.draw_gradients import save_gradients
 from saccade.look.laws import Finding, not_tried
 from saccade.look.terminal import Map, terminal_map
+from saccade.lookup import pick
 from saccade.optim import adamw
 from saccade.storage import (
     read_json,
     read_tensors,
-    read_text,
     write_atomically,
     write_json,
     write_tensors,
@@ -47,6 +53,7 @@ from saccade.tasks import (
     Choice,
     Fitted,
     Network,
+    Prediction,
     Prepared,
     Recipe,
     Task,
@@ -71,10 +78,6 @@ from saccade.training import (
     write_checkpoint,
 )
 from saccade.training import train as train_loop
-
-FORMAT = 2  # of the folder; a run of a higher one was made by a newer version
-OWN = ("run.toml", "tokenizer.json", "model.safetensors", "metrics.jsonl", "checks.json")
-OWN_FOLDERS = ("checkpoint", "report")
 
 
 class Look:
@@ -103,6 +106,7 @@ class Run:
         self.folder, self.recipe, self.made, self.vocabulary = folder, recipe, made, vocabulary
         self.task = kind_of(recipe).task(recipe, vocabulary)
         self._has_data = False
+        self._engines: dict[str, Apart] = {}
 
     def predict(
         self,
@@ -110,16 +114,44 @@ class Run:
         *,
         first: int = 1,
         tell: Callable[[int], None] = lambda more: None,
+        engine: str | None = None,
         **how: Any,
     ) -> Any:
         """Answer a text (an answer comes back) or many (a list does).
 
         `how` is the task's own: beam and n_best for a translator. A message about the inputs
-        counts them from `first`, where they are a part of more.
+        counts them from `first`, where they are a part of more. With an `engine` (ctranslate2)
+        it is that which answers, with what `export` wrote, in a process of its own.
         """
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
-        answers = self.task.predict(texts, first=first, tell=tell, **how)
+        if engine is None:
+            answers = self.task.predict(texts, first=first, tell=tell, **how)
+        else:
+            found = self._engine(engine).predict(texts, first=first, tell=tell, **how)
+            answers = [_prediction(answered) for answered in found]
         return answers[0] if isinstance(inputs, str) else answers
+
+    def export(self, to: str, folder: str | Path | None = None, **how: Any) -> Path:
+        """Write the run for another tool (ctranslate2), and say where.
+
+        That is exports/ in the run's own folder, where an engine looks for it, unless a `folder`
+        is given. `how` is the tool's own: quantization="int8" for CTranslate2.
+        """
+        write = pick(EXPORTS, to, "tool to export to")
+        settings = build(ExportConfig, how, "the export")
+        weights, _ = read_tensors(self.folder / "model.safetensors")
+        out = export_folder(self.folder) if folder is None else Path(folder)
+        parts = (self.recipe.model, self.recipe.data, self.vocabulary, weights)
+        write(out, *parts, weights_seal(self.folder), settings)
+        if to in self._engines:  # what it has opened is no longer there
+            self._engines[to].close()
+        return out
+
+    def _engine(self, name: str) -> Apart:
+        """Started when it is first asked for, and kept."""
+        if name not in self._engines:
+            self._engines[name] = pick(ENGINES, name, "engine")(self.folder)
+        return self._engines[name]
 
     def evaluate(
         self,
@@ -219,7 +251,18 @@ class Run:
             self.save(Path(place))
             again = open_run(place)
         yield self.task.again(again.task, split, inputs)
-        yield not_tried("exported equals original", "there is no export of this run")
+        yield self._exported(split, inputs)
+
+    def _exported(self, split: str, inputs: int) -> Finding:
+        law = "exported equals original"
+        if not export_folder(self.folder).exists():
+            return not_tried(law, "there is no export of this run")
+        try:
+            rows = np.arange(min(inputs, len(self.task.encoded[split])))
+            example = self.task.example(split, rows)
+            return exported(law, self.task.model, example, self._engine("ctranslate2"))
+        except SaccadeError as error:  # it is of other weights, say
+            return not_tried(law, str(error))
 
     def save(self, folder: Path) -> None:
         """Write all that prediction needs: settings, vocabulary, weights."""
@@ -268,6 +311,14 @@ class Run:
         write_tensors(self.folder / "model.safetensors", weights, facts)
 
 
+EXPORTS = {"ctranslate2": export}
+ENGINES = {"ctranslate2": Apart}
+
+
+def _prediction(answered: Answered) -> Prediction:
+    return Prediction(*answered[:-1], tuple(map(_prediction, answered.others)))
+
+
 def _most(keys: Any, kind: str, place: int) -> int:
     return max(key[place] for key in keys if key[0] == kind)
 
@@ -287,23 +338,10 @@ def open_run(folder: str | Path) -> Run:
 
 
 def _open_without_weights(folder: Path) -> Run:
-    if not (folder / "run.toml").exists():
-        raise RunError(f"{folder} is not a run: there is no run.toml in it.{_runs_near(folder)}")
-    values = tomllib.loads(read_text(folder / "run.toml"))
-    if values["format"] > FORMAT:
-        raise RunError(
-            f"{folder} is in format {values['format']}, written by saccade "
-            f"{values['made']['saccade']}; this is saccade {__version__}, which reads formats up "
-            f"to {FORMAT}. Install a newer saccade."
-        )
+    values = read_settings(folder)
     recipe = read_recipe(values["recipe"], str(folder / "run.toml"))
     vocabulary = kind_of(recipe).vocabulary(read_json(folder / "tokenizer.json"))
     return Run(folder, recipe, values["made"], vocabulary)
-
-
-def _runs_near(folder: Path) -> str:
-    beside = sorted(path.parent for path in folder.parent.glob("*/run.toml"))
-    return f" Beside it are: {', '.join(map(str, beside[:5]))}." if beside else ""
 
 
 def _load(task: Task, weights: dict[str, torch.Tensor], path: Path) -> None:

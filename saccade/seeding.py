@@ -4,6 +4,7 @@ Nothing here keeps a state that would have to be saved: whoever knows the three 
 same choice again. That is what lets a run be taken up at any step and give the same bits.
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -33,3 +34,21 @@ def borrowed() -> Iterator[None]:
 def reseed(seed: int, purpose: str, step: int = 0) -> None:
     """Point torch's global generator (dropout, initial weights) at one purpose and step."""
     torch.manual_seed(seed_for(seed, purpose, step))
+
+
+_thread = threading.local()
+
+
+@contextmanager
+def drawing_from(seed: int, purpose: str, step: int) -> Iterator[None]:
+    """Let this thread's random choices be its own while the block is open, whatever others do."""
+    _thread.generator = torch.Generator().manual_seed(seed_for(seed, purpose, step))
+    try:
+        yield
+    finally:
+        _thread.generator = None
+
+
+def luck() -> torch.Generator | None:
+    """What a random choice is to be drawn from here; None is torch's global generator."""
+    return getattr(_thread, "generator", None)

@@ -5,8 +5,10 @@ K width of one head   F width of the feed-forward   V vocabulary
 C channels   Y, X height and width   N items in a list   A actions
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -53,9 +55,28 @@ class State(NamedTuple):
 
 def select(tree: Any, rows: Tensor) -> Any:
     """The same tree of tensors with only these rows of the batch, in this order."""
+    return _each(tree, lambda tensor: tensor.index_select(0, rows))
+
+
+def rearrange(tree: Any, rows: list[int]) -> Any:
+    """`select`, but in the tree's own tensors: only the rows that change their place are copied."""
+    moved = [(place, row) for place, row in enumerate(rows) if place != row]
+
+    def move(tensor: Tensor) -> Tensor:
+        if len(rows) > len(tensor):
+            return tensor.index_select(0, torch.tensor(rows, device=tensor.device))
+        if moved:
+            to, source = torch.tensor(moved, device=tensor.device).unbind(1)
+            tensor.index_copy_(0, to, tensor.index_select(0, source))
+        return tensor[: len(rows)]
+
+    return _each(tree, move)
+
+
+def _each(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(tree, Tensor):
-        return tree.index_select(0, rows)
+        return change(tree)
     if isinstance(tree, tuple):
-        parts = [select(part, rows) for part in tree]
+        parts = [_each(part, change) for part in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
     return tree

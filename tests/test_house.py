@@ -27,8 +27,8 @@ PACKAGE = ROOT / "saccade"
 
 LAYERS = [
     {"errors"},
-    {"lookup"},
-    {"types", "config", "seeding", "storage"},
+    {"lookup", "sealed"},
+    {"types", "config", "folder", "seeding", "storage"},
     {"nn", "data", "optim", "decoding", "metrics"},
     {"models", "fitted", "look", "training"},
     {"tasks", "exchange"},

@@ -3,6 +3,7 @@ import pickle
 import shutil
 import sys
 import threading
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,6 @@ import tomli_w
 import torch
 
 import saccade
-from saccade import run as runs
 from saccade.config import flatten
 from saccade.errors import ConfigError, DataError, RunError
 from saccade.run import FORMAT, Options, Run, open_run, resume, train
@@ -38,7 +38,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def rewritten(folder: Path, **values: Any) -> None:
     """Change run.toml, seal and all, as a version of saccade would."""
-    old = runs.tomllib.loads(read_text(folder / "run.toml"))
+    old = tomllib.loads(read_text(folder / "run.toml"))
     write_text(folder / "run.toml", tomli_w.dumps({**old, **values}))
 
 

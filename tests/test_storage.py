@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
-from saccade import storage
+from saccade import sealed
 from saccade.errors import RunError
 from saccade.storage import (
     read_json,
@@ -249,11 +249,11 @@ def fill_while_writing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fill_while_flushing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage.os, "fsync", full_disk)
+    monkeypatch.setattr(sealed.os, "fsync", full_disk)
 
 
 def fill_while_renaming(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage.os, "replace", full_disk)
+    monkeypatch.setattr(sealed.os, "replace", full_disk)
 
 
 FULL = [fill_while_writing, fill_while_flushing, fill_while_renaming]
@@ -287,7 +287,7 @@ def test_an_interruption_leaves_the_old_file_and_nothing_else(
     path = tmp_path / "file"
     path.write_bytes(b"old")
     with monkeypatch.context() as patch:
-        patch.setattr(storage.os, "fsync", interrupt)
+        patch.setattr(sealed.os, "fsync", interrupt)
         with pytest.raises(stop):
             write_atomically(path, b"new")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
@@ -299,8 +299,8 @@ def test_the_new_file_is_flushed_before_it_takes_the_place(
 ) -> None:
     path, order = tmp_path / "file", []
     flush, replace = os.fsync, os.replace
-    monkeypatch.setattr(storage.os, "fsync", lambda h: (order.append("flush"), flush(h)))
-    monkeypatch.setattr(storage.os, "replace", lambda a, b: (order.append("move"), replace(a, b)))
+    monkeypatch.setattr(sealed.os, "fsync", lambda h: (order.append("flush"), flush(h)))
+    monkeypatch.setattr(sealed.os, "replace", lambda a, b: (order.append("move"), replace(a, b)))
     write_atomically(path, b"new")
     assert order == ["flush", "move", "flush"]  # the file, its place, the folder
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
@@ -311,7 +311,7 @@ def test_a_folder_that_cannot_be_flushed_is_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(storage.os, "open", full_disk)  # only the folder is opened this way
+        patch.setattr(sealed.os, "open", full_disk)  # only the folder is opened this way
         write_atomically(tmp_path / "file", b"new")
     assert (tmp_path / "file").read_bytes() == b"new"
 

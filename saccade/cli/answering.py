@@ -1,15 +1,19 @@
 """predict, evaluate."""
 
+import shlex
 import sys
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from saccade.cli.answering_files import answer_file, answering_bar, json_line, one_line
+from saccade.cli.exporting import answering_with
+from saccade.cli.kept_answers import KeptAnswers, print_of_run
 from saccade.cli.learning import read_changes
-from saccade.cli.printing import errors, print_json, print_line, scores_table
+from saccade.cli.printing import errors, print_json, scores_table
 from saccade.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,13 +22,15 @@ if TYPE_CHECKING:
 Folder = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Beam = Annotated[int, typer.Option(help="Hypotheses kept at each step; 1 is greedy.", min=1)]
-AT_ONCE = 1000  # lines that are answered before the next are read
 
 
 def predict(
     run: Folder,
     texts: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...")] = None,
     file: Annotated[str | None, typer.Option(help="A text file, or - for standard input.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A file for the answers to --file; see below.")
+    ] = None,
     beam: Beam = 1,
     n_best: Annotated[int, typer.Option(help="Answers to show for each, with scores.", min=1)] = 1,
     search: Annotated[
@@ -40,6 +46,9 @@ def predict(
         float | None, typer.Option(help="Only the likeliest that add up to p.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Another seed, other luck.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="ctranslate2, once `saccade export` has written for it.")
+    ] = None,
     json: Json = False,
 ) -> None:
     r"""Answer texts, one line for each, in order.
@@ -50,17 +59,22 @@ def predict(
     saccade predict runs/language "The " --sample --temperature 0.8 --top-p 0.9 --seed 1
     saccade predict runs/mine --file a.txt --beam 5 --search coverage=0.2 --search no_repeat=3
     cat dates.txt | saccade predict runs/dates --file -
+    saccade predict runs/mine --file big.txt.gz --out answers.txt
+
+    With --out the answers are kept as they come: a command that was stopped, even by kill -9, goes
+    on where it was when it is typed again. A file that is already there is not written over.
+
+    A line of --file that is longer than the model takes is cut, and what is not UTF-8 is read as
+    �; that is said, and the file goes on.
 
     With --n-best more than 1, a line holds the input's number, the answer's rank, its score and
     its text, with tabs between.
     """
-    from saccade.data.files import read_lines
-    from saccade.run import open_run
-    from saccade.training import counting
-
     if bool(texts) == (file is not None):
         raise ConfigError("predict needs texts or --file (- for standard input), and not both.")
-    opened = open_run(run)
+    if out is not None and file is None:
+        raise ConfigError("--out is for the answers to a --file; those to texts are shown.")
+    answer, shorten = _opened(run, engine, scored=json or n_best > 1)
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     how = {
         "beam": beam,
@@ -72,34 +86,71 @@ def predict(
     how = {
         name: value for name, value in how.items() if value != 1 or name not in ("beam", "n_best")
     }
-    lines: Iterable[str] = texts or []
-    if file is not None:
-        lines = read_lines(file)
-    number = 0
-    with counting(errors(), "answering") as tell:
-        for group in _groups(iter(lines)):
-            answers = opened.predict(group, first=number + 1, tell=tell, **how)
-            for source, answer in zip(group, answers, strict=True):
-                number += 1
-                _show(number, source, answer, n_best, json)
-            sys.stdout.flush()
+    form = partial(_form, n_best=n_best, json=json)
+    if file is None:
+        _answer_texts(texts or [], partial(answer, **how), form)
+        return
+    ask = partial(
+        answer_file,
+        file,
+        partial(answer, **how),
+        form,
+        shorten,
+    )
+    if out is None:
+        ask(None)
+        return
+    asked = {"the run's print": print_of_run(run), "json": json, "engine": engine, **how}
+    with KeptAnswers(out, asked) as kept:
+        try:
+            ask(kept)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_how_to_go_on(kept)) from None
+        kept.finish()
 
 
-def _groups(lines: Iterator[str]) -> Iterator[list[str]]:
-    while group := list(islice(lines, AT_ONCE)):
-        yield group
+def _opened(
+    run: Path, engine: str | None, scored: bool
+) -> tuple[Callable[..., list[Any]], Callable[[str], str]]:
+    """What answers texts, and what shortens one that is too long for it."""
+    if engine is not None:
+        return answering_with(engine, run, scored)  # before anything loads torch
+    from saccade.run import open_run
+
+    opened = open_run(run)
+    return opened.predict, opened.task.shortened
 
 
-def _show(number: int, source: str, answer: "Prediction", n_best: int, json: bool) -> None:
+def _answer_texts(
+    texts: list[str], answer: Callable[..., list[Any]], form: Callable[[int, str, Any], str]
+) -> None:
+    with answering_bar(errors(), len(texts), 0) as tell:
+        answers = answer(texts, tell=tell)
+    for number, (source, found) in enumerate(zip(texts, answers, strict=True), start=1):
+        sys.stdout.write(form(number, source, found))
+
+
+def _how_to_go_on(kept: KeptAnswers) -> str:
+    if not kept.lines:
+        return "Stopped, before anything was answered."
+    return (
+        f"Stopped. The answers to {kept.lines:,} lines are in {kept.path}. To go on from there:\n"
+        f"  saccade {shlex.join(sys.argv[1:])}"
+    )
+
+
+def _form(number: int, source: str, answer: "Prediction", *, n_best: int, json: bool) -> str:
+    """An answer as it is written, with the end of its line."""
     found = (answer, *answer.others)
     if json:
         best, *others = [{**one._asdict(), "others": ()} for one in found]
-        print_json({"source": source, **best, "others": others})
-    elif n_best == 1:
-        print_line(answer.text)
-    else:
-        for rank, one in enumerate(found, start=1):
-            print_line(f"{number}\t{rank}\t{one.score:.4f}\t{one.text}")
+        return json_line({"source": source, **best, "others": others}) + "\n"
+    if n_best == 1:
+        return one_line(answer.text) + "\n"
+    return "".join(
+        f"{number}\t{rank}\t{one.score:.4f}\t{one_line(one.text)}\n"
+        for rank, one in enumerate(found, start=1)
+    )
 
 
 def evaluate(

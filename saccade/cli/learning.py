@@ -18,7 +18,7 @@ What = Annotated[
     typer.Argument(help="A recipe (see saccade list), a .toml, or a file of pairs."),
 ]
 Data = Annotated[
-    str | None, typer.Option(help="A file (two with a comma for a.en,a.de), or a made set.")
+    str | None, typer.Option(help="A file (two with a comma for a.en,a.de), or a set by name.")
 ]
 Model = Annotated[str | None, typer.Option(help="saccade list has them, task by task.")]
 Set = Annotated[
@@ -94,7 +94,8 @@ def _asked(
     asked = dict(changes)
     if what is not None or data is not None:
         recipe = find(what or "translate", data=data, model=model, changes=changes).recipe
-        asked |= {"data.made": recipe.data.made, "data.path": recipe.data.path}
+        named = ("made", "path", "published")
+        asked |= {f"data.{n}": getattr(recipe.data, n) for n in named if hasattr(recipe.data, n)}
     if model is not None:
         asked["model.name"] = model
     return asked

@@ -45,6 +45,11 @@ ENTRIES = [
     Entry("recipe", "reverse", "short made-up words, backwards", "0.1 M", "0.5"),
     Entry("recipe", "copy", "short made-up words, as they are", "0.1 M", "0.5"),
     Entry("recipe", "translate", "your own file of pairs (--data)", "by data", "by data"),
+    Entry("recipe", "multi30k-seq2seq", "captions, English → German", "11.2 M", "–"),
+    Entry("recipe", "multi30k-bahdanau", "the same, looking back", "8.3 M", "–"),
+    Entry("recipe", "multi30k-luong", "the same, looking after each step", "7.8 M", "–"),
+    Entry("recipe", "multi30k-transformer", "the same, attention alone", "2.3 M", "–"),
+    Entry("recipe", "fra-eng", "short sentences, English → French", "by data", "–"),
     Entry("recipe", "language", "your own text, or Python's reference", "0.1 M", "1"),
     Entry("recipe", "kernel-regression", "a curve, or your own x and y", "1", "0.1"),
     Entry("recipe", "forecast", "a sine, or your own numbers", "5", "0.1"),
@@ -55,19 +60,24 @@ ENTRIES = [
     Entry("data", "python", "the reference that Python carries", "0.5 MB"),
     Entry("data", "curve", "2 sin x + x^0.8, with noise", "50 points"),
     Entry("data", "sine", "a sine with noise", "1k values"),
+    Entry("published data", "multi30k", "captions, English and German", "31k pairs"),
+    Entry("published data", "fra-eng", "Tatoeba, English and French", "167k pairs"),
 ]
 
 
 def list_all(
     json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    r"""List what there is: tasks, models, recipes, data that is always there.
+    r"""List what there is: tasks, models, recipes, data that is always there or published.
 
     \b
     saccade list
     """
+    absent = _absent()
     if json:
-        print_json([entry._asdict() for entry in ENTRIES])
+        print_json(
+            [entry._asdict() | {"data_is_here": _set_of(entry) not in absent} for entry in ENTRIES]
+        )
         return
     from rich.console import Console
 
@@ -79,14 +89,37 @@ def list_all(
         shown.show_header = False
         for entry in entries:
             minutes = f"{entry.minutes} min" if entry.minutes[:1].isdigit() else entry.minutes
+            if _set_of(entry) in absent:
+                minutes = f"{minutes} *".strip()
             shown.add_row(
                 entry.name.ljust(names), entry.about.ljust(39), entry.size.ljust(7), minutes
             )
         console.print(shown, "")
+    if absent:
+        console.print("* data that is not on this machine: fetched when it is needed,")
+        console.print("  or read from the folder that SACCADE_DATA names")
+
+
+def _absent() -> set[str]:
+    """The published sets that are not on this machine."""
+    from saccade.data.sources import PUBLISHED, is_here
+
+    return {name for name, published in PUBLISHED.items() if not is_here(published)}
+
+
+def _set_of(entry: Entry) -> str:
+    """The published set that a line is about, if there is one."""
+    from saccade.data.sources import PUBLISHED
+
+    if entry.group not in ("recipe", "published data"):
+        return ""
+    return next((name for name in PUBLISHED if entry.name.startswith(name)), "")
 
 
 def _plural(group: str) -> str:
     if group == "data":
         return "data that is always there"
+    if group == "published data":
+        return "data that others have published"
     first, _, rest = group.partition(" ")
     return f"{first}s {rest}".rstrip()

@@ -17,6 +17,7 @@ from saccade import __version__
 from saccade.cli.answering import evaluate, predict
 from saccade.cli.checking import check
 from saccade.cli.comparing import compare
+from saccade.cli.exporting import export
 from saccade.cli.learning import copy, demo, train
 from saccade.cli.listing import list_all
 from saccade.cli.looking import look
@@ -59,6 +60,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "check": check,
     "compare": compare,
     "prune": prune,
+    "export": export,
     "copy": copy,
 }
 

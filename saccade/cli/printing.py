@@ -1,7 +1,6 @@
 """How things look on a screen."""
 
 import json
-import sys
 from typing import Any
 
 from rich.console import Console
@@ -17,13 +16,6 @@ def errors() -> Console:
 def print_json(value: Any) -> None:
     """One JSON value on a line of standard output."""
     print(json.dumps(value, ensure_ascii=False), flush=True)
-
-
-def print_line(text: str) -> None:
-    """One answer on one line, whatever characters it holds."""
-    # a model of JSON text may write a line end; one answer is one line all the same
-    line = text.replace("\\", "\\\\").replace("\n", "\\n") if "\n" in text else text
-    sys.stdout.write(line + "\n")
 
 
 def table(*columns: str) -> Table:
@@ -50,4 +42,4 @@ def figure(name: str, value: float) -> str:
         return f"{100 * value:.2f} %"
     if name in ("examples", "tokens"):
         return f"{value:,.0f}"
-    return f"{value:.2f}" if name in ("bleu", "chrf") else f"{value:.4g}"
+    return f"{value:.2f}" if name.startswith(("bleu", "chrf")) else f"{value:.4g}"

@@ -124,6 +124,29 @@ class Encoded:
         )
 
 
+def rows_of(batch: Batch, start: int, stop: int) -> Batch:
+    """Some of the rows of a batch, with no more padding than they need among themselves."""
+    T = batch.target_in.shape[1]
+    first, last, steps, real = start * T, stop * T, T, None
+    if batch.real is not None:
+        first, last = torch.searchsorted(batch.real, torch.tensor([first, last])).tolist()
+        row, place = batch.real[first:last] // T - start, batch.real[first:last] % T
+        steps = int(place.max()) + 1
+        real = row * steps + place if len(row) < (stop - start) * steps else None
+    lengths = batch.source_lengths
+    lengths = None if lengths is None else lengths[start:stop]
+    S = batch.source.shape[1] if lengths is None else int(lengths.max())
+    return Batch(
+        source=batch.source[start:stop, :S],
+        source_lengths=None if lengths is None or bool((lengths == S).all()) else lengths,
+        target_in=batch.target_in[start:stop, :steps],
+        target_out=batch.target_out[first:last],
+        real=real,
+        weights=None if batch.weights is None else batch.weights[first:last],
+        lines=batch.lines[start:stop],
+    )
+
+
 def encode_pairs(
     pairs: Pairs, source: Tokenizer, target: Tokenizer, tell: Callable[[int], None]
 ) -> Encoded:

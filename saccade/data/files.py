@@ -44,7 +44,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
 def read_blocks(path: str | Path) -> Iterator[Block]:
     """The lines of a file in blocks of some megabytes, checked to be UTF-8."""
     offset, line = 0, 1
-    for content in _whole_lines(path):
+    for content in whole_lines(path):
         if offset == 0 and content.startswith(_BOM):
             content, offset = content.removeprefix(_BOM), len(_BOM)
         _check_utf8(path, content, line, offset)
@@ -53,7 +53,7 @@ def read_blocks(path: str | Path) -> Iterator[Block]:
         line += content.count(b"\n")
 
 
-def _whole_lines(path: str | Path) -> Iterator[bytes]:
+def whole_lines(path: str | Path) -> Iterator[bytes]:
     """Blocks that end with a line's end; a last line that has none is given one."""
     begun: list[bytes] = []
     for content in _contents(path):

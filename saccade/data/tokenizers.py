@@ -1,8 +1,11 @@
 """Text to numbers and back: by character, by word, by byte pair.
 
 Every tokenizer reads text as `normalise` leaves it: in Unicode's composed form (NFC), with a
-lone surrogate, which is half a character and none by itself, as "�". Nothing else is changed:
-case, spaces and control characters stay. Text comes a line at a time, so that line ends do not
+lone surrogate, which is half a character and none by itself, as "�". A tokenizer made with
+`one_space` reads it as `single_spaced` leaves it: runs of white space, no-break spaces among
+them, are one space, and there is none at the ends. That is the tokenizer's own, kept in its JSON,
+so that a model sees one form in training and in answering. Nothing else is changed: case,
+punctuation and control characters stay. Text comes a line at a time, so that line ends do not
 occur in it. After that, `bytepair` gives any text back exactly; `character` and `word` say in
 `loses` what they do not.
 """
@@ -26,6 +29,7 @@ from saccade.lookup import pick
 STRANGER = "�"  # what an unknown token is shown as
 MARKS = ("∅", "▷", "⏎", STRANGER)  # the four special tokens, in pictures
 BYTEPAIR_SIZE = 8000
+ONE = "one"  # how JSON says that text is read with single spaces
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -39,12 +43,22 @@ def normalise(text: str) -> str:
     return text if is_normalized("NFC", text) else normalize("NFC", text)
 
 
+def single_spaced(text: str) -> str:
+    """`normalise`, with one plain space for every run of white space and none at the ends."""
+    return " ".join(normalise(text).split())
+
+
+def _reading(one_space: bool) -> Callable[[str], str]:
+    return single_spaced if one_space else normalise
+
+
 @runtime_checkable
 class Tokenizer(Protocol):
     """What every tokenizer can do. Begin and end marks are the caller's to add."""
 
     kind: str
-    loses: str  # in words, what decode(encode(text)) may lose of normalise(text)
+    loses: str  # in words, what decode(encode(text)) may lose of the text as it is read
+    one_space: bool  # whether text is read with single spaces
 
     @property
     def vocab_size(self) -> int:
@@ -74,8 +88,10 @@ class _Listed:
 
     kind: str
 
-    def __init__(self, tokens: Sequence[str]):
+    def __init__(self, tokens: Sequence[str], one_space: bool = False):
         self.vocabulary = Vocabulary(tokens)
+        self.one_space = one_space
+        self._read = _reading(one_space)
 
     @property
     def vocab_size(self) -> int:
@@ -91,7 +107,11 @@ class _Listed:
 
     def to_json(self) -> dict[str, Any]:
         """The tokenizer as plain JSON values, for `from_json`."""
-        return {"kind": self.kind, "tokens": list(self.vocabulary.tokens)}
+        return {
+            "kind": self.kind,
+            "tokens": list(self.vocabulary.tokens),
+            **_spaces(self.one_space),
+        }
 
     def _shown(self, ids: Sequence[int]) -> list[str]:
         """The tokens that a reader sees: no marks, and "�" for the unknown."""
@@ -110,7 +130,7 @@ class Character(_Listed):
 
     def encode(self, text: str) -> list[int]:
         """The numbers of a text, without begin and end marks."""
-        return self.vocabulary.ids_of(normalise(text))
+        return self.vocabulary.ids_of(self._read(text))
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` for each of them."""
@@ -132,7 +152,7 @@ class Word(_Listed):
 
     def encode(self, text: str) -> list[int]:
         """The numbers of a text, without begin and end marks."""
-        return self.vocabulary.ids_of(split_words(normalise(text)))
+        return self.vocabulary.ids_of(split_words(self._read(text)))
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` for each of them."""
@@ -172,8 +192,10 @@ class BytePair:
     kind = "bytepair"
     loses = ""
 
-    def __init__(self, merges: Sequence[tuple[str, str]]):
+    def __init__(self, merges: Sequence[tuple[str, str]], one_space: bool = False):
         self.merges = tuple(merges)
+        self.one_space = one_space
+        self._read = _reading(one_space)
         known = dict.fromkeys(sorted(_LETTERS))
         for left, right in self.merges:
             if left not in known or right not in known:
@@ -208,11 +230,11 @@ class BytePair:
 
     def encode(self, text: str) -> list[int]:
         """The numbers of a text, without begin and end marks."""
-        return [id + len(SPECIALS) for id in self._engine.encode(normalise(text)).ids]
+        return [id + len(SPECIALS) for id in self._engine.encode(self._read(text)).ids]
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` for each of them, on all cores."""
-        encodings = self._engine.encode_batch_fast([normalise(text) for text in texts])
+        encodings = self._engine.encode_batch_fast([self._read(text) for text in texts])
         return [[id + len(SPECIALS) for id in encoding.ids] for encoding in encodings]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -241,7 +263,8 @@ class BytePair:
 
     def to_json(self) -> dict[str, Any]:
         """The tokenizer as plain JSON values, for `from_json`."""
-        return {"kind": self.kind, "merges": [f"{left} {right}" for left, right in self.merges]}
+        merges = [f"{left} {right}" for left, right in self.merges]
+        return {"kind": self.kind, "merges": merges, **_spaces(self.one_space)}
 
     def _bytes_of(self, id: int) -> bytes:
         if not 0 <= id < len(self._bytes):
@@ -305,11 +328,14 @@ TRAINERS: dict[str, Callable[[Iterable[str], int | None], Tokenizer]] = {
 }
 
 
-def train(kind: str, texts: Iterable[str], size: int | None = None) -> Tokenizer:
+def train(
+    kind: str, texts: Iterable[str], size: int | None = None, one_space: bool = False
+) -> Tokenizer:
     """A tokenizer of that kind for these texts, which are read once.
 
-    `size` is the largest number of tokens, marks included. Left open, it is every character,
-    every word seen twice, or 8000 byte pairs (fewer if the text repeats less).
+    The same texts in another order give the same tokenizer. `size` is the largest number of
+    tokens, marks included. Left open, it is every character, every word seen twice, or 8000 byte
+    pairs (fewer if the text repeats less). `one_space`: see the top of this file.
     """
     learn = pick(TRAINERS, kind, "tokenizer")
     smallest = len(SPECIALS) + (256 if kind == "bytepair" else 1)
@@ -317,7 +343,9 @@ def train(kind: str, texts: Iterable[str], size: int | None = None) -> Tokenizer
         raise ConfigError(
             f"A {kind} tokenizer of {size} tokens is too small; it needs {smallest} at least."
         )
-    tokenizer = learn(texts, size)
+    tokenizer = learn(map(_reading(one_space), texts), size)
+    if one_space:
+        tokenizer = from_json({**tokenizer.to_json(), "spaces": ONE})
     if tokenizer.vocab_size == len(SPECIALS):
         raise DataError(
             f"There was no text to make a {kind} tokenizer from: no line holds a {kind}. "
@@ -330,12 +358,14 @@ def from_json(value: Any) -> Tokenizer:
     """The tokenizer that `to_json` described; nothing is executed, whatever the value holds."""
     try:
         match value:
-            case {"kind": "character", "tokens": [*tokens]}:
-                return Character(_texts(tokens))
-            case {"kind": "word", "tokens": [*tokens]}:
-                return Word(_texts(tokens))
-            case {"kind": "bytepair", "merges": [*merges]}:
-                return BytePair([_merge(merge) for merge in _texts(merges)])
+            case {"kind": "character", "tokens": [*tokens], **others}:
+                return Character(_texts(tokens), _one_space(dict(others)))
+            case {"kind": "word", "tokens": [*tokens], **others}:
+                return Word(_texts(tokens), _one_space(dict(others)))
+            case {"kind": "bytepair", "merges": [*merges], **others}:
+                return BytePair(
+                    [_merge(merge) for merge in _texts(merges)], _one_space(dict(others))
+                )
         reason = f"a kind ({', '.join(TRAINERS)}) and its tokens or merges were wanted."
     except ValueError as error:
         reason = str(error)
@@ -343,6 +373,17 @@ def from_json(value: Any) -> Tokenizer:
         f"This is not a tokenizer that Saccade wrote: {reason} "
         "Copy tokenizer.json again from where it came, or train again."
     )
+
+
+def _spaces(one_space: bool) -> dict[str, str]:
+    """What JSON says of the spaces: nothing where they are kept, as it was before they could go."""
+    return {"spaces": ONE} if one_space else {}
+
+
+def _one_space(others: dict[Any, Any]) -> bool:
+    if others.get("spaces", ONE) != ONE:
+        raise ValueError(f"It has spaces {others['spaces']!r:.40} where {ONE!r} was wanted.")
+    return "spaces" in others
 
 
 def _texts(values: list[Any]) -> list[str]:

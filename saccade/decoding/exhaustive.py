@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from saccade.decoding.rules import NO_RULES, Rules
-from saccade.decoding.search import Answer, Marks, answer_of, check_limits, log_probabilities
+from saccade.decoding.search import Answer, Marks, answer_of, check_limits, table_of
 from saccade.decoding.stepper import Stepper
 from saccade.types import Lengths, State, select
 
@@ -66,7 +66,8 @@ def _all(
     for t in range(limit):
         logits, state = stepper.step(newest, state)
         words = _words(logits.shape[-1], limit, marks).to(limits.device)
-        table = total[:, None] + log_probabilities(logits, written, marks, rules).double()
+        next_ = table_of(logits, lambda: written, marks, rules)  # noqa: B023, called at once
+        table = total[:, None] + next_.logits.double() - next_.norm
         answers += _best(written, table[:, marks.end], True, n_best, alpha)
         origin = torch.arange(len(written), device=limits.device).repeat_interleave(len(words))
         newest = words.repeat(len(written))[:, None]

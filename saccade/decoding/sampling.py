@@ -50,13 +50,13 @@ def sample(
     check_limits(limits)
     luck = _uniform(seeds, int(limits.max())).to(limits.device)
 
-    def draw(table: Tensor, sentence: Tensor, t: int) -> Tensor:
-        logits = at_temperature(table.double(), temperature)
+    def draw(logits: Tensor, sentences: list[int], t: int) -> Tensor:
+        logits = at_temperature(logits.double(), temperature)
         if top_k is not None:
             logits = keep_top_k(logits, top_k)
         if top_p is not None:
             logits = keep_top_p(logits, top_p)
-        return drawn(logits.softmax(dim=-1), luck[sentence, t])
+        return drawn(logits.softmax(dim=-1), luck[sentences, t])
 
     return write(stepper, memory, draw, marks=marks, limits=limits, alpha=alpha, rules=rules)
 

@@ -1,10 +1,13 @@
 r"""Which tokens to write: the likeliest at each step, or the likeliest sequences a beam can find.
 
 Both work on any `Stepper`. A sentence that is finished leaves the batch, and no sentence's
-answer depends on its neighbours: limits, beams and stopping are each sentence's own.
+answer depends on its neighbours: limits, beams and stopping are each sentence's own. What the
+steppers remember is moved only where it must be: hypotheses stay in the row of the one they grew
+from, and rows that become free are filled from the end.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +17,9 @@ from torch import Tensor
 from saccade.decoding.penalties import length_penalty
 from saccade.decoding.rules import NO_RULES, Rules, repeats, repetition_penalty
 from saccade.decoding.stepper import Stepper
-from saccade.types import Lengths, State, select
+from saccade.types import Lengths, State, rearrange, select
+
+BLOCK = 64  # tokens among which one is looked for at a time
 
 
 class Answer(NamedTuple):
@@ -39,18 +44,48 @@ class Marks(NamedTuple):
     never: tuple[int, ...]
 
 
-def log_probabilities(
-    logits: Float[Tensor, "R T V"], written: Int[Tensor, "R t"], marks: Marks, rules: Rules
-) -> Float[Tensor, "R V"]:
-    """Of the next token; those that may not be written keep no chance, and pass theirs to none."""
+class Table(NamedTuple):
+    """What may come next: log p_v = logits_v - norm, and -inf for what may not."""
+
+    logits: Float[Tensor, "R V"]
+    norm: Float[Tensor, "R 1"]
+
+
+def table_of(
+    logits: Float[Tensor, "R T V"],
+    written: Callable[[], Int[Tensor, "R t"]],
+    marks: Marks,
+    rules: Rules,
+) -> Table:
+    """Those that may not be written keep no chance, and pass theirs to none."""
     last = logits[:, -1]
     if rules.repetition != 1:
-        last = repetition_penalty(last, written, rules.repetition)
-    last = last.log_softmax(dim=-1)
+        last = repetition_penalty(last, written(), rules.repetition)
+    norm = last.logsumexp(dim=-1, keepdim=True)
     if rules.no_repeat:
-        last[repeats(written, rules.no_repeat, last.shape[-1])] = -torch.inf
-    last[:, list(marks.never)] = -torch.inf
-    return last
+        last = last.masked_fill(repeats(written(), rules.no_repeat, last.shape[-1]), -torch.inf)
+    never = torch.tensor(marks.never, device=last.device, dtype=torch.long)
+    return Table(last.index_fill(1, never, -torch.inf), norm)
+
+
+def likeliest(table: Float[Tensor, "R V"], k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of each row and where they are, as `topk` gives them, in a part of its time.
+
+    The k largest are in the k blocks of the vocabulary that have the largest maxima: only those
+    are sorted.
+    """
+    R, V = table.shape
+    count = V // BLOCK
+    if R * V < 1 << 16 or count <= 2 * k:
+        return tuple(table.topk(k, dim=-1))  # type: ignore[return-value]
+    blocks = table[:, : count * BLOCK].unflatten(1, (count, BLOCK))
+    where = blocks.amax(dim=-1).topk(k, dim=-1).indices[:, :, None]  # (R, k, 1)
+    found = blocks.gather(1, where.expand(-1, -1, BLOCK)).flatten(1)
+    places = (where * BLOCK + torch.arange(BLOCK, device=table.device)).flatten(1)
+    rest = torch.arange(count * BLOCK, V, device=table.device).expand(R, -1)
+    found = torch.cat([found, table[:, count * BLOCK :]], dim=1)
+    best = found.topk(k, dim=-1)
+    return best.values, torch.cat([places, rest], dim=1).gather(1, best.indices)
 
 
 def greedy(
@@ -64,17 +99,17 @@ def greedy(
 ) -> list[Answer]:
     """The likeliest token at every step, until the end mark or each sentence's own limit."""
 
-    def likeliest(table: Tensor, sentence: Tensor, t: int) -> Tensor:
-        return table.max(dim=-1).indices
+    def choose(logits: Tensor, sentences: list[int], t: int) -> Tensor:
+        return likeliest(logits, 1)[1][:, 0]
 
-    return write(stepper, memory, likeliest, marks=marks, limits=limits, alpha=alpha, rules=rules)
+    return write(stepper, memory, choose, marks=marks, limits=limits, alpha=alpha, rules=rules)
 
 
 @torch.no_grad()
 def write(
     stepper: Stepper,
     memory: Any,
-    choose: Callable[[Tensor, Tensor, int], Tensor],
+    choose: Callable[[Tensor, list[int], int], Tensor],
     *,
     marks: Marks,
     limits: Lengths,
@@ -83,39 +118,79 @@ def write(
 ) -> list[Answer]:
     """One token after the other, until the end mark or each sentence's own limit.
 
-    `choose(table, sentence, t)` gives a token for each row of the log-probabilities (R, V), which
-    sentence a row is being in `sentence` (R,), and t counting the steps from 0.
+    `choose(logits, sentences, t)` gives a token for each row (R, V) of what may be written, with
+    the number of the sentence in each row, and t counting the steps from 0.
     """
     check_limits(limits)
-    B = limits.shape[0]
-    state = stepper.start(memory)
-    sentence = torch.arange(B, device=limits.device)  # which sentence each row of the batch is
-    newest = torch.full((B, 1), marks.begin, device=limits.device)
-    total = torch.zeros(B, device=limits.device, dtype=torch.float64)
-    written = torch.full((B, int(limits.max())), marks.end, device=limits.device)
-    length = limits.clone()
-    for t in range(written.shape[1]):
-        logits, state = stepper.step(newest, state)
-        table = log_probabilities(logits, written[sentence, :t], marks, rules)
-        chosen = choose(table, sentence, t)
-        newest = chosen[:, None]
-        total[sentence] += table.gather(1, newest)[:, 0].double()
-        written[sentence, t] = chosen
-        ended = chosen == marks.end
-        length[sentence[ended]] = t
-        stays = ~ended & (limits[sentence] > t + 1)
-        if not stays.all():
-            rows = stays.nonzero()[:, 0]
-            if not len(rows):
-                break
-            sentence, newest, state = sentence[rows], newest[rows], select(state, rows)
-    finished = length < limits
-    answers = []
-    for ids, n, sum_, end in zip(
-        written.tolist(), length.tolist(), total.tolist(), finished.tolist(), strict=True
-    ):
-        answers.append(answer_of(ids[:n], sum_, end, alpha))
-    return answers
+    most: list[int] = limits.tolist()
+    rows = list(range(len(most)))  # the sentence in each row of the batch
+    written: list[list[int]] = [[] for _ in most]
+    total, finished = [0.0 for _ in most], [False for _ in most]
+    batch = _Rows(stepper.start(memory), limits.device)
+    newest = torch.full((len(most), 1), marks.begin, device=limits.device)
+
+    def before() -> Tensor:
+        return torch.tensor([written[row] for row in rows], device=limits.device).long()
+
+    for t in range(max(most)):
+        logits = batch.step(stepper, newest)
+        table = table_of(logits, before, marks, rules)
+        chosen = choose(table.logits, rows, t)[:, None]
+        gained = (table.logits.gather(1, chosen).double() - table.norm)[:, 0]
+        stays = []
+        tokens = chosen[:, 0].tolist()
+        for place, (row, token, gain) in enumerate(zip(rows, tokens, gained.tolist(), strict=True)):
+            total[row] += gain
+            if token == marks.end:
+                finished[row] = True
+                continue
+            written[row].append(token)
+            if t + 1 < most[row]:
+                stays.append(place)
+        if not stays:
+            break
+        if len(stays) < len(rows):
+            order = filled(stays)
+            batch.keep(order, order)
+            rows = [rows[place] for place in order]
+            chosen = chosen[order]
+        newest = chosen
+    answers = zip(written, total, finished, strict=True)
+    return [answer_of(ids, sum_, end, alpha) for ids, sum_, end in answers]
+
+
+class _Rows:
+    """A stepper's state as it goes from step to step."""
+
+    def __init__(self, state: State, device: torch.device):
+        self.memory, self.past = state
+        self.device = device
+        self.owned = False  # the memory is the caller's until a part of it is copied
+
+    def step(self, stepper: Stepper, ids: Tensor) -> Tensor:
+        """The logits after one more token in each row."""
+        logits, (self.memory, self.past) = stepper.step(ids, State(self.memory, self.past))
+        return logits
+
+    def keep(self, sentences: list[int], rows: list[int]) -> None:
+        """Go on with these sentences of the memory and these rows of the past, in this order."""
+        self.past = rearrange(self.past, rows)
+        if self.owned:
+            self.memory = rearrange(self.memory, sentences)
+        else:
+            self.memory = select(self.memory, torch.tensor(sentences, device=self.device))
+            self.owned = True
+
+
+def filled(stays: Sequence[int]) -> list[int]:
+    """The places that stay, in an order that moves few: those at the end fill the holes.
+
+    >>> filled([0, 2, 5, 6])
+    [0, 5, 2, 6]
+    """
+    from_end = iter([place for place in stays if place >= len(stays)])
+    kept = set(stays)
+    return [place if place in kept else next(from_end) for place in range(len(stays))]
 
 
 def check_limits(limits: Tensor) -> None:
@@ -127,8 +202,9 @@ def check_limits(limits: Tensor) -> None:
         )
 
 
-def answer_of(ids: list[int], total: float, finished: bool, alpha: float) -> Answer:
+def answer_of(ids: Iterable[int], total: float, finished: bool, alpha: float) -> Answer:
     """With its score, the log-probability divided by the penalty of its length."""
+    ids = list(ids)
     return Answer(ids, total / length_penalty(len(ids) + finished, alpha), total, finished)
 
 
@@ -158,120 +234,136 @@ def beam(
             "wanted 1 ≤ n_best ≤ width and a penalty of 0 or more."
         )
     check_limits(limits)
-    open_ = _open(stepper, memory, limits, marks)
-    done: list[list[Answer]] = [[] for _ in range(limits.shape[0])]
+    every = [_Beam(limit, width, n_best, alpha) for limit in limits.tolist()]
+    beams, slots = list(every), 1  # those still open, and the rows that each of them has
+    batch = _Rows(stepper.start(memory), limits.device)
     for t in range(1, int(limits.max()) + 1):
-        logits, state = stepper.step(open_.newest, open_.state)
-        table = log_probabilities(logits, open_.written.flatten(0, 1), marks, rules)
-        open_ = _grow(open_._replace(state=state), table.double(), width, done)
-        _finish(open_, done, marks, limits, t, alpha)
-        rest = _still_open(open_, done, limits, t, width, n_best, alpha)
-        if rest is None:
+        newest = [[id] for one in beams for id in one.newest(marks.begin)]
+        logits = batch.step(stepper, torch.tensor(newest, device=limits.device))
+
+        def before(beams: list[_Beam] = beams, t: int = t) -> Tensor:
+            ids = [ids for one in beams for ids in one.written(t - 1)]
+            return torch.tensor(ids, device=limits.device).long()
+
+        table = table_of(logits, before, marks, rules)
+        totals = torch.tensor([one.totals() for one in beams], dtype=torch.float64).to(
+            logits.device
+        )
+        for one, found in zip(beams, _continuations(table, totals, width), strict=True):
+            one.grow(found, marks.end, t)
+        stays = [place for place, one in enumerate(beams) if one.is_open]
+        if not stays:
             break
-        open_ = rest
-    return [sorted(found, key=lambda answer: -answer.score)[:n_best] for found in done]
+        order = filled(stays)
+        beams = [beams[place] for place in order]
+        room, slots = slots, max(len(one.children) for one in beams)
+        rows = [
+            place * room + slot
+            for place, one in zip(order, beams, strict=True)
+            for slot in one.settle(slots, room)
+        ]
+        if len(order) < len(totals):
+            batch.keep(order, rows)
+        else:
+            batch.past = rearrange(batch.past, rows)
+    return [sorted(one.done, key=lambda answer: -answer.score)[:n_best] for one in every]
 
 
-class _Open(NamedTuple):
-    """The open hypotheses: R sentences still in the batch, G hypotheses of each.
+class _Next(NamedTuple):
+    """A continuation: the log-probability with it, the slot it goes on from, the token."""
 
-    A dead slot has the score -inf; one that is NaN lives, so that a broken model's answer is seen
-    to be NaN, as in greedy search. `origin` is the row of `state.past` that a slot grew from.
+    total: float
+    slot: int
+    token: int
+
+
+def _continuations(table: Table, totals: Float[Tensor, "R G"], width: int) -> Iterator[list[_Next]]:
+    """Each sentence's `width` likeliest, best first."""
+    R, G = totals.shape
+    values, tokens = likeliest(table.logits, min(width, table.logits.shape[1]))
+    k = values.shape[1]
+    sums = (values.double() - table.norm + totals.view(-1, 1)).view(R, G * k)
+    best = sums.topk(min(width, G * k), dim=-1)
+    chosen = tokens.view(R, G * k).gather(1, best.indices)
+    rows = best.values.tolist(), (best.indices // k).tolist(), chosen.tolist()
+    for row in zip(*rows, strict=True):
+        yield [_Next(*one) for one in zip(*row, strict=True)]
+
+
+class _Hypothesis(NamedTuple):
+    """What has been written, its log-probability, and the slot of the one it grew from."""
+
+    ids: tuple[int, ...]
+    total: float
+    slot: int
+
+
+class _Beam:
+    """The hypotheses of one sentence: open ones in slots, of which some may be empty, and ended.
+
+    A log-probability that is NaN lives, so that a broken model's answer is seen to be NaN, as in
+    greedy search.
     """
 
-    state: State
-    sentence: Tensor  # (R,)
-    total: Tensor  # (R, G) log-probability so far
-    written: Tensor  # (R, G, t)
-    origin: Tensor  # (R, G)
-    begin: int
+    def __init__(self, limit: int, width: int, n_best: int, alpha: float):
+        self.limit, self.width, self.n_best, self.alpha = limit, width, n_best, alpha
+        self.slots: list[_Hypothesis | None] = [_Hypothesis((), 0.0, 0)]
+        self.children: list[_Hypothesis] = []
+        self.done: list[Answer] = []
+
+    def newest(self, begin: int) -> list[int]:
+        """The last token of each slot."""
+        return [one.ids[-1] if one is not None and one.ids else begin for one in self.slots]
+
+    def written(self, t: int) -> list[tuple[int, ...]]:
+        """The t tokens of each slot; of an empty one, anything."""
+        return [(0,) * t if one is None else one.ids for one in self.slots]
+
+    def totals(self) -> list[float]:
+        """The log-probability of each slot."""
+        return [-math.inf if one is None else one.total for one in self.slots]
+
+    def grow(self, found: list[_Next], end: int, t: int) -> None:
+        """Go on with as many of the continuations, best first, as the beam has places free."""
+        self.children = []
+        free = self.width - len(self.done)
+        for total, slot, token in found[:free]:
+            before = self.slots[slot]
+            if before is None or total == -math.inf:
+                continue
+            if token == end:
+                self.done.append(answer_of(before.ids, total, True, self.alpha))
+            elif t == self.limit:
+                self.done.append(answer_of((*before.ids, token), total, False, self.alpha))
+            else:
+                self.children.append(_Hypothesis((*before.ids, token), total, slot))
 
     @property
-    def newest(self) -> Tensor:
-        """The last token of each hypothesis, one row each."""
-        if not self.written.shape[2]:
-            return self.written.new_full((self.total.numel(), 1), self.begin)
-        return self.written[:, :, -1].reshape(-1, 1)
+    def is_open(self) -> bool:
+        """Whether an open hypothesis can still come among the best."""
+        if not self.children or len(self.done) >= self.width:
+            return False
+        if len(self.done) < self.n_best:
+            return True
+        scores = sorted((answer.score for answer in self.done), reverse=True)
+        bound = max(one.total for one in self.children) / length_penalty(self.limit, self.alpha)
+        return not scores[self.n_best - 1] >= bound
 
+    def settle(self, slots: int, room: int) -> list[int]:
+        """Give each child a slot, its parent's if that is still free; the parent of each slot.
 
-def _open(stepper: Stepper, memory: Any, limits: Tensor, marks: Marks) -> _Open:
-    """Before the first step every sentence has one hypothesis, and it is empty."""
-    B = limits.shape[0]
-    return _Open(
-        state=stepper.start(memory),
-        sentence=torch.arange(B, device=limits.device),
-        total=torch.zeros(B, 1, dtype=torch.float64, device=limits.device),
-        written=torch.empty(B, 1, 0, dtype=torch.long, device=limits.device),
-        origin=torch.arange(B, device=limits.device)[:, None],
-        begin=marks.begin,
-    )
-
-
-def _grow(open_: _Open, table: Tensor, width: int, done: list[list[Answer]]) -> _Open:
-    """Each sentence's likeliest continuations, as many as its beam has places free."""
-    R, G = open_.total.shape
-    V = table.shape[-1]
-    candidates = (open_.total[:, :, None] + table.view(R, G, V)).view(R, G * V)
-    best = candidates.topk(min(width, G * V), dim=-1)
-    free = torch.tensor([width - len(done[s]) for s in open_.sentence.tolist()])
-    places = torch.arange(best.values.shape[1], device=table.device)
-    total = best.values.masked_fill(places >= free.to(table.device)[:, None], -torch.inf)
-    slot = best.indices // V
-    before = open_.written.gather(1, slot[:, :, None].expand(-1, -1, open_.written.shape[2]))
-    written = torch.cat([before, (best.indices % V)[:, :, None]], dim=2)
-    rows = torch.arange(R, device=table.device)[:, None] * G
-    return open_._replace(total=total, written=written, origin=rows + slot)
-
-
-def _finish(
-    open_: _Open, done: list[list[Answer]], marks: Marks, limits: Tensor, t: int, alpha: float
-) -> None:
-    """Move the hypotheses that ended, or came to their limit, to the finished ones."""
-    alive = open_.total != -torch.inf
-    ended = open_.written[:, :, -1] == marks.end
-    over = alive & (ended | (limits[open_.sentence] <= t)[:, None])
-    for row, slot in over.nonzero().tolist():
-        finished = bool(ended[row, slot])
-        ids = open_.written[row, slot].tolist()[: t - finished]
-        total = float(open_.total[row, slot])
-        done[int(open_.sentence[row])].append(answer_of(ids, total, finished, alpha))
-    open_.total.masked_fill_(over, -torch.inf)
-
-
-def _still_open(
-    open_: _Open,
-    done: list[list[Answer]],
-    limits: Tensor,
-    t: int,
-    width: int,
-    n_best: int,
-    alpha: float,
-) -> _Open | None:
-    """Drop the sentences that are finished and the slots that no sentence needs."""
-    likeliest = open_.total.max(dim=1).values.tolist()
-    rows = []
-    for row, sentence in enumerate(open_.sentence.tolist()):
-        scores = sorted((answer.score for answer in done[sentence]), reverse=True)
-        bound = likeliest[row] / length_penalty(int(limits[sentence]), alpha)
-        hopeless = len(scores) >= n_best and scores[n_best - 1] >= bound
-        if likeliest[row] != -torch.inf and len(scores) < width and not hopeless:
-            rows.append(row)
-    if not rows:
-        return None
-    stays = torch.tensor(rows, device=open_.total.device)
-    total, order = open_.total[stays].sort(dim=1, descending=True, stable=True)
-    slots = int((total != -torch.inf).sum(dim=1).max())
-    total, order = total[:, :slots], order[:, :slots]
-    written = open_.written[stays].gather(
-        1, order[:, :, None].expand(-1, -1, open_.written.shape[2])
-    )
-    origin = open_.origin[stays].gather(1, order)
-    memory, past = open_.state
-    if len(rows) < len(open_.sentence):
-        memory = select(memory, stays)
-    return open_._replace(
-        state=State(memory, select(past, origin.reshape(-1))),
-        sentence=open_.sentence[stays],
-        total=total,
-        written=written,
-    )
+        There are to be so many slots, and were `room`; an empty one takes what is there.
+        """
+        self.slots = [None] * slots
+        others = []
+        for child in self.children:
+            if child.slot < slots and self.slots[child.slot] is None:
+                self.slots[child.slot] = child
+            else:
+                others.append(child)
+        empty = iter([slot for slot, one in enumerate(self.slots) if one is None])
+        for child in others:
+            self.slots[next(empty)] = child
+        return [
+            min(slot, room - 1) if one is None else one.slot for slot, one in enumerate(self.slots)
+        ]

@@ -106,14 +106,15 @@ def future(model: Any, example: Example, vocab_size: int) -> Finding:
 
 
 @torch.no_grad()
-def stepwise(model: Any, example: Example) -> Finding:
-    """Step by step, with what is remembered, equals all at once."""
+def stepwise(model: Any, example: Example, stepper: Any = None) -> Finding:
+    """Step by step, with what is remembered, equals all at once; the steps may be another's."""
     source, lengths, target = example
     whole = _logits(model, source, lengths, target)
-    state = model.start(model.encode(source, lengths))
+    stepper = model if stepper is None else stepper
+    state = stepper.start(model.encode(source, lengths))
     pairs = []
     for t in range(target.shape[1]):
-        logits, state = model.step(target[:, t : t + 1], state)
+        logits, state = stepper.step(target[:, t : t + 1], state)
         pairs.append((whole[:, t], logits[:, 0]))
     return _finding("step by step equals all at once", len(source), pairs)
 
@@ -135,12 +136,14 @@ def beam_of_one(model: Any, example: Example, marks: Marks, limit: int) -> Findi
     return _finding("a beam of 1 is greedy", len(source), pairs)
 
 
-def rereading(model: Any, example: Example, marks: Marks, limit: int, width: int = 3) -> Finding:
+def rereading(
+    model: Any, example: Example, marks: Marks, limit: int, width: int = 3, stepper: Any = None
+) -> Finding:
     """The score of every answer of a beam is its score when it is read again."""
     source, lengths, _ = example
     limits = torch.full_like(lengths, limit)
     found = beam(
-        model,
+        model if stepper is None else stepper,
         model.encode(source, lengths),
         marks=marks,
         limits=limits,
@@ -254,19 +257,22 @@ def same(law: str, model: Any, other: Any, example: Example) -> Finding:
 
 
 def all_of(
-    model: Any, example: Example, marks: Marks, vocab_size: int, limit: int
+    model: Any, example: Example, marks: Marks, vocab_size: int, limit: int, stepper: Any = None
 ) -> Iterator[Finding]:
-    """Every law that a model with `encode`, `start` and `step` must keep, one after the other."""
+    """Every law that a model with `encode`, `start` and `step` must keep, one after the other.
+
+    `stepper` is what answers are searched for with, if that is not the model itself.
+    """
     yield neighbours(model, example)
     try:
         yield padding(model, example)
     except ValueError as error:  # learned positions end somewhere
         yield not_tried("padding changes nothing", str(error))
-    yield stepwise(model, example)
+    yield stepwise(model, example, stepper)
     yield future(model, example, vocab_size)
     yield fused(model, example)
     yield beam_of_one(model, example, marks, limit)
     yield best_of_many(model, example, marks, limit)
-    yield rereading(model, example, marks, limit)
+    yield rereading(model, example, marks, limit, stepper=stepper)
     yield threads(model, example)
     yield compiled(model, example)

@@ -52,20 +52,26 @@ def plain(text: str) -> str:
     return unicodedata.normalize("NFC", text).strip()
 
 
-def bleu(answers: Sequence[str], references: Sequence[str], tokenize: str = "auto") -> Scored:
+def bleu(
+    answers: Sequence[str],
+    references: Sequence[str],
+    tokenize: str = "auto",
+    lower: bool = False,
+) -> Scored:
     r"""Corpus BLEU as sacreBLEU counts it, 0 to 100 (Papineni et al. 2002; Post 2018).
 
     \[ \min(1, e^{1 - r/c}) \exp \tfrac14 \sum_{n=1}^4 \ln p_n \]
 
     `tokenize` is any of sacreBLEU's; "auto" counts letters ("char") where most letters of the
     references belong to scripts without spaces (Chinese, Japanese, Thai, …), else words
-    ("13a"). The signature says which.
+    ("13a"). With `lower` both sides are read in lower case, which is nearest to the tokenised,
+    lower-cased BLEU of older papers. The signature says which.
     """
     paired(answers, references)
     if tokenize == "auto":
         tokenize = tokenizer_for(references)
     # force: sacreBLEU else warns about text that looks tokenized, which a small model's may be.
-    metric = BLEU(tokenize=tokenize, force=True)
+    metric = BLEU(tokenize=tokenize, lowercase=lower, force=True)
     score = metric.corpus_score(list(answers), [list(references)])
     return Scored(float(score.score), str(metric.get_signature()))
 
@@ -99,10 +105,13 @@ def bleu_from_statistics(sums: NDArray[np.float64]) -> float:
     return float(score.score)
 
 
-def chrf(answers: Sequence[str], references: Sequence[str]) -> Scored:
-    """Corpus chrF2, 0 to 100, as sacreBLEU counts it (Popović 2015): n-grams of letters."""
+def chrf(answers: Sequence[str], references: Sequence[str], lower: bool = False) -> Scored:
+    """Corpus chrF2, 0 to 100, as sacreBLEU counts it (Popović 2015): n-grams of letters.
+
+    With `lower` both sides are read in lower case.
+    """
     paired(answers, references)
-    metric = CHRF()
+    metric = CHRF(lowercase=lower)
     score = metric.corpus_score(list(answers), [list(references)])
     return Scored(float(score.score), str(metric.get_signature()))
 

@@ -13,6 +13,7 @@ from saccade.models.kernel import KernelAttention, KernelAttentionConfig, Kernel
 from saccade.models.luong import Luong, LuongConfig
 from saccade.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from saccade.models.transformer import Transformer, TransformerConfig
+from saccade.models.writing import Writer, writer
 
 __all__ = [
     "Autoregressive",
@@ -34,6 +35,8 @@ __all__ = [
     "TRANSLATORS",
     "Transformer",
     "TransformerConfig",
+    "Writer",
+    "writer",
 ]
 
 TRANSLATORS = {

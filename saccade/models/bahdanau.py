@@ -23,6 +23,7 @@ from saccade.config import Config
 from saccade.nn.attention import Attention, share_memory
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import Embedding
+from saccade.nn.losses import Words
 from saccade.nn.masks import Mask
 from saccade.nn.recurrent import CELLS, Cell, Recurrent
 from saccade.nn.scores import Additive
@@ -113,9 +114,18 @@ class Bahdanau(nn.Module):
         return now
 
     def project(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """The readout, then logits."""
+        """Logits."""
+        return self.words.logits(self.finish(hidden))
+
+    def finish(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N E"]:
+        """The readout."""
         own, context = hidden.split([2 * self.width, self.width], dim=-1)
-        return self.output(self.dropout((self.readout(own) + context).tanh()))
+        return self.dropout((self.readout(own) + context).tanh())
+
+    @property
+    def words(self) -> Words:
+        """What the readout is compared with."""
+        return Words(self.output.weight, self.output.bias)
 
     def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
         """Read T tokens, give the logits of what follows each."""

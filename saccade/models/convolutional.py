@@ -28,6 +28,7 @@ from saccade.nn.attention import Attention, share_memory
 from saccade.nn.convolution import ConvolutionStack, Recent
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import Embedding
+from saccade.nn.losses import Words
 from saccade.nn.masks import Mask
 from saccade.nn.positions import Learned, Sinusoidal
 from saccade.nn.scores import ScaledDot
@@ -130,7 +131,16 @@ class Convolutional(nn.Module):
 
     def project(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Hidden vectors to logits."""
-        return self.output(self.dropout(hidden))
+        return self.words.logits(self.finish(hidden))
+
+    def finish(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+        """What is compared with the words."""
+        return self.dropout(hidden)
+
+    @property
+    def words(self) -> Words:
+        """A row and a bias for each."""
+        return Words(self.output.weight, self.output.bias)
 
     def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
         """Read T tokens, give the logits of what follows each."""

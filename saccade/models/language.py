@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from saccade.config import Config
 from saccade.nn.convolution import ConvolutionStack, Recent
 from saccade.nn.dropout import Dropout
+from saccade.nn.losses import Words
 from saccade.nn.recurrent import Recurrent
 from saccade.types import Hidden, Ids, Logits, State
 
@@ -88,7 +88,16 @@ class LanguageModel(nn.Module, ABC):
 
     def project(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Logits by likeness to the embeddings."""
-        return F.linear(hidden, self.table.weight, self.bias)
+        return self.words.logits(self.finish(hidden))
+
+    def finish(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+        """What is compared with the words: the hidden vectors themselves."""
+        return hidden
+
+    @property
+    def words(self) -> Words:
+        """The embeddings, and a bias for each."""
+        return Words(self.table.weight, self.bias)
 
     def start(self, memory: Any) -> State:
         """Nothing is read yet; of `memory` only the number of rows counts."""

@@ -34,6 +34,7 @@ from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import Embedding
 from saccade.nn.hard import HardAttention
 from saccade.nn.local import LocalAttention, Predictor, with_centre
+from saccade.nn.losses import Words
 from saccade.nn.masks import Mask
 from saccade.nn.recurrent import CELLS, Recurrent
 from saccade.nn.scores import score_named
@@ -150,7 +151,16 @@ class Luong(nn.Module):
 
     def project(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Attentional states to logits."""
-        return self.output(self.dropout(hidden))
+        return self.words.logits(self.finish(hidden))
+
+    def finish(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+        """What is compared with the words."""
+        return self.dropout(hidden)
+
+    @property
+    def words(self) -> Words:
+        """A row and a bias for each."""
+        return Words(self.output.weight, self.output.bias)
 
     def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
         """Read T tokens, give the logits of what follows each."""

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from saccade.config import Config
 from saccade.nn.embedding import Embedding
+from saccade.nn.losses import Words
 from saccade.nn.recurrent import Recurrent
 from saccade.types import Hidden, Ids, Lengths, Logits, State
 
@@ -76,7 +77,16 @@ class Seq2Seq(nn.Module):
 
     def project(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Hidden vectors to logits."""
-        return self.output(hidden)
+        return self.words.logits(self.finish(hidden))
+
+    def finish(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+        """What is compared with the words: the hidden vectors themselves."""
+        return hidden
+
+    @property
+    def words(self) -> Words:
+        """A row and a bias for each."""
+        return Words(self.output.weight, self.output.bias)
 
     def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
         """Read T tokens, give the logits of what follows each."""

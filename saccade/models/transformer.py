@@ -10,13 +10,13 @@ Choices: positions added to the embeddings (sinusoidal, learned), acting in ever
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
-import torch.nn.functional as F
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.config import Config
 from saccade.nn.embedding import Embedding
+from saccade.nn.losses import Words
 from saccade.nn.masks import Mask
 from saccade.nn.positions import Learned, Places, Relative, Rotary, Sinusoidal
 from saccade.nn.pruning import prune_heads
@@ -103,7 +103,7 @@ class Transformer(nn.Module):
             )
             for _ in range(config.depth)
         )
-        self.window = config.window
+        self.window, self.norm_first = config.window, config.norm_first
         # post-norm blocks end in a norm of their own
         self.encoder_norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
         self.decoder_norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
@@ -139,7 +139,16 @@ class Transformer(nn.Module):
 
     def project(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Logits by likeness to the target's embeddings."""
-        return F.linear(hidden, self.target.table.weight)
+        return self.words.logits(self.finish(hidden))
+
+    def finish(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+        """What is compared with the words: the hidden vectors themselves."""
+        return hidden
+
+    @property
+    def words(self) -> Words:
+        """The target's embeddings."""
+        return Words(self.target.table.weight)
 
     def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
         """Read T tokens, give the logits of what follows each."""

@@ -10,7 +10,7 @@ from saccade.nn.attention import (
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import Embedding
 from saccade.nn.feedforward import FeedForward
-from saccade.nn.losses import cross_entropy
+from saccade.nn.losses import Judged, Words, cross_entropy, word_loss
 from saccade.nn.masks import Mask
 from saccade.nn.positions import POSITIONS, Learned, Places, Relative, Rotary, Sinusoidal
 from saccade.nn.recurrent import CELLS, Cell, Read, Recurrent
@@ -46,6 +46,7 @@ __all__ = [
     "FeedForward",
     "Gaussian",
     "General",
+    "Judged",
     "KeyValue",
     "Learned",
     "Mask",
@@ -61,9 +62,11 @@ __all__ = [
     "ScaledDot",
     "Score",
     "Sinusoidal",
+    "Words",
     "cross_entropy",
     "extend",
     "score_named",
     "share_memory",
     "weights",
+    "word_loss",
 ]

@@ -3,6 +3,8 @@ r"""Dropout, with a quarter of the random numbers."""
 import torch
 from torch import Tensor, nn
 
+from saccade.seeding import luck
+
 
 class Dropout(nn.Module):
     r"""x ∘ m / (1 - p) with m ~ Bernoulli(1 - p) while training (Srivastava et al. 2014).
@@ -27,7 +29,8 @@ class Dropout(nn.Module):
         dropped = min(round(self.p * 65536), 65535)  # p is below 1: something must remain
         if dropped == 0:
             return x
-        draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+        draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
+        draws.random_(-(2**63), None, generator=luck())
         bits = draws.view(torch.int16)[: x.numel()].view(x.shape)
         scale = 65536 / (65536 - dropped)
         return x * (bits >= dropped - 32768).to(x.dtype).mul_(scale)

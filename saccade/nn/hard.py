@@ -26,6 +26,7 @@ from torch.nn.functional import one_hot
 from saccade.nn.attention import Attention, weights
 from saccade.nn.masks import Mask
 from saccade.nn.scores import Score
+from saccade.seeding import luck
 from saccade.types import MaySee
 
 
@@ -49,7 +50,7 @@ def straight_through(
 
     A low τ makes the slope that of a sharper choice: nearer to the truth, and of more variance.
     """
-    noisy = scores - torch.empty_like(scores).exponential_().log()
+    noisy = scores - torch.empty_like(scores).exponential_(generator=luck()).log()
     soft = weights(noisy / temperature, may_see)
     return best(noisy.detach(), may_see) + (soft - soft.detach())
 
@@ -96,7 +97,7 @@ class HardAttention(Attention):
 def draw(log_probabilities: Float[Tensor, "*B S"], count: int) -> Int[Tensor, "*B {count}"]:
     """So many keys for each query, each drawn from all."""
     rows = log_probabilities.detach().exp().flatten(0, -2)
-    keys = torch.multinomial(rows, count, replacement=True)
+    keys = torch.multinomial(rows, count, replacement=True, generator=luck())
     return keys.view(*log_probabilities.shape[:-1], count)
 
 

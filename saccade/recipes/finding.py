@@ -5,10 +5,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from saccade.config import read_toml, set_paths
+from saccade.data.sources import PUBLISHED
 from saccade.errors import ConfigError
 from saccade.lookup import did_you_mean, pick
 from saccade.recipes.forecast import forecast
 from saccade.recipes.language import language
+from saccade.recipes.published import (
+    fra_eng,
+    multi30k_bahdanau,
+    multi30k_luong,
+    multi30k_seq2seq,
+    multi30k_transformer,
+)
 from saccade.recipes.regression import kernel_regression
 from saccade.recipes.translation import copy, dates, numbers, reverse, translate
 from saccade.tasks import TASKS, Recipe, kind_of, read_recipe
@@ -17,8 +25,13 @@ RECIPES: dict[str, Callable[..., Recipe]] = {
     "copy": copy,
     "dates": dates,
     "forecast": forecast,
+    "fra-eng": fra_eng,
     "kernel-regression": kernel_regression,
     "language": language,
+    "multi30k-bahdanau": multi30k_bahdanau,
+    "multi30k-luong": multi30k_luong,
+    "multi30k-seq2seq": multi30k_seq2seq,
+    "multi30k-transformer": multi30k_transformer,
     "numbers": numbers,
     "reverse": reverse,
     "translate": translate,
@@ -41,8 +54,8 @@ def find(
 ) -> Found:
     """The recipe that a person means: a recipe's name, a .toml file, or a file of pairs.
 
-    `data` is a file of pairs, two of them with a comma, or the name of a made set; `changes` are
-    settings by dotted path.
+    `data` is a file of pairs, two of them with a comma, or the name of a made or a published set;
+    `changes` are settings by dotted path.
     """
     changes = dict(changes or {})
     model = model or changes.get("model.name")
@@ -66,14 +79,33 @@ def find(
             f"Recipes: {', '.join(sorted(RECIPES))}. A .toml file or a file of pairs will do too."
         )
     if data is not None:
-        is_made = data in kind_of(recipe).made and not Path(data).exists()
-        changes["data.made"], changes["data.path"] = (data, None) if is_made else (None, data)
-        if not is_made and "data.size" not in changes and hasattr(recipe.data, "size"):
-            changes["data.size"] = None
+        changes = _freed(recipe, data) | changes | _placed(recipe, data)
     recipe = set_paths(recipe, changes)
-    if recipe.data.made is None and recipe.data.path is None:
+    if all(getattr(recipe.data, place, None) is None for place in PLACES):
         wanted = "pairs.tsv (source TAB target), or a.en,a.de"
         if recipe.task != "translate":
             wanted = f"FILE, or what is always there: {', '.join(kind_of(recipe).made)}"
         raise ConfigError(f"{what} needs data: --data {wanted}.")
     return Found(recipe, open_model)
+
+
+PLACES = ("made", "published", "path")
+
+
+def _placed(recipe: Recipe, data: str) -> dict[str, Any]:
+    """Where the data is, as settings: one of the places, and none of the others."""
+    place = "path"
+    if not Path(data).exists():  # else the file is meant
+        if data in kind_of(recipe).made:
+            place = "made"
+        elif data in PUBLISHED and hasattr(recipe.data, "published"):
+            place = "published"
+    every = dict.fromkeys(PLACES) | {place: data}
+    return {f"data.{name}": every[name] for name in PLACES if hasattr(recipe.data, name)}
+
+
+def _freed(recipe: Recipe, data: str) -> dict[str, Any]:
+    """What a recipe says about its own data says nothing about other data."""
+    freed = {"direction"} if data != getattr(recipe.data, "published", None) else set()
+    freed |= {"size"} if _placed(recipe, data)["data.made"] is None else set()
+    return {f"data.{name}": None for name in sorted(freed) if hasattr(recipe.data, name)}

@@ -41,7 +41,7 @@ from saccade.models.language import (
     RecurrentLanguage,
     RecurrentLanguageConfig,
 )
-from saccade.nn.losses import cross_entropy
+from saccade.nn.losses import Judged, word_loss
 from saccade.nn.truncation import (
     full,
     gradients_by_distance,
@@ -377,20 +377,18 @@ class NetworkLanguage(Reading, Network):
         past = model.past(len(segments.inputs))
         if not segments.fresh:
             past = tuple(self.carried[str(i)][: len(part)] for i, part in enumerate(past))
-        logits, after = self.logits(segments, past)
+        judged, after = self._judged(segments, past, self.recipe.train.smoothing)
         self.carried = {str(i): part.detach() for i, part in enumerate(after)}
-        targets = _real(segments.targets.flatten(), segments)
-        total = cross_entropy(logits, targets.to(self.device), self.recipe.train.smoothing)
-        with torch.no_grad():
-            correct = (logits.argmax(dim=-1) == targets.to(self.device)).sum()
-        return Loss(total, correct)
+        return Loss(*judged)
 
-    def logits(self, segments: Segments, past: Past) -> tuple[Float[Tensor, "N V"], Past]:
-        """Of the tokens that count."""
+    def _judged(self, segments: Segments, past: Past, smoothing: float) -> tuple[Judged, Past]:
+        """The tokens that count."""
         model: Any = self.model
         inputs = segments.inputs.to(self.device)
         hidden, after = unroll(model.read, past, inputs, self._borders(inputs.shape[1]))
-        return model.project(_real(hidden.flatten(0, 1), segments)), after
+        hidden = model.finish(_real(hidden.flatten(0, 1), segments))
+        targets = _real(segments.targets.flatten(), segments).to(self.device)
+        return word_loss(hidden, model.words, targets, smoothing), after
 
     def _borders(self, steps: int) -> tuple[float, ...]:
         config = self.recipe.model
@@ -415,9 +413,8 @@ class NetworkLanguage(Reading, Network):
         for segments in sequential_segments(ids, ROWS, self.recipe.data.steps, seed=0, epoch=0):
             rows = len(segments.inputs)
             past = model.past(rows) if segments.fresh else tuple(part[:rows] for part in past)
-            logits, past = self.logits(segments, past)
-            targets = _real(segments.targets.flatten(), segments).to(self.device)
-            total -= float(cross_entropy(logits, targets, 0.0))
+            judged, past = self._judged(segments, past, smoothing=0.0)
+            total -= float(judged.total)
         return total
 
     def seen(self) -> str:

@@ -5,7 +5,7 @@ The loop asks for less (`training.Task`). A task whose model fits itself has `fi
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -62,7 +62,11 @@ class Task(ABC):
     def name(self) -> str:
         """What the data is called."""
         data = self.recipe.data
-        return str(data.path or data.made)
+        return str(data.path or getattr(data, "published", None) or data.made)
+
+    def shortened(self, source: str) -> str:
+        """As much of an input as the task can take."""
+        return source
 
     def vocabulary_json(self) -> dict[str, Any]:
         """What was learned of the data apart from weights, for tokenizer.json."""
@@ -145,6 +149,10 @@ class Network(Task):
     def where(self, batch: Any) -> str:
         """The file and lines of a batch, for a message."""
         return self.name
+
+    def parts(self, batch: Any, most: int) -> Sequence[Any]:
+        """A batch in so many parts at most, to be learned from side by side; here the whole."""
+        return [batch]
 
     def compile(self) -> None:
         """Let torch.compile make kernels for this model."""

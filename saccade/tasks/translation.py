@@ -1,9 +1,10 @@
 """Translation: what a batch, a loss, a score and an answer mean for pairs of texts."""
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,9 +14,10 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from saccade.data.batching import Encoded, Plan, encode_pairs, training_batches
+from saccade.data.batching import Encoded, Plan, encode_pairs, rows_of, training_batches
 from saccade.data.pairs import Pairs
 from saccade.data.parallel import Tokenizers, learn_tokenizers, load_splits, within
+from saccade.data.shortening import shortened
 from saccade.data.text import read_pairs
 from saccade.data.vocabulary import BEGIN, END, PAD, UNKNOWN
 from saccade.decoding import Answer, Marks
@@ -26,8 +28,8 @@ from saccade.look.terminal import Map
 from saccade.look.watch import Watched, watch
 from saccade.metrics.rouge import rouge
 from saccade.metrics.translation import bleu, chrf, exact, taught_bleu_corpus
-from saccade.models import TRANSLATORS
-from saccade.nn.losses import cross_entropy
+from saccade.models import TRANSLATORS, writer
+from saccade.nn.losses import word_loss
 from saccade.tasks.recipe import TranslationRecipe
 from saccade.tasks.searching import Search, search, search_from
 from saccade.tasks.sizing import Choice, choose_model, facts_of, size_up
@@ -37,7 +39,9 @@ from saccade.types import Batch
 
 MODELS: dict[str, Callable[[Any], nn.Module]] = dict(TRANSLATORS)
 MARKS = Marks(BEGIN, END, (PAD, BEGIN, UNKNOWN))
+LEAST_PART = 128  # tokens; for fewer a thread of their own is not worth it
 ANSWER_TOKENS = 8192  # source tokens, padding included, that are answered at once
+ANSWER_ROWS = 512  # hypotheses at once: of short sources there would be thousands
 
 
 class Prediction(NamedTuple):
@@ -85,7 +89,9 @@ def prepare(
     recipe, choices = size_up(recipe, facts)
     if tokenizers is None:
         tell("learning the vocabulary", 0, 0)
-        tokenizers = learn_tokenizers(recipe.data.tokenizer, splits.pairs["train"])
+        tokenizers = learn_tokenizers(
+            recipe.data.tokenizer, splits.pairs["train"], recipe.data.spaces
+        )
     notes = list(splits.notes)
     encoded = {}
     done, total = 0, 2 * sum(map(len, splits.pairs.values()))
@@ -180,25 +186,29 @@ class Translation(Network):
 
     def _loss(self, batch: Batch, smoothing: float) -> Loss:
         batch = _moved(batch, self.device)
-        logits = self.logits(batch)
-        total = cross_entropy(logits, batch.target_out, smoothing, batch.weights)
-        with torch.no_grad():
-            correct = (logits.argmax(dim=-1) == batch.target_out).sum()
-        return Loss(total, correct)
+        model: Any = self.model
+        hidden = self.hidden(batch)
+        return Loss(*word_loss(hidden, model.words, batch.target_out, smoothing, batch.weights))
+
+    def parts(self, batch: Batch, most: int) -> list[Batch]:
+        """The rows in as many parts as have something to do."""
+        count = max(1, min(most, batch.tokens // LEAST_PART, len(batch.lines)))
+        cuts = [len(batch.lines) * place // count for place in range(count + 1)]
+        return [rows_of(batch, *ends) for ends in pairwise(cuts)] if count > 1 else [batch]
 
     def compile(self) -> None:
         """Let torch.compile make kernels for this model, for batches of any shape."""
-        self.logits = torch.compile(self.logits, dynamic=True)  # type: ignore[method-assign]
+        self.hidden = torch.compile(self.hidden, dynamic=True)  # type: ignore[method-assign]
 
-    def logits(self, batch: Batch) -> Float[Tensor, "N V"]:
-        """Of the real target tokens, each after those before it."""
+    def hidden(self, batch: Batch) -> Float[Tensor, "N D"]:
+        """What stands before the words at the real target places, each after those before it."""
         model: Any = self.model
         state = model.start(model.encode(batch.source, batch.source_lengths))
         hidden, _ = model.read(batch.target_in, state)
         hidden = hidden.flatten(0, 1)
         if batch.real is not None:
             hidden = hidden.index_select(0, batch.real)
-        return model.project(hidden)
+        return model.finish(hidden)
 
     def where(self, batch: Batch) -> str:
         """The lines a batch came from."""
@@ -225,7 +235,7 @@ class Translation(Network):
         rows = np.unique(np.linspace(0, len(pairs) - 1, count).astype(np.int64))
         answers = self.predict(list(pairs.sources(rows)), beam=beam, tell=tell)
         texts, references = [a.text for a in answers], list(pairs.targets(rows))
-        figures, conventions = score_answers(texts, references)
+        figures, conventions = score_answers(texts, references, lower=most is None)
         # of single words ROUGE says what exact says; it takes too long to be a figure of training
         if most is None and max(len(text.split()) for text in references) > 1:
             shared = rouge(texts, references, str.split)
@@ -272,7 +282,7 @@ class Translation(Network):
         found: list[Prediction] = [Prediction("", 0.0, 0.0, True)] * len(encoded)
         asked = [row for row, ids in enumerate(encoded) if ids]
         tell(len(encoded) - len(asked))
-        for rows in _groups(asked, encoded):
+        for rows in _groups(asked, encoded, max(1, ANSWER_ROWS // wanted.beam)):
             numbers = [first + row for row in rows]
             answers = self._search([encoded[row] for row in rows], wanted, numbers)
             for row, several in zip(rows, answers, strict=True):
@@ -281,8 +291,24 @@ class Translation(Network):
             tell(len(rows))
         return found
 
+    @property
+    def longest(self) -> int:
+        """The most tokens of a source; after learned positions there is none for the end mark."""
+        return min(self.recipe.data.longest, self._places - 1)
+
+    @property
+    def _places(self) -> int:
+        """How many the model can tell apart."""
+        model = self.recipe.model
+        is_learned = getattr(model, "positions", None) == "learned"
+        return int(model.longest) if is_learned else sys.maxsize
+
+    def shortened(self, source: str) -> str:
+        """The source, or the longest beginning of it that the model takes."""
+        return shortened(source, self.tokenizers.source, self.longest)
+
     def _check_lengths(self, encoded: list[list[int]], first: int = 1) -> None:
-        longest = self.recipe.data.longest
+        longest = self.longest
         over = [
             f"{number} ({len(ids):,} tokens)"
             for number, ids in enumerate(encoded, first)
@@ -300,10 +326,12 @@ class Translation(Network):
     ) -> list[list[Answer]]:
         ids, lengths = self._padded(sources)
         model: Any = self.model
-        limits = torch.full((len(sources),), self.recipe.data.longest_answer, device=self.device)
+        # read again, an answer stands behind the begin mark
+        limit = max(1, min(self.recipe.data.longest_answer, self._places - 1))
+        limits = torch.full((len(sources),), limit, device=self.device)
         with torch.no_grad():
             return search(
-                model,
+                writer(model),
                 lambda: model.encode(ids, lengths),
                 how,
                 marks=MARKS,
@@ -357,7 +385,8 @@ class Translation(Network):
         rows = np.unique(np.linspace(0, len(pairs) - 1, count).astype(np.int64))
         example = self.example(split, rows)
         limit = min(self.recipe.data.longest_answer, example.target.shape[1] + 5)
-        yield from all_of(self.model, example, MARKS, self.tokenizers.target.vocab_size, limit)
+        vocab_size = self.tokenizers.target.vocab_size
+        yield from all_of(self.model, example, MARKS, vocab_size, limit, writer(self.model))
 
     def again(self, other: Any, split: str, count: int) -> Finding:
         """Whether the same task, saved and reopened, gives the same logits."""
@@ -386,6 +415,11 @@ class Translation(Network):
             written = self._search([ids], Search(), [1])[0][0].ids
         else:
             written = self.tokenizers.target.encode(answer)
+        if len(written) >= self._places:
+            raise DataError(
+                f"the answer has {len(written)} tokens; the learned positions of this model end "
+                f"at {self._places - 1}. Give a shorter one."
+            )
         table, _ = self._padded([ids])
         seen = self._watched(table, [BEGIN, *written])
         looked_at = self.tokenizers.source.pieces([*ids, END])
@@ -429,15 +463,22 @@ PER_TOKEN = "per target token of this run's vocabulary, end mark included, no sm
 
 
 def score_answers(
-    answers: list[str], references: list[str]
+    answers: list[str], references: list[str], lower: bool = False
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """exact and the taught BLEU from 0 to 1, BLEU and chrF from 0 to 100; and their conventions."""
+    """exact and the taught BLEU from 0 to 1, BLEU and chrF from 0 to 100; and their conventions.
+
+    With `lower` BLEU and chrF are given in lower case too.
+    """
     words = [text.split() for text in answers], [text.split() for text in references]
-    reported, letters = bleu(answers, references), chrf(answers, references)
+    scored = {"bleu": bleu(answers, references)}
+    if lower:
+        scored["bleu_lower"] = bleu(answers, references, lower=True)
+    scored["chrf"] = chrf(answers, references)
+    if lower:
+        scored["chrf_lower"] = chrf(answers, references, lower=True)
     figures = {
         "exact": exact(answers, references),
-        "bleu": reported.value,
-        "chrf": letters.value,
+        **{name: score.value for name, score in scored.items()},
         "taught_bleu": taught_bleu_corpus(*words),
         "examples": float(len(answers)),
     }
@@ -447,18 +488,21 @@ def score_answers(
         note = ""
     conventions = {
         "exact": "share of answers equal to the reference (NFC, ends stripped)",
-        "bleu": reported.signature + note,
-        "chrf": letters.signature,
+        **{
+            name: score.signature + (note if name.startswith("bleu") else "")
+            for name, score in scored.items()
+        },
         "taught_bleu": "weights 1/2^n, n ≤ 4, words between spaces, mean over sentences",
     }
     return figures, conventions
 
 
-def _groups(rows: list[int], encoded: list[list[int]]) -> Iterator[list[int]]:
-    """Rows of like length together, so many that a group holds about ANSWER_TOKENS tokens."""
+def _groups(rows: list[int], encoded: list[list[int]], most: int) -> Iterator[list[int]]:
+    """Rows of like length together, at most so many, and about ANSWER_TOKENS tokens."""
     group: list[int] = []
     for row in sorted(rows, key=lambda row: len(encoded[row])):
-        if group and (len(encoded[row]) + 1) * (len(group) + 1) > ANSWER_TOKENS:
+        tokens = (len(encoded[row]) + 1) * (len(group) + 1)
+        if group and (tokens > ANSWER_TOKENS or len(group) == most):
             yield group
             group = []
         group.append(row)

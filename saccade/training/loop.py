@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from saccade.errors import TrainingError
 from saccade.optim import clip_by_norm, scale, set_rate
 from saccade.seeding import borrowed, reseed
-from saccade.training.precision import autocast
 from saccade.training.settings import TrainConfig
+from saccade.training.workers import Workers
 
 
 class Loss(NamedTuple):
@@ -42,6 +42,10 @@ class Task(Protocol):
 
     def loss(self, batch: Any) -> Loss:
         """The summed loss of a batch."""
+        ...
+
+    def parts(self, batch: Any, most: int) -> Sequence[Any]:
+        """A batch in so many parts at most, whose losses add up to its own."""
         ...
 
     def evaluate(self, split: str, most: int | None = None) -> dict[str, float]:
@@ -124,7 +128,7 @@ def train(
     """Train on from `standing`, and say why it ended: steps, minutes, patience or stop."""
     clock = _Clock(settings, standing)
     batches = task.batches("train", start=standing.step * settings.accumulate)
-    with borrowed():
+    with borrowed(), Workers(task, settings) as workers:
         while not (reason := clock.over(standing, stop())):
             standing.step += 1
             share = clock.share(standing)
@@ -134,7 +138,7 @@ def train(
             set_rate(optimizer, rate)
             reseed(settings.seed, "dropout", standing.step)
             group = list(islice(batches, settings.accumulate))
-            stepped = _make_step(task, optimizer, settings, standing.step, group, share)
+            stepped = _make_step(task, optimizer, settings, standing.step, group, share, workers)
             _count(standing, stepped)
             standing.carried = task.carried
             tell(stepped)
@@ -157,6 +161,7 @@ def _make_step(
     step: int,
     group: list[Any],
     share: float,
+    workers: Workers,
 ) -> Stepped:
     """Move the weights once.
 
@@ -166,15 +171,9 @@ def _make_step(
     tokens = sum(batch.tokens for batch in group)
     rate = optimizer.param_groups[0]["lr"]
     task.model.train()
-    total, correct = 0.0, 0
-    judged = True
-    for batch in group:
-        with autocast(settings.precision, task.model):
-            loss = task.loss(batch)
-        (loss.total / tokens).backward()
-        total += float(loss.total.detach())
-        correct += int(loss.correct) if loss.correct is not None else 0
-        judged = judged and loss.correct is not None
+    learned = [workers.learn(batch, tokens, step) for batch in group]
+    total = sum(loss for loss, _ in learned)
+    right = [correct for _, correct in learned if correct is not None]
     norm = float(clip_by_norm(task.model, settings.clip))
     if not math.isfinite(total) or not math.isfinite(norm):
         places = "; ".join(task.where(batch) for batch in group)
@@ -185,7 +184,7 @@ def _make_step(
         )
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    accuracy = correct / tokens if judged else None
+    accuracy = sum(right) / tokens if len(right) == len(group) else None
     return Stepped(step, settings.steps, share, total / tokens, accuracy, rate, norm, tokens)
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -230,6 +231,12 @@ def counting(console: Console, what: str) -> Iterator[Counter]:
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+    with Progress(
+        *columns,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        # the bar takes standard output to its own place, which only on a screen is the same one
+        redirect_stdout=sys.stdout.isatty(),
+    ) as progress:
         yield Counter(progress, what)

@@ -1,10 +1,14 @@
 """The list says what there is, and its sizes are true."""
 
+from json import loads
+from pathlib import Path
+
 import pytest
 
-from saccade.cli.listing import ENTRIES
+from saccade.cli.listing import ENTRIES, list_all
+from saccade.data.sources import PUBLISHED
 from saccade.models import TRANSLATORS
-from saccade.recipes import RECIPES, dates, language
+from saccade.recipes import RECIPES, dates, find, language
 from saccade.tasks import TASKS
 from saccade.tasks.language import LANGUAGE_MODELS, language_task
 from saccade.tasks.language import prepare as prepare_text
@@ -21,6 +25,52 @@ def test_everything_is_listed_and_nothing_else() -> None:
         assert names(f"model of {task}") == set(kind.models)
     assert names("recipe") == set(RECIPES)
     assert names("data") == {name for kind in TASKS.values() for name in kind.made}
+    assert names("published data") == set(PUBLISHED)
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.startswith("multi30k-")])
+def test_the_size_of_a_recipe_for_a_published_set_is_the_one_listed(name: str) -> None:
+    recipe = find(name).recipe
+    vocab = recipe.data.tokenizer.size
+    sizes = {"source_vocab": vocab, "target_vocab": vocab}
+    if recipe.model.name == "transformer":
+        sizes["shared_vocab"] = True
+    model = TRANSLATORS[recipe.model.name](recipe.model.with_values(**sizes))
+    millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
+    listed = next(e.size for e in ENTRIES if e.group == "recipe" and e.name == name)
+    assert f"{millions:.1f} M" == listed
+
+
+def listed(capsys: pytest.CaptureFixture[str], json: bool = False) -> str:
+    list_all(json)
+    return capsys.readouterr().out
+
+
+def test_data_that_is_not_on_this_machine_is_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
+    (tmp_path / "fra-eng").mkdir()
+    (tmp_path / "fra-eng" / "fra.txt").touch()
+    shown = listed(capsys)
+    marked = {line.split()[0] for line in shown.splitlines() if line.rstrip().endswith(" *")}
+    assert marked == {name for name in RECIPES if name.startswith("multi30k-")} | {"multi30k"}
+    assert "* data that is not on this machine: fetched when it is needed" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    absent = {entry["name"] for entry in loads(listed(capsys, True)) if not entry["data_is_here"]}
+    assert absent == marked
+
+
+def test_where_all_data_is_there_nothing_is_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
+    for name, published in PUBLISHED.items():
+        (tmp_path / name).mkdir()
+        for file in published.files:
+            (tmp_path / name / f"{file.name}.xz").touch()
+    assert "*" not in listed(capsys)
 
 
 @pytest.mark.parametrize("model", TRANSLATORS)

@@ -149,6 +149,25 @@ def test_a_batch_is_what_a_slow_loop_makes(lengths, data):
         assert tensor.is_contiguous()
 
 
+@given(lengths=LENGTHS, data=st.data())
+@settings(deadline=None)
+def test_some_rows_of_a_batch_are_a_batch_of_these_rows(lengths, data):
+    encoded = encoded_of(lengths)
+    rows = np.array(data.draw(st.permutations(range(len(lengths)))))
+    start = data.draw(st.integers(0, len(rows) - 1))
+    stop = data.draw(st.integers(start + 1, len(rows)))
+    whole = encoded.batch(rows)
+    weighted = whole._replace(weights=torch.arange(whole.tokens).double())
+    got, wanted = batching.rows_of(weighted, start, stop), encoded.batch(rows[start:stop])
+    assert got.lines == wanted.lines
+    for name in ("source", "source_lengths", "target_in", "target_out", "real"):
+        mine, theirs = getattr(got, name), getattr(wanted, name)
+        assert (mine is None) == (theirs is None), name
+        assert mine is None or torch.equal(mine, theirs), name
+    before = sum(lengths[row][1] + 1 for row in rows[:start].tolist())
+    assert got.weights.tolist() == list(range(before, before + wanted.tokens))
+
+
 def test_empty_sources_and_targets_still_make_a_batch():
     batch = encoded_of([(0, 0), (0, 0)]).batch(np.array([0, 1]))
     assert batch.source.tolist() == [[END], [END]]

@@ -1,6 +1,8 @@
 """Parallel text as a recipe names it: splits, limits, vocabularies."""
 
 import json
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from saccade.data.parallel import (
     load_splits,
     within,
 )
+from saccade.data.sources import PUBLISHED
 from saccade.data.tokenizers import normalise
 from saccade.errors import ConfigError, DataError, RunError
 
@@ -161,10 +164,175 @@ def test_a_made_set_that_does_not_exist():
         load_splits(PairsConfig(made="revers"), nothing)
 
 
-@pytest.mark.parametrize("given", [{}, {"made": "reverse", "path": "pairs.tsv"}])
-def test_made_or_a_path_and_not_both(given):
-    with pytest.raises(ConfigError, match="data.made .* or data.path .* and not both; it has"):
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"made": "reverse", "path": "pairs.tsv"},
+        {"made": "reverse", "published": "multi30k"},
+        {"published": "multi30k", "path": "pairs.tsv"},
+    ],
+)
+def test_one_place_and_no_more(given):
+    has = ", ".join(f"{name}={given.get(name)!r}" for name in ("made", "published", "path"))
+    with pytest.raises(ConfigError, match=f"needs one of data.made .*; it has {has}."):
         load_splits(PairsConfig(**given), nothing)
+
+
+# --- published sets -----------------------------------------------------------------------------
+
+
+def lay_out(folder, name, files):
+    """A published set in small, and its place in SACCADE_DATA."""
+    (folder / name).mkdir()
+    for file, lines in files.items():
+        text = "".join(f"{line}\n" for line in lines)
+        (folder / name / file).write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def captions(tmp_path, monkeypatch):
+    """multi30k with 30, 4 and 3 lines."""
+    counts = {"train": 30, "val": 4, "test_2016_flickr": 3}
+    small = tuple(
+        replace(file, lines=counts[file.name.partition(".")[0]])
+        for file in PUBLISHED["multi30k"].files
+    )
+    monkeypatch.setitem(PUBLISHED, "multi30k", replace(PUBLISHED["multi30k"], files=small))
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
+    sides = {"en": "a dog", "de": "ein Hund"}
+    lay_out(
+        tmp_path,
+        "multi30k",
+        {
+            f"{split}.{side}": [f"{words} {split} {line % 7}" for line in range(count)]
+            for split, count in counts.items()
+            for side, words in sides.items()
+        },
+    )
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """fra-eng with 4,000 lines: 1,500 English sentences, some of their French said twice."""
+    [file] = PUBLISHED["fra-eng"].files
+    small = (replace(file, lines=1000),)
+    monkeypatch.setitem(PUBLISHED, "fra-eng", replace(PUBLISHED["fra-eng"], files=small))
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
+    ends = (".", "!", " ?", "…")
+    lines = [
+        f"Say {line % 1500}{ends[line % 4]}\tDis {line % 1700} !"
+        + ("\tCC-BY 2.0 (France)" if line % 2 else "")
+        for line in range(4000)
+    ]
+    lay_out(tmp_path, "fra-eng", {"fra.txt": lines})
+    return tmp_path / "fra-eng" / "fra.txt"
+
+
+def load(name, direction=None, **more):
+    return load_splits(PairsConfig(published=name, direction=direction, **more), nothing)
+
+
+@pytest.mark.parametrize(("direction", "first"), [(None, 0), ("en-de", 0), ("de-en", 1)])
+def test_a_set_of_two_languages_is_read_in_either_direction(captions, direction, first):
+    splits = load("multi30k", direction)
+    assert {name: len(part) for name, part in splits.pairs.items()} == {
+        "train": 30,
+        "dev": 4,
+        "test": 3,
+    }
+    pair = ("a dog val 2", "ein Hund val 2")
+    assert splits.pairs["dev"][2] == (pair[first], pair[1 - first])
+    shown = direction or "en-de"
+    counts = "30 for train, 4 for dev, 3 for test"
+    assert splits.notes == [f"multi30k, {shown}: {counts}, as its publisher has split them."]
+
+
+def test_a_direction_that_does_not_exist(captions):
+    with pytest.raises(ConfigError, match="no direction of multi30k 'en-fr'. Did you mean 'en-de'"):
+        load("multi30k", "en-fr")
+
+
+def test_a_published_set_that_does_not_exist():
+    with pytest.raises(ConfigError, match="no published set 'multi30'. Did you mean 'multi30k'"):
+        load("multi30")
+
+
+def test_a_file_has_no_direction_to_be_turned(tmp_path):
+    path = write(tmp_path, "pairs.tsv", numbered(9))
+    with pytest.raises(ConfigError, match="data.direction is 'en-de', but only a published set"):
+        load_splits(PairsConfig(path=path, direction="en-de"), nothing)
+
+
+@pytest.mark.parametrize("kind", ["character", "word", "bytepair"])
+def test_both_directions_learn_the_same_shared_vocabulary(captions, kind):
+    config = TokenizerConfig(kind=kind, size=400, shared=True)
+    learned = [
+        learn_tokenizers(config, load("multi30k", direction).pairs["train"], "one").to_json()
+        for direction in ("en-de", "de-en")
+    ]
+    assert learned[0] == learned[1]
+
+
+def gist(text):
+    return re.sub(r"\W", "", text).lower()
+
+
+@pytest.mark.parametrize("direction", ["en-fr", "fr-en"])
+def test_no_sentence_of_either_language_is_in_two_splits(table, direction):
+    splits = load("fra-eng", direction, dev_share=0.2, test_share=0.2)
+    for side in (0, 1):
+        seen = [{gist(pair[side]) for pair in part} for part in splits.pairs.values()]
+        assert all(seen)
+        assert not seen[0] & seen[1] | seen[0] & seen[2] | seen[1] & seen[2]
+
+
+def test_a_pair_is_on_the_side_that_its_english_says_whichever_way_it_is_learned(table):
+    there, back = (load("fra-eng", d) for d in ("en-fr", "fr-en"))
+    lines = table.read_text(encoding="utf-8").splitlines()
+    for name, part in there.pairs.items():
+        assert [(b, a) for a, b in part] == list(back.pairs[name])
+        for index, (english, french) in enumerate(part):
+            assert split_of(english[:-1].rstrip("…? ").lower(), 0.05, 0.05) == name
+            assert lines[part.line(index) - 1].split("\t")[:2] == [english, french]
+
+
+def test_the_split_is_stated_and_adds_up(table):
+    splits = load("fra-eng", "fr-en", dev_share=0.2, test_share=0.2)
+    [note] = splits.notes
+    numbers = [int(n.replace(",", "")) for n in re.findall(r"(\d[\d,]*) (?:for|held-out)", note)]
+    assert numbers[:3] == [len(splits.pairs[name]) for name in ("train", "dev", "test")]
+    assert sum(numbers) == 4000
+    assert numbers[3] > 0
+    assert note.startswith("fra-eng, fr-en: ")
+    assert "by a hash of the en side" in note
+
+
+def test_shares_of_nothing_are_refused(table):
+    with pytest.raises(ConfigError, match="no pair falls on dev; .* must leave some for each"):
+        load("fra-eng", dev_share=0)
+
+
+def test_a_line_of_the_table_that_is_no_pair_is_named(table):
+    lines = table.read_text(encoding="utf-8").splitlines()
+    for wrong in ("Go.", "Go.\t", "\tVa !", "a\tb\tc\td"):
+        table.write_text("\n".join([*lines[:2], wrong, *lines[3:]]), encoding="utf-8")
+        with pytest.raises(DataError, match="fra.txt, line 3: .* is not en TAB fr, with or"):
+            load("fra-eng")
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("multi30k", (29_000, 1014, 1000)),
+        # the file of 2019-04-07; half a minute, each of the many small calls being checked
+        pytest.param("fra-eng", (162_242, 2131, 2219), marks=pytest.mark.long),
+    ],
+)
+def test_the_published_sets_as_they_are(published, name, counts):
+    published(name)
+    splits = load_splits(PairsConfig(published=name), nothing)
+    assert tuple(len(splits.pairs[split]) for split in ("train", "dev", "test")) == counts
 
 
 # --- the longest pair ---------------------------------------------------------------------------
@@ -227,6 +395,23 @@ def test_tokenizers_come_back_from_json(kind, shared):
         assert back.source.encode(source) == tokenizers.source.encode(source)
         assert back.target.encode(target) == tokenizers.target.encode(target)
     assert back.source.vocab_size == tokenizers.source.vocab_size
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_spaces_are_one_in_training_and_answering_unless_they_are_kept(shared):
+    pairs = Pairs.of([("a\u00a0 b", " b\t a"), ("a b", "b a ")], "pairs.tsv")
+    config = TokenizerConfig(shared=shared)
+    one = learn_tokenizers(config, pairs, "one")
+    kept = learn_tokenizers(config, pairs, "kept")
+    back = Tokenizers.from_json(json.loads(json.dumps(one.to_json())))
+    for tokenizers in (one, back):
+        assert tokenizers.source.encode("a\u00a0 b") == tokenizers.source.encode("a b")
+        assert tokenizers.target.decode(tokenizers.target.encode(" b\t a")) == "b a"
+    assert kept.source.encode("a\u00a0 b") != kept.source.encode("a b")
+    assert one.source.vocab_size == 4 + len({"a", "b", " "})
+    assert kept.source.vocab_size == 4 + len(
+        {"a", "b", " ", "\u00a0"} | ({"\t"} if shared else set())
+    )
 
 
 def test_a_shared_vocabulary_knows_both_sides_and_one_apart_only_its_own():

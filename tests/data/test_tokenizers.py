@@ -17,6 +17,7 @@ from saccade.data.tokenizers import (
     Tokenizer,
     from_json,
     normalise,
+    single_spaced,
     train,
 )
 from saccade.data.vocabulary import BEGIN, END, PAD, SPECIALS, UNKNOWN
@@ -43,6 +44,61 @@ def test_each_is_a_tokenizer_and_says_what_it_loses(kind):
     assert isinstance(tokenizer, Tokenizer)
     assert tokenizer.kind == kind
     assert (tokenizer.loses == "") == (kind == "bytepair")
+
+
+SPACED = [" der\u00a0 Hund ", "die\u202fKatze\t!", "Der  HUND\u3000bellt", "\u2028\n "]
+
+
+@EVERY_KIND
+def test_with_one_space_every_form_of_a_text_has_the_same_numbers(kind):
+    tokenizer = train(kind, SPACED * 2, one_space=True)
+    plain = ["der Hund", "die Katze !", "Der HUND bellt", ""]
+    assert tokenizer.encode_many(SPACED) == [tokenizer.encode(text) for text in plain]
+    assert tokenizer.encode(" ") == []
+    assert tokenizer.encode("der Hund") != tokenizer.encode("Der HUND")  # case stays
+    if kind != "word":  # by word, spaces are put where they usually stand
+        assert [tokenizer.decode(tokenizer.encode(text)) for text in SPACED] == plain
+    same = train(kind, plain * 2)
+    assert tokenizer.to_json() == {**same.to_json(), "spaces": "one"}
+    back = from_json(json.loads(json.dumps(tokenizer.to_json())))
+    assert back.one_space
+    assert back.encode_many(SPACED) == tokenizer.encode_many(SPACED)
+
+
+@EVERY_KIND
+def test_without_it_spaces_stay_and_nothing_is_said_of_them(kind):
+    tokenizer = TRAINED[kind]
+    assert not tokenizer.one_space
+    assert "spaces" not in tokenizer.to_json()
+    assert not from_json(tokenizer.to_json()).one_space
+    if kind == "bytepair":
+        assert tokenizer.decode(tokenizer.encode(SPACED[0])) == SPACED[0]
+
+
+def test_spaces_that_a_newer_version_may_know_are_refused():
+    value = {**TRAINED["bytepair"].to_json(), "spaces": "none"}
+    with pytest.raises(RunError, match="It has spaces 'none' where 'one' was wanted"):
+        from_json(value)
+
+
+@given(text=ANY_TEXT)
+@settings(deadline=None)
+def test_single_spaced_text_has_nothing_but_single_spaces(text):
+    found = single_spaced(text)
+    assert single_spaced(found) == found
+    assert [letter for letter in found if letter.isspace()] == [" "] * found.count(" ")
+    assert "  " not in found
+    assert found == found.strip()
+    # all that is no space is as it was, in its order
+    assert "".join(found.split()) == "".join(normalise(text).split())
+
+
+@EVERY_KIND
+@given(order=st.permutations(TEXTS))
+@settings(deadline=None, max_examples=15)
+def test_the_order_of_the_texts_does_not_matter(kind, order):
+    size = 320 if kind == "bytepair" else None
+    assert train(kind, order * 2, size).to_json() == train(kind, TEXTS * 2, size).to_json()
 
 
 @EVERY_KIND

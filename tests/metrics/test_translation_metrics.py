@@ -72,6 +72,35 @@ def test_bleu_and_chrf_are_sacrebleus_with_its_signature():
     assert chrf(answers, references).signature.startswith("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|")
 
 
+def test_in_lower_case_they_are_sacrebleus_too_and_say_so():
+    answers = ["the Dog bit the Man.", "It WASN'T surprising.", "The man had just bitten him."]
+    references = ["The dog had bit the man.", "It wasn't so.", "The Man had bitten the dog."]
+    for score, peer in ((bleu, sacrebleu.corpus_bleu), (chrf, sacrebleu.corpus_chrf)):
+        cased, lower = score(answers, references), score(answers, references, lower=True)
+        options = {"lowercase": True} if score is bleu else {}
+        small = [text.lower() for text in answers], [[text.lower() for text in references]]
+        assert lower.value == pytest.approx(peer(*small, **options).score)
+        assert lower.value > cased.value
+        assert "|case:lc|" in lower.signature
+        assert lower.signature.replace("case:lc", "case:mixed") == cased.signature
+    assert "|tok:13a|" in bleu(answers, references, lower=True).signature
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=5), st.randoms())
+def test_case_does_not_count_in_lower_case(pairs, random):
+    def mixed(words):
+        return " ".join(random.choice((str.upper, str.lower))(word) for word in words)
+
+    answers, references = (
+        ["a b c d", *(" ".join(pair[side]) for pair in pairs)] for side in (0, 1)
+    )
+    shouted, meant = (["A b C d", *(mixed(pair[side]) for pair in pairs)] for side in (0, 1))
+    for score in (bleu, chrf):
+        lower = score(shouted, meant, lower=True)
+        assert lower.value == pytest.approx(score(answers, references).value)
+
+
 def test_chrf_worked_by_hand():
     # n = 1: two of three letters on both sides; n = 2: one of two; n = 3: none of one.
     # sacreBLEU takes the mean precision and recall over n = 1 to 3, here equal, so F = mean.

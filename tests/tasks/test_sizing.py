@@ -109,6 +109,69 @@ def test_the_steps_say_how_often_they_go_through_the_pairs() -> None:
     assert float(steps.reason.split()[0]) == pytest.approx(times, abs=0.06)
 
 
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("pairs", [29_000, 100_000, 1_000_000])
+def test_sentences_take_about_an_hour_and_say_so(model: str, pairs: int) -> None:
+    recipe, choices = size_up(translate(model), Facts(pairs, 62.0, 69.0, 11.0, 0.8))
+    assert recipe.train.batch_tokens == 4096
+    assert recipe.data.tokenizer.size == 8000
+    assert recipe.model.dropout == (0.3 if pairs == 29_000 else 0.1)
+    [steps] = [choice for choice in choices if choice.path == "train.steps"]
+    minutes = int(steps.reason.partition(", about ")[2].split()[0])
+    assert 50 <= minutes <= 60
+    # warm-up, twenty evaluations, and no stop before two fifths of them brought nothing
+    assert 1000 <= recipe.train.steps <= 10_000
+    assert recipe.train.patience * recipe.train.evaluate_every >= 0.35 * recipe.train.steps
+
+
+def test_a_small_corpus_of_sentences_gets_the_published_tiny_transformer() -> None:
+    # Wu et al. 2021 for Multi30k's 29,000 pairs: 4 + 4 layers, 128, 256, 4 heads, dropout 0.3
+    sizes = chosen(SENTENCES)
+    named = ("depth", "width", "hidden", "heads", "dropout")
+    assert [sizes[f"model.{name}"] for name in named] == [4, 128, 256, 4, 0.3]
+    steps = sizes["train.steps"]
+    assert isinstance(steps, int)
+    assert 5000 <= steps <= 8000
+
+
+def test_a_few_sentences_are_not_gone_through_for_an_hour() -> None:
+    _, choices = size_up(translate("transformer"), Facts(2000, 62.0, 69.0, 11.0, 0.8))
+    [steps] = [choice for choice in choices if choice.path == "train.steps"]
+    assert steps.reason.startswith("60.0 times through 2,000 pairs, about ")
+    assert int(steps.reason.partition(", about ")[2].split()[0]) < 15
+
+
+def with_sizes(facts: Facts, **sizes: int) -> dict[str, object]:
+    asked = translate("transformer").with_values(model={"name": "transformer", **sizes})
+    return flatten(size_up(asked, facts)[0])
+
+
+def test_a_model_made_larger_gets_fewer_steps_for_the_same_hour() -> None:
+    def steps(**sizes: int) -> int:
+        found = with_sizes(Facts(100_000, 62.0, 69.0, 11.0, 0.8), **sizes)["train.steps"]
+        assert isinstance(found, int)
+        return found
+
+    assert steps(width=512) < 0.5 * steps() < steps()
+    assert steps(depth=8) < steps() < steps(depth=2)
+    assert steps(hidden=4096) < steps()
+
+
+@pytest.mark.parametrize("width", [3, 48, 100, 128, 250])
+def test_heads_divide_the_width_that_was_set(width: int) -> None:
+    heads = with_sizes(SENTENCES, width=width)["model.heads"]
+    assert isinstance(heads, int)
+    assert width % heads == 0
+
+
+def test_letters_are_learned_by_passes_and_not_by_the_hour() -> None:
+    # 3,600 numerals: 41.7 → at most 40 passes in batches of 72 rows
+    settings = chosen(LETTERS, "bahdanau")
+    assert settings["train.batch_tokens"] == 648
+    assert settings["train.steps"] == 2000
+    assert settings["train.patience"] == 5
+
+
 def test_a_set_tokenizer_decides_what_follows_from_it() -> None:
     data = {"tokenizer": {"kind": "bytepair"}}
     settings = chosen(LETTERS, data=data)

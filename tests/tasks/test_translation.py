@@ -75,13 +75,13 @@ def test_padding_never_reaches_the_projection(
     model: str, tasks: dict[str, Translation], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task, seen = tasks[model], []
-    project: Any = task.model.project
+    finish: Any = task.model.finish
 
     def looking(hidden: Tensor) -> Tensor:
         seen.append(hidden.shape[:-1].numel())
-        return project(hidden)
+        return finish(hidden)
 
-    monkeypatch.setattr(task.model, "project", looking)
+    monkeypatch.setattr(task.model, "finish", looking)
     padded = 0
     for batch in task.batches("dev"):
         task.loss(batch)
@@ -273,6 +273,14 @@ def test_scores_are_those_of_the_answers() -> None:
     assert figures["exact"] == 0.5
     assert figures["examples"] == 2
     assert set(conventions) == {"exact", "bleu", "chrf", "taught_bleu"}
+    both, said = score_answers(["A b c d e"], ["a b c d E"], lower=True)
+    assert list(both) == ["exact", "bleu", "bleu_lower", "chrf", "chrf_lower", "taught_bleu"] + [
+        "examples"
+    ]
+    assert both["bleu"] < both["bleu_lower"] == pytest.approx(100)
+    assert both["chrf"] < both["chrf_lower"] == pytest.approx(100)
+    assert "case:lc" in said["bleu_lower"] and "case:lc" in said["chrf_lower"]
+    assert "case:mixed" in said["bleu"] and "case:mixed" in said["chrf"]
     perfect, _ = score_answers(["a b c d e"], ["a b c d e"])
     assert (perfect["bleu"], perfect["chrf"]) == pytest.approx((100, 100))
 
@@ -285,7 +293,9 @@ def test_evaluating_a_part_spreads_over_the_split(
     monkeypatch.setattr(
         task, "predict", lambda sources, **more: asked.extend(sources) or original(sources, **more)
     )
-    assert task.evaluate("train", 5)["examples"] == 5
+    scores = task.evaluate("train", 5)
+    assert scores["examples"] == 5
+    assert "bleu_lower" not in scores  # for people, not for training, which wants to go on
     every = list(task.pairs["train"].sources())
     assert (asked[0], asked[-1]) == (every[0], every[-1])
 

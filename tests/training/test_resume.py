@@ -104,12 +104,18 @@ def test_stopped_again_and_again_is_as_never_stopped(
 
 
 @pytest.mark.parametrize(
-    ("changes", "at"), [({"train.accumulate": 2}, 3), ({"train.average": 3}, 11)], ids=str
+    ("changes", "at"),
+    [
+        ({"train.accumulate": 2}, 3),
+        ({"train.average": 3}, 11),
+        ({"train.threads": 2, "train.batch_tokens": 512}, 4),
+    ],
+    ids=str,
 )
 def test_what_more_is_remembered_is_resumed_too(
     outcome_of: Outcomes, changes: dict[str, int], at: int, smallest: Recipes, tmp_path: Path
 ) -> None:
-    """The batch that accumulated steps have come to; the weights that are to be averaged."""
+    """The batch of accumulated steps; the weights to be averaged; what each thread drops."""
     recipe = smallest("bahdanau", changes)
     train(recipe, tmp_path / "whole", Options())
     train(recipe, tmp_path / "broken", interrupting(at))
@@ -208,7 +214,7 @@ def test_a_full_disk_stops_it_and_the_checkpoint_before_is_whole(
 
     def tell(event: Event) -> None:
         if event.step == 6:
-            monkeypatch.setattr("saccade.storage.os.fsync", full)
+            monkeypatch.setattr("saccade.sealed.os.fsync", full)
 
     recipe = smallest("bahdanau", {"train.checkpoint_seconds": 0})
     with pytest.raises(RunError, match=r"000000006.*No space left on device.*make room"):

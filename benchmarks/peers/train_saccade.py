@@ -1,0 +1,33 @@
+"""Ours: the task, the optimiser and the loop that `saccade train` uses."""
+
+from peers.corpus import OURS, training_task
+from peers.gate import Gate, facts_of
+from peers.pipe import Pipe
+
+from saccade.optim import adamw
+from saccade.training import Event, Standing, train
+from saccade.training.loop import Stepped
+
+
+def compete(pipe: Pipe, folder: str, kind: str) -> None:
+    """Train for ever, a window at a time."""
+    gate = Gate(pipe)
+    task = training_task(folder, **OURS[kind])
+    settings = task.recipe.train
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Stepped):
+            gate(event.tokens)
+
+    facts = facts_of(task, task.model, lambda batch: task.loss(batch).total)
+    optimizer = adamw(task.model, settings.learning_rate, settings.weight_decay)
+    gate.ready(task.model, **facts, about="its own loop")
+    train(
+        task,
+        optimizer,
+        settings,
+        Standing(),
+        tell=tell,
+        save=lambda standing: None,
+        stop=lambda: False,
+    )

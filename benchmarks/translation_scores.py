@@ -1,0 +1,121 @@
+"""How well do the translators translate, side by side? One table of any translation runs.
+
+    SACCADE_DATA=folder python benchmarks/translation_scores.py RUN [RUN ...]
+
+Each run answers the whole test set of its own data twice, with the likeliest token at every step
+and with a beam of 5, and is scored by sacreBLEU as the text stands and in lower case. The rest is
+read from its folder: parameters, seed, steps, minutes trained (all sittings together) and the
+median of the target tokens a second (padding not counted) while it trained. The table is Markdown,
+for docs/scores.md; what was published for models of these kinds on Multi30k stands in the last
+column. Those figures were counted on text that was lower-cased and cut up by other tools, so they
+go beside the lower-cased ones, and nearer than a point the two cannot be compared.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from saccade.errors import RunError, SaccadeError
+from saccade.run import Run, open_run
+from saccade.training import set_threads
+
+BEAM = 5
+FIGURES = {"BLEU": "bleu", "BLEU lower": "bleu_lower", "chrF": "chrf", "chrF lower": "chrf_lower"}
+# by set, direction and model
+PUBLISHED = {
+    ("multi30k", "de-en", "seq2seq"): "13.8 (LSTM), 20.6 (GRU, context)",
+    ("multi30k", "de-en", "bahdanau"): "28.3",
+    ("multi30k", "de-en", "transformer"): "36.5",
+    ("multi30k", "en-de", "transformer"): "41.02 (tiny, 10 checkpoints averaged, beam 5)",
+}
+
+
+class Row(NamedTuple):
+    """What one run came to."""
+
+    model: str
+    data: str
+    parameters: int
+    seed: int
+    steps: int
+    minutes: float
+    tokens_per_second: float
+    greedy: dict[str, Any]  # what `evaluate` gives
+    beam: dict[str, Any]
+    published: str
+
+
+def row_of(run: Run) -> Row:
+    """Score a run and read its log."""
+    if run.recipe.task != "translate":
+        raise RunError(f"{run.folder} is a run of {run.recipe.task}; one of translate was wanted.")
+    lines = run.metrics()
+    if not any("rate" in line for line in lines):
+        raise RunError(f"{run.folder} has no report in metrics.jsonl; train it for a few steps.")
+    data, model = run.recipe.data, run.recipe.model.name
+    name = data.published or data.made or data.path
+    return Row(
+        model=model,
+        data=f"{name} {data.direction}" if data.direction else str(name),
+        parameters=run.parameters,
+        seed=run.recipe.train.seed,
+        steps=max(line["step"] for line in lines),
+        minutes=max(line.get("seconds", 0.0) for line in lines) / 60,
+        tokens_per_second=median(line["rate"] for line in lines if "rate" in line),
+        greedy=run.evaluate(),
+        beam=run.evaluate(beam=BEAM),
+        published=PUBLISHED.get((data.published, data.direction, model), ""),
+    )
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows in Markdown, greedy / beam in one cell, and below them how each was counted."""
+    heads = ["model", "data", "parameters", "seed", "steps", "minutes", "tokens/s"]
+    heads += [*FIGURES, "published"]
+    lines = [heads, ["---"] * len(heads)]
+    for row in rows:
+        facts = [f"`{row.model}`", row.data, f"{row.parameters:,}", str(row.seed)]
+        facts += [f"{row.steps:,}", f"{row.minutes:.1f}", f"{row.tokens_per_second:,.0f}"]
+        scores = [f"{row.greedy[name]:.2f} / {row.beam[name]:.2f}" for name in FIGURES.values()]
+        lines.append([*facts, *scores, row.published])
+    shown = ["| " + " | ".join(cells) + " |" for cells in lines]
+    return "\n".join([*shown, "", *_conventions(rows)])
+
+
+def _conventions(rows: Sequence[Row]) -> list[str]:
+    """How each figure was counted; said once where the runs agree, else by data."""
+    said = [f"Scores: greedy / beam {BEAM}."]
+    for title, name in FIGURES.items():
+        counted: dict[str, list[str]] = {}
+        for row in rows:
+            where = counted.setdefault(row.greedy["conventions"][name], [])
+            where += [row.data] if row.data not in where else []
+        for signature, where in counted.items():
+            apart = f" ({', '.join(where)})" if len(counted) > 1 else ""
+            said.append(f"{title}{apart}: `{signature}`.")
+    sizes = {f"{row.data}: {row.greedy['examples']:,.0f} pairs" for row in rows}
+    return [*said, f"Test sets: {'; '.join(sorted(sizes))}."]
+
+
+def main(folders: Sequence[str]) -> int:
+    """Score the runs and print the table."""
+    if not folders:
+        print(__doc__, file=sys.stderr)
+        return 2
+    set_threads(None)
+    rows = []
+    try:
+        for number, folder in enumerate(folders, start=1):
+            print(f"{number} of {len(folders)}: {folder} …", file=sys.stderr)
+            rows.append(row_of(open_run(Path(folder))))
+    except SaccadeError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

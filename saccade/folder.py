@@ -1,0 +1,52 @@
+"""A run's folder, as far as it can be read without torch: its settings, and the weights' seal."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from saccade import __version__
+from saccade.errors import RunError
+from saccade.sealed import SEAL, damaged, read_text
+
+FORMAT = 2  # of the folder; a run of a higher one was made by a newer version
+OWN = ("run.toml", "tokenizer.json", "model.safetensors", "metrics.jsonl", "checks.json")
+OWN_FOLDERS = ("checkpoint", "exports", "report")
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """What run.toml holds, as plain values."""
+    if not (folder / "run.toml").exists():
+        raise RunError(f"{folder} is not a run: there is no run.toml in it.{_runs_near(folder)}")
+    values = tomllib.loads(read_text(folder / "run.toml"))
+    if values["format"] > FORMAT:
+        raise RunError(
+            f"{folder} is in format {values['format']}, written by saccade "
+            f"{values['made']['saccade']}; this is saccade {__version__}, which reads formats up "
+            f"to {FORMAT}. Install a newer saccade."
+        )
+    return values
+
+
+def _runs_near(folder: Path) -> str:
+    beside = sorted(path.parent for path in folder.parent.glob("*/run.toml"))
+    return f" Beside it are: {', '.join(map(str, beside[:5]))}." if beside else ""
+
+
+def weights_seal(folder: Path) -> str:
+    """The seal that the weights were written with, without reading them: other weights, another."""
+    path = folder / "model.safetensors"
+    if not path.exists():
+        raise RunError(f"{path} is missing. Is {folder} a finished run?")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            notes = file.metadata() or {}
+        if "sealed" in notes:  # in format 1 it stood by itself
+            notes = json.loads(notes["sealed"])
+        return str(notes[SEAL])
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise damaged(
+            path, f"it is cut short or is not the file that was written ({error})"
+        ) from None

@@ -1,0 +1,96 @@
+"""Parts of a batch side by side, a thread for each.
+
+The framework shares out every operation among the cores, which then wait for one another some
+thousand times a step, and for the small operations of a recurrent model longer than they work.
+Here each thread takes its part of the batch the whole way, forward and back, and they meet once
+a step. The gradients are added in the order of the parts, so the sum does not depend on which
+thread was first.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from saccade.seeding import drawing_from
+from saccade.training.precision import autocast
+from saccade.training.settings import TrainConfig
+
+MOST = 4  # parts; with more cores, several work on one
+
+
+class Learned(NamedTuple):
+    """The summed loss of a part, how many of its tokens were right, and its gradients."""
+
+    total: float
+    correct: int | None
+    gradients: tuple[Tensor | None, ...]
+
+
+@runtime_checkable
+class Splitting(Protocol):
+    """What is asked of a task here."""
+
+    model: nn.Module
+
+    def loss(self, batch: Any) -> Any:
+        """The summed loss of a batch."""
+        ...
+
+    def parts(self, batch: Any, most: int) -> Sequence[Any]:
+        """The batch in so many parts at most, whose losses add up to its own."""
+        ...
+
+
+class Workers:
+    """So many threads as the machine has cores for; one, if a task or a device wants it so."""
+
+    def __init__(self, task: Splitting, settings: TrainConfig):
+        self.task, self.settings = task, settings
+        self.weights = [weight for weight in task.model.parameters() if weight.requires_grad]
+        threads = torch.get_num_threads()
+        on_cpu = all(weight.device.type == "cpu" for weight in self.weights)
+        self.count = min(threads, MOST) if on_cpu and not settings.compile else 1
+        # what is set in a thread holds for that thread alone
+        self.pool = ThreadPoolExecutor(
+            self.count, "part", torch.set_num_threads, (max(1, threads // self.count),)
+        )
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.pool.shutdown()
+
+    def learn(self, batch: Any, tokens: int, step: int) -> tuple[float, int | None]:
+        """Add the gradients of a batch, over `tokens`, to the weights'; its loss and right ones."""
+        parts = self.task.parts(batch, self.count) if self.count > 1 else [batch]
+        if len(parts) == 1:
+            found = [self._learn(parts[0], tokens)]
+        else:
+            asked = [
+                self.pool.submit(self._learn_apart, part, place, tokens, step)
+                for place, part in enumerate(parts)
+            ]
+            found = [part.result() for part in asked]
+        each = (part.gradients for part in found)
+        for weight, *gradients in zip(self.weights, *each, strict=True):
+            for gradient in gradients:
+                if gradient is not None:
+                    weight.grad = gradient if weight.grad is None else weight.grad.add_(gradient)
+        right = [part.correct for part in found if part.correct is not None]
+        total = sum(part.total for part in found)
+        return total, sum(right) if len(right) == len(found) else None
+
+    def _learn_apart(self, part: Any, place: int, tokens: int, step: int) -> Learned:
+        with drawing_from(self.settings.seed, f"dropout of part {place}", step):
+            return self._learn(part, tokens)
+
+    def _learn(self, part: Any, tokens: int) -> Learned:
+        with autocast(self.settings.precision, self.task.model):
+            loss = self.task.loss(part)
+        gradients = torch.autograd.grad(loss.total / tokens, self.weights, allow_unused=True)
+        correct = None if loss.correct is None else int(loss.correct)
+        return Learned(float(loss.total.detach()), correct, gradients)

@@ -1,0 +1,205 @@
+"""`run.predict(engine=…)`: an engine in a process without torch, kept open."""
+
+import gc
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from saccade.errors import ConfigError, RunError
+from saccade.exchange.apart import Apart
+from saccade.folder import weights_seal
+from saccade.look.laws import Finding
+from saccade.run import Run, _check_free, _clear, open_run
+from saccade.sealed import read_json, write_json
+from saccade.tasks import Prediction
+
+TEXTS = ["abc", "", "fedcba", "ae"]
+
+
+@pytest.fixture
+def run(own_run: Path) -> Run:
+    return open_run(own_run)
+
+
+def process_of(run: Run) -> "subprocess.Popen[str]":
+    process = run._engine("ctranslate2")._process
+    assert process is not None
+    return process
+
+
+def test_it_answers_as_our_search_does(run: Run) -> None:
+    found = run.predict(TEXTS, engine="ctranslate2")
+    assert [type(answer) for answer in found] == [Prediction] * 4
+    assert [answer.text for answer in found] == [answer.text for answer in run.predict(TEXTS)]
+    one = run.predict("abc", engine="ctranslate2", beam=3, n_best=3)
+    assert [type(other) for other in one.others] == [Prediction] * 2
+    told: list[int] = []
+    run.predict(TEXTS, engine="ctranslate2", tell=told.append)
+    assert sum(told) == 4
+
+
+def test_lone_surrogates_and_line_ends_go_through(run: Run) -> None:
+    texts = ["a\nb", "\ud83d", "c\u2028d"]
+    found = run.predict(texts, engine="ctranslate2")
+    assert [a.text for a in found] == [a.text for a in run.predict(texts)]
+
+
+def test_the_process_has_no_torch_and_is_kept(run: Run) -> None:
+    run.predict("abc", engine="ctranslate2")
+    first = process_of(run)
+    maps = Path(f"/proc/{first.pid}/maps")
+    if maps.exists():
+        loaded = maps.read_text(encoding="utf-8")
+        assert "ctranslate2" in loaded and "libtorch" not in loaded
+    run.predict("abc", engine="ctranslate2")
+    assert process_of(run).pid == first.pid
+
+
+def test_what_is_refused_there_is_raised_here_and_the_next_is_answered(run: Run) -> None:
+    with pytest.raises(ConfigError, match="coverage is for our own search"):
+        run.predict("abc", engine="ctranslate2", coverage=0.2)
+    pid = process_of(run).pid
+    assert run.predict("abc", engine="ctranslate2").text == run.predict("abc").text
+    assert process_of(run).pid == pid
+
+
+def test_without_an_export_it_is_said_and_nothing_is_left_open(run: Run) -> None:
+    shutil.rmtree(run.folder / "exports")
+    with pytest.raises(RunError, match="Make one with: saccade export"):
+        run.predict("abc", engine="ctranslate2")
+    assert run._engine("ctranslate2")._process is None
+
+
+def test_an_unknown_engine_is_refused(run: Run) -> None:
+    with pytest.raises(ConfigError, match="There is no engine 'ctranslate'. Did you mean 'ctransl"):
+        run.predict("abc", engine="ctranslate")
+    with pytest.raises(ConfigError, match="no tool to export to 'onnx'. There are: ctranslate2"):
+        run.export("onnx")
+
+
+def test_a_lost_process_is_started_again(run: Run) -> None:
+    run.predict("abc", engine="ctranslate2")
+    lost = process_of(run)
+    lost.kill()
+    lost.wait()
+    assert run.predict("abc", engine="ctranslate2").text == run.predict("abc").text
+    assert process_of(run).pid != lost.pid
+
+
+def test_one_that_breaks_off_is_told_of(run: Run) -> None:
+    run.predict("abc", engine="ctranslate2")
+
+    def kill(more: int) -> None:
+        process_of(run).kill()
+
+    with pytest.raises(RuntimeError, match="ended before it had answered"):
+        run.predict(["abc", ""] * 400, engine="ctranslate2", beam=8, tell=kill)
+    assert run.predict("abc", engine="ctranslate2").text == run.predict("abc").text
+
+
+def test_after_another_export_it_is_that_which_answers(run: Run) -> None:
+    run.predict("abc", engine="ctranslate2")
+    with torch.no_grad():
+        run.task.model.target.table.weight.neg_()
+    run.save_model(run.task.weights(), {})
+    with pytest.raises(RunError, match="export them again"):
+        run.predict("abc", engine="ctranslate2")
+    run.export("ctranslate2")
+    assert run.predict("abc", engine="ctranslate2").text == run.predict("abc").text
+
+
+def test_it_ends_with_its_run(own_run: Path) -> None:
+    apart = Apart(own_run)
+    apart.predict(["abc"])
+    process = apart._process
+    assert process is not None and process.poll() is None
+    del apart
+    gc.collect()
+    assert process.poll() is not None
+
+
+def test_it_ends_with_the_program(own_run: Path) -> None:
+    code = (
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from saccade.exchange.apart import Apart\n"
+        f"apart = Apart(Path({str(own_run)!r}))\n"
+        "apart.predict(['abc'])\n"
+        "print(apart._process.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    pid = int(done.stdout)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        status = Path(f"/proc/{pid}/stat")
+        if status.exists() and status.read_text(encoding="utf-8").split(")")[1].split()[0] == "Z":
+            return  # ended, and waited for by nobody
+        time.sleep(0.05)
+    pytest.fail("the engine outlived the program that had started it")
+
+
+# --- look, check, overwriting ---------------------------------------------------------------------
+
+
+def test_look_reads_its_answer_again(run: Run) -> None:
+    answer = run.predict("abcde", engine="ctranslate2").text
+    seen = run.look("abcde", answer=answer)
+    ours = run.look("abcde")
+    assert seen.answer == ours.answer
+    for key, map_ in ours.maps.items():
+        assert (seen.maps[key].weights == map_.weights).all()
+
+
+def exported(run: Run, monkeypatch: pytest.MonkeyPatch) -> Finding:
+    monkeypatch.setattr("saccade.tasks.translation.all_of", lambda *inputs: iter(()))
+    (finding,) = [f for f in run.check(inputs=3) if f.law == "exported equals original"]
+    return finding
+
+
+def test_check_compares_the_export(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = exported(run, monkeypatch)
+    assert finding.verdict == "holds"
+    assert finding.tried == 3 and 0 < finding.difference < 1e-4
+
+
+def test_check_finds_an_export_of_something_else(
+    run: Run, own_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = own_run / "exports" / "ctranslate2" / "saccade.json"
+    with torch.no_grad():
+        run.task.model.target.table.weight[7] *= 1.1
+    run.save_model(run.task.weights(), {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("saccade.run.weights_seal", lambda folder: "of the weights that were meant")
+        run.export("ctranslate2")
+    with torch.no_grad():
+        run.task.model.target.table.weight[7] /= 1.2
+    run.save_model(run.task.weights(), {})
+    assert exported(run, monkeypatch).verdict == "not tried"  # other weights are not an error
+    write_json(path, {**read_json(path), "weights": weights_seal(own_run)})
+    finding = exported(run, monkeypatch)
+    assert finding.verdict == "BROKEN" and finding.difference > 1e-3
+
+
+def test_check_says_why_it_was_not_tried(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.export("ctranslate2", quantization="int8")
+    finding = exported(run, monkeypatch)
+    assert finding.verdict == "not tried"
+    assert finding.note == "the export is in int8, which rounds the weights"
+
+
+def test_an_export_belongs_to_the_run_that_is_overwritten(own_run: Path) -> None:
+    _check_free(own_run, overwrite=True)
+    _clear(own_run)
+    assert list(own_run.iterdir()) == []

@@ -1,0 +1,115 @@
+"""Parts of a batch in threads of their own give what the whole batch gives, each time the same."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from saccade.run import Options, train
+from saccade.seeding import drawing_from, luck
+from saccade.tasks import translation
+from saccade.training import Loss, TrainConfig
+from saccade.training.workers import Workers
+
+Recipes = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def two_threads(threads_given_back: None) -> None:
+    torch.set_num_threads(2)
+
+
+class Squares:
+    """Rows of numbers, of which each is to be learned; a third weight is not used at all."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model: Any = nn.ModuleDict({"used": nn.Linear(3, 1), "other": nn.Linear(2, 1)})
+        self.model.double()
+        self.broken = False
+
+    def loss(self, batch: Tensor) -> Loss:
+        if self.broken and batch[0, 0] > 5:
+            raise ArithmeticError("of one part")
+        error = self.model["used"](batch).squeeze(-1) - 1
+        return Loss(error.square().sum(), (error.abs() < 1).sum())
+
+    def parts(self, batch: Tensor, most: int) -> list[Tensor]:
+        return list(batch.chunk(most))
+
+
+def learned(task: Squares, batch: Tensor, threads: int) -> tuple[float, int | None, list[Any]]:
+    torch.set_num_threads(threads)
+    task.model.zero_grad()
+    with Workers(task, TrainConfig()) as workers:
+        total, correct = workers.learn(batch, 7, step=1)
+        assert workers.count == threads
+    return total, correct, [weight.grad for weight in task.model.parameters()]
+
+
+def test_parts_add_up_to_the_whole() -> None:
+    task, batch = Squares(), torch.randn(7, 3, dtype=torch.float64)
+    total, correct, gradients = learned(task, batch, 1)
+    for threads in (2, 3, 4):
+        again, right, others = learned(task, batch, threads)
+        assert again == pytest.approx(total, rel=1e-12)
+        assert right == correct
+        for mine, theirs in zip(gradients, others, strict=True):
+            if mine is None:
+                assert theirs is None  # the weight that is not used
+            else:
+                torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
+    assert any(gradient is None for gradient in gradients)
+
+
+def test_gradients_are_added_to_those_that_are_there() -> None:
+    task, batch = Squares(), torch.randn(4, 3, dtype=torch.float64)
+    with Workers(task, TrainConfig()) as workers:
+        workers.learn(batch, 4, step=1)
+        once = task.model["used"].weight.grad.clone()
+        workers.learn(batch, 4, step=1)
+    torch.testing.assert_close(task.model["used"].weight.grad, 2 * once)
+
+
+def test_what_goes_wrong_in_a_part_is_raised() -> None:
+    task, batch = Squares(), torch.zeros(4, 3, dtype=torch.float64)
+    task.broken, batch[2:] = True, 9.0
+    with pytest.raises(ArithmeticError, match="of one part"), Workers(task, TrainConfig()) as some:
+        some.learn(batch, 4, step=1)
+
+
+def test_each_thread_draws_its_own_luck() -> None:
+    assert luck() is None
+    with drawing_from(1, "dropout", 3):
+        first = torch.rand(5, generator=luck())
+    with drawing_from(1, "dropout", 3):
+        torch.rand(5)  # the global generator is another's
+        assert torch.equal(torch.rand(5, generator=luck()), first)
+    assert luck() is None
+
+
+@pytest.mark.parametrize("model", ["bahdanau", "luong", "seq2seq", "transformer"])
+def test_a_training_in_two_threads_is_the_same_each_time(
+    model: str,
+    smallest: Recipes,
+    outcome_of: Callable[[Path], dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("saccade.run.report", lambda run, options: None)
+    asked = []
+    original = translation.rows_of
+
+    def counting(*arguments: Any) -> Any:
+        asked.append(arguments[1:])
+        return original(*arguments)
+
+    monkeypatch.setattr(translation, "rows_of", counting)
+    recipe = smallest(model, {"train.threads": 2, "train.batch_tokens": 1024, "train.steps": 5})
+    for name in ("one", "other"):
+        train(recipe, tmp_path / name, Options())
+    assert len(asked) > 8 and len(asked) % 4 == 0  # two parts of some batches, twice
+    assert outcome_of(tmp_path / "one") == outcome_of(tmp_path / "other")
