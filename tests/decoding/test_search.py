@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.decoding import Marks, Stepper, beam, greedy, length_penalty
+from saccade.decoding.search import filled, likeliest
 from saccade.types import State
 
 BEGIN, END = 0, 1
@@ -360,3 +361,34 @@ def test_a_search_leaves_no_graph_behind():
     for width in (1, 2):
         beam(Learning(3), torch.tensor([0]), marks=MARKS, limits=torch.tensor([2]), width=width)
     greedy(Learning(3), torch.tensor([0]), marks=MARKS, limits=torch.tensor([2]))
+
+
+# --- the likeliest of many, and who moves -------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 5), st.integers(1, 40_000), st.integers(1, 7), st.integers(0, 99))
+def test_the_likeliest_by_blocks_are_those_of_topk(R, V, k, seed):
+    torch.manual_seed(seed)
+    table, k = torch.randn(R, V), min(k, V)
+    table[:, :: 1 + seed % 5] = -torch.inf  # marks that are never written, and more of them
+    values, places = likeliest(table, k)
+    wanted = table.topk(k, dim=-1)
+    assert torch.equal(values, wanted.values)
+    assert torch.equal(table.gather(1, places), wanted.values)
+    assert all(len(set(row)) == k for row in places.tolist())
+
+
+def test_a_number_that_is_none_is_seen_among_blocks():
+    table = torch.zeros(2, 40_000)
+    table[1, 12_345] = torch.nan
+    values, places = likeliest(table, 2)
+    assert values[1, 0].isnan() and places[1, 0] == 12_345
+
+
+@given(st.sets(st.integers(0, 30), min_size=1))
+def test_those_that_stay_fill_the_holes_and_no_other_moves(stays):
+    order = filled(sorted(stays))
+    assert set(order) == stays
+    moved = [place for place, old in enumerate(order) if place != old]
+    assert all(place not in stays for place in moved)
