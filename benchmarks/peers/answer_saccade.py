@@ -9,8 +9,7 @@ from torch import Tensor
 
 from saccade.data.vocabulary import BEGIN, END, PAD
 from saccade.run import open_run
-from saccade.tasks.searching import Search, search
-from saccade.tasks.translation import MARKS
+from saccade.tasks.searching import Search
 from saccade.training.precision import keep_memory
 
 
@@ -63,19 +62,14 @@ def compete(pipe: Pipe, run: str) -> None:
     """Answer for ever."""
     torch.set_num_threads(THREADS)
     keep_memory()
-    model: Any = open_run(run).task.model.eval()
+    task: Any = open_run(run).task
+    model = task.model.eval()
+    limit = task.recipe.data.longest_answer
+    if limit < LONGEST:
+        raise SystemExit(f"{run} cuts its answers off at {limit} tokens; {LONGEST} were wanted.")
 
     def translate(sources: Ids, beam: int) -> Ids:
-        ids, lengths = padded(sources)
-        with torch.inference_mode():
-            found = search(
-                model,
-                lambda: model.encode(ids, lengths),
-                Search(beam=beam, length=0.0),
-                marks=MARKS,
-                limits=torch.full((len(sources),), LONGEST),
-                numbers=range(len(sources)),
-            )
+        found = task.answers(sources, Search(beam=beam, length=0.0))
         return [several[0].ids for several in found]
 
     parameters = sum(parameter.numel() for parameter in model.parameters())

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from saccade.decoding.rules import NO_RULES, Rules
-from saccade.decoding.search import Answer, Marks, answer_of, check_limits, table_of
+from saccade.decoding.search import Answer, Marks, answer_of, check_limits, log_probabilities
 from saccade.decoding.stepper import Stepper
 from saccade.types import Lengths, State, select
 
@@ -62,12 +62,14 @@ def _all(
     written = limits.new_empty(1, 0)
     newest = limits.new_full((1, 1), marks.begin)
     total = torch.zeros(1, dtype=torch.float64, device=limits.device)
+    never = torch.tensor(marks.never, device=limits.device, dtype=torch.long)
     answers = []
     for t in range(limit):
         logits, state = stepper.step(newest, state)
         words = _words(logits.shape[-1], limit, marks).to(limits.device)
-        next_ = table_of(logits, lambda: written, marks, rules)  # noqa: B023, called at once
-        table = total[:, None] + next_.logits.double() - next_.norm
+        # the past is looked at while the function runs, and not after
+        found = log_probabilities(logits, lambda: written, never, rules)  # noqa: B023
+        table = total[:, None] + found.double()
         answers += _best(written, table[:, marks.end], True, n_best, alpha)
         origin = torch.arange(len(written), device=limits.device).repeat_interleave(len(words))
         newest = words.repeat(len(written))[:, None]

@@ -50,8 +50,8 @@ def sample(
     check_limits(limits)
     luck = _uniform(seeds, int(limits.max())).to(limits.device)
 
-    def draw(logits: Tensor, sentences: list[int], t: int) -> Tensor:
-        logits = at_temperature(logits.double(), temperature)
+    def draw(table: Tensor, sentences: list[int], t: int) -> Tensor:
+        logits = at_temperature(table.double(), temperature)
         if top_k is not None:
             logits = keep_top_k(logits, top_k)
         if top_p is not None:

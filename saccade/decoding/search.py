@@ -44,28 +44,20 @@ class Marks(NamedTuple):
     never: tuple[int, ...]
 
 
-class Table(NamedTuple):
-    """What may come next: log p_v = logits_v - norm, and -inf for what may not."""
-
-    logits: Float[Tensor, "R V"]
-    norm: Float[Tensor, "R 1"]
-
-
-def table_of(
+def log_probabilities(
     logits: Float[Tensor, "R T V"],
     written: Callable[[], Int[Tensor, "R t"]],
-    marks: Marks,
+    never: Int[Tensor, " N"],
     rules: Rules,
-) -> Table:
-    """Those that may not be written keep no chance, and pass theirs to none."""
+) -> Float[Tensor, "R V"]:
+    """Of the next token; those that may not be written keep no chance, and pass theirs to none."""
     last = logits[:, -1]
     if rules.repetition != 1:
         last = repetition_penalty(last, written(), rules.repetition)
-    norm = last.logsumexp(dim=-1, keepdim=True)
+    table = last.log_softmax(dim=-1)
     if rules.no_repeat:
-        last = last.masked_fill(repeats(written(), rules.no_repeat, last.shape[-1]), -torch.inf)
-    never = torch.tensor(marks.never, device=last.device, dtype=torch.long)
-    return Table(last.index_fill(1, never, -torch.inf), norm)
+        table[repeats(written(), rules.no_repeat, table.shape[-1])] = -torch.inf
+    return table.index_fill_(1, never, -torch.inf)
 
 
 def likeliest(table: Float[Tensor, "R V"], k: int) -> tuple[Tensor, Tensor]:
@@ -77,14 +69,15 @@ def likeliest(table: Float[Tensor, "R V"], k: int) -> tuple[Tensor, Tensor]:
     R, V = table.shape
     count = V // BLOCK
     if R * V < 1 << 16 or count <= 2 * k:
-        return tuple(table.topk(k, dim=-1))  # type: ignore[return-value]
+        found = table.topk(k, dim=-1) if k > 1 else table.max(dim=-1, keepdim=True)
+        return found.values, found.indices
     blocks = table[:, : count * BLOCK].unflatten(1, (count, BLOCK))
     where = blocks.amax(dim=-1).topk(k, dim=-1).indices[:, :, None]  # (R, k, 1)
-    found = blocks.gather(1, where.expand(-1, -1, BLOCK)).flatten(1)
+    inside = blocks.gather(1, where.expand(-1, -1, BLOCK)).flatten(1)
     places = (where * BLOCK + torch.arange(BLOCK, device=table.device)).flatten(1)
     rest = torch.arange(count * BLOCK, V, device=table.device).expand(R, -1)
-    found = torch.cat([found, table[:, count * BLOCK :]], dim=1)
-    best = found.topk(k, dim=-1)
+    inside = torch.cat([inside, table[:, count * BLOCK :]], dim=1)
+    best = inside.topk(k, dim=-1)
     return best.values, torch.cat([places, rest], dim=1).gather(1, best.indices)
 
 
@@ -99,8 +92,8 @@ def greedy(
 ) -> list[Answer]:
     """The likeliest token at every step, until the end mark or each sentence's own limit."""
 
-    def choose(logits: Tensor, sentences: list[int], t: int) -> Tensor:
-        return likeliest(logits, 1)[1][:, 0]
+    def choose(table: Tensor, sentences: list[int], t: int) -> Tensor:
+        return likeliest(table, 1)[1][:, 0]
 
     return write(stepper, memory, choose, marks=marks, limits=limits, alpha=alpha, rules=rules)
 
@@ -118,7 +111,7 @@ def write(
 ) -> list[Answer]:
     """One token after the other, until the end mark or each sentence's own limit.
 
-    `choose(logits, sentences, t)` gives a token for each row (R, V) of what may be written, with
+    `choose(table, sentences, t)` gives a token for each row of the log-probabilities (R, V), with
     the number of the sentence in each row, and t counting the steps from 0.
     """
     check_limits(limits)
@@ -127,6 +120,7 @@ def write(
     written: list[list[int]] = [[] for _ in most]
     total, finished = [0.0 for _ in most], [False for _ in most]
     batch = _Rows(stepper.start(memory), limits.device)
+    never = torch.tensor(marks.never, device=limits.device, dtype=torch.long)
     newest = torch.full((len(most), 1), marks.begin, device=limits.device)
 
     def before() -> Tensor:
@@ -134,9 +128,9 @@ def write(
 
     for t in range(max(most)):
         logits = batch.step(stepper, newest)
-        table = table_of(logits, before, marks, rules)
-        chosen = choose(table.logits, rows, t)[:, None]
-        gained = (table.logits.gather(1, chosen).double() - table.norm)[:, 0]
+        table = log_probabilities(logits, before, never, rules)
+        chosen = choose(table, rows, t)[:, None]
+        gained = table.gather(1, chosen)[:, 0]
         stays = []
         tokens = chosen[:, 0].tolist()
         for place, (row, token, gain) in enumerate(zip(rows, tokens, gained.tolist(), strict=True)):
@@ -237,6 +231,7 @@ def beam(
     every = [_Beam(limit, width, n_best, alpha) for limit in limits.tolist()]
     beams, slots = list(every), 1  # those still open, and the rows that each of them has
     batch = _Rows(stepper.start(memory), limits.device)
+    never = torch.tensor(marks.never, device=limits.device, dtype=torch.long)
     for t in range(1, int(limits.max()) + 1):
         newest = [[id] for one in beams for id in one.newest(marks.begin)]
         logits = batch.step(stepper, torch.tensor(newest, device=limits.device))
@@ -245,7 +240,7 @@ def beam(
             ids = [ids for one in beams for ids in one.written(t - 1)]
             return torch.tensor(ids, device=limits.device).long()
 
-        table = table_of(logits, before, marks, rules)
+        table = log_probabilities(logits, before, never, rules)
         totals = torch.tensor([one.totals() for one in beams], dtype=torch.float64).to(
             logits.device
         )
@@ -277,12 +272,14 @@ class _Next(NamedTuple):
     token: int
 
 
-def _continuations(table: Table, totals: Float[Tensor, "R G"], width: int) -> Iterator[list[_Next]]:
+def _continuations(
+    table: Float[Tensor, "N V"], totals: Float[Tensor, "R G"], width: int
+) -> Iterator[list[_Next]]:
     """Each sentence's `width` likeliest, best first."""
     R, G = totals.shape
-    values, tokens = likeliest(table.logits, min(width, table.logits.shape[1]))
+    values, tokens = likeliest(table, min(width, table.shape[1]))
     k = values.shape[1]
-    sums = (values.double() - table.norm + totals.view(-1, 1)).view(R, G * k)
+    sums = (values.double() + totals.view(-1, 1)).view(R, G * k)
     best = sums.topk(min(width, G * k), dim=-1)
     chosen = tokens.view(R, G * k).gather(1, best.indices)
     rows = best.values.tolist(), (best.indices // k).tolist(), chosen.tolist()

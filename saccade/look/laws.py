@@ -111,7 +111,7 @@ def stepwise(model: Any, example: Example, stepper: Any = None) -> Finding:
     source, lengths, target = example
     whole = _logits(model, source, lengths, target)
     stepper = model if stepper is None else stepper
-    state = stepper.start(model.encode(source, lengths))
+    state = stepper.start(stepper.encode(source, lengths))
     pairs = []
     for t in range(target.shape[1]):
         logits, state = stepper.step(target[:, t : t + 1], state)
@@ -142,9 +142,10 @@ def rereading(
     """The score of every answer of a beam is its score when it is read again."""
     source, lengths, _ = example
     limits = torch.full_like(lengths, limit)
+    stepper = model if stepper is None else stepper
     found = beam(
-        model if stepper is None else stepper,
-        model.encode(source, lengths),
+        stepper,
+        stepper.encode(source, lengths),
         marks=marks,
         limits=limits,
         width=width,

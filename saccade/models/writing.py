@@ -1,8 +1,10 @@
-r"""A Transformer's decoder for writing: one token at a time, with as few calls as can be.
+r"""A Transformer that answers: the same equations, with as few calls as can be.
 
-A step of one token is so little arithmetic that what it costs is asking for it. So queries, keys
-and values come of one product, the past of all layers is one tensor, the mask of the source is
-made once, and no module is entered. What is computed is `Transformer.step`, and a law binds them.
+A step of one token is so little arithmetic that what it costs is asking for it, and bringing the
+weights from memory with one core while the others wait. So queries, keys and values come of one
+product, the past of all layers is one tensor, masks are made once, no module is entered, and a
+matrix is kept in blocks that the cores share. What is computed is `Transformer.encode` and
+`Transformer.step`, and a law binds them.
 """
 
 from collections.abc import Iterable
@@ -13,53 +15,95 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.models.transformer import SourceMemory, Transformer
+from saccade.models.transformer import Transformer
 from saccade.nn.positions import Learned, Places
 from saccade.nn.scores import ScaledDot
-from saccade.types import Ids, Logits, State
+from saccade.types import Ids, Lengths, Logits, State
 
+BLOCKS = 4
+FEW = 128  # the most rows for which blocks are quicker than the framework's own product
 ROOM = 16  # places that the past has room for at first; it doubles when it runs out
 
 
-class Product(NamedTuple):
-    """x Wᵀ + b."""
+class Product:
+    """x Wᵀ + b.
 
-    weight: Tensor
-    bias: Tensor
+    For few rows the framework leaves all of W to one core. So W is kept turned round and cut into
+    blocks of columns, and asked for as a batch of products, which it shares out among the cores.
+    """
+
+    def __init__(self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None):
+        self.weight, self.bias = weight, bias
+        self.in_blocks = weight.device.type == "cpu" and not len(weight) % BLOCKS
+        if self.in_blocks:
+            self.blocks = weight.unflatten(0, (BLOCKS, -1)).transpose(1, 2).contiguous()
+            self.bias_blocks = weight.new_zeros(1) if bias is None else bias.view(BLOCKS, 1, -1)
+
+    def __call__(self, x: Float[Tensor, "R D"]) -> Float[Tensor, "R N"]:
+        """For every row."""
+        R = x.shape[0]
+        if R > FEW or not self.in_blocks:
+            return F.linear(x, self.weight, self.bias)
+        found = torch.baddbmm(self.bias_blocks, x.expand(BLOCKS, -1, -1), self.blocks)
+        return found.view(1, -1) if R == 1 else found.transpose(0, 1).reshape(R, -1)
+
+
+class Around:
+    """x + sublayer(norm(x)), or norm(x + sublayer(x)), in two halves: before and after."""
+
+    def __init__(self, residual: Any):
+        norm = residual.norm
+        self.norm = (list(norm.normalized_shape), norm.weight, norm.bias, norm.eps)
+        self.norm_first = bool(residual.norm_first)
+
+    def before(self, x: Tensor) -> Tensor:
+        """What the sublayer sees."""
+        return torch.layer_norm(x, *self.norm) if self.norm_first else x
+
+    def after(self, x: Tensor, found: Tensor) -> Tensor:
+        """What goes on."""
+        return x + found if self.norm_first else torch.layer_norm(x + found, *self.norm)
+
+
+class Thinking:
+    """The feed-forward and what is around it."""
+
+    def __init__(self, block: Any):
+        self.around = Around(block.around_feed_forward)
+        self.inner = _product(block.feed_forward.inner)
+        self.outer = _product(block.feed_forward.outer)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """For every row."""
-        return F.linear(x, self.weight, self.bias)
+        """Every row by itself."""
+        return self.around.after(x, self.outer(self.inner(self.around.before(x)).relu_()))
 
 
-class Norm(NamedTuple):
-    """Layer normalisation."""
+class Looking:
+    """Self-attention and what is around it; queries, keys and values of one product."""
 
-    gain: Tensor
-    bias: Tensor
-    little: float
+    def __init__(self, block: Any):
+        self.around = Around(block.around_attention)
+        own = block.self_attention
+        self.inputs = Product(
+            torch.cat([own.query.weight, own.key_value.weight]),
+            torch.cat([own.query.bias, own.key_value.bias]),
+        )
+        self.out = _product(own.out)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """For every row."""
-        return F.layer_norm(x, self.gain.shape, self.gain, self.bias, self.little)
 
+class Asking:
+    """Attention to the source and what is around it."""
 
-class Layer(NamedTuple):
-    """The weights of one block of the decoder."""
-
-    norms: tuple[Norm, Norm, Norm]
-    all_of_self: Product  # queries, keys and values
-    out_of_self: Product
-    to_source: Product
-    out_of_source: Product
-    inner: Product
-    outer: Product
+    def __init__(self, block: Any):
+        self.around = Around(block.around_source)
+        self.query = _product(block.source_attention.query)
+        self.out = _product(block.source_attention.out)
 
 
 class Source(NamedTuple):
     """Keys and values of the source in each layer, and what is added to their scores."""
 
-    layers: tuple[tuple[Tensor, Tensor], ...]
+    kept: Float[Tensor, "B L 2 H S K"]
     mask: Float[Tensor, "B 1 1 S"] | None
 
 
@@ -74,91 +118,107 @@ class Writer:
     """Steps of a Transformer, for a search. Its weights are the model's as they are now."""
 
     def __init__(self, model: Transformer):
-        self.table = model.target.table.weight
-        self.scale = self.table.shape[1] ** 0.5
-        self.positions = model.target.positions
-        self.codes: Tensor | None = self._codes(ROOM)
-        self.norm_first = model.norm_first
-        decoder: Iterable[Any] = model.decoder
-        self.layers = [_layer(block) for block in decoder]
+        self.model = model
+        self.parts, self.weights = list(model.modules()), list(model.parameters())
+        self.versions = self._versions()
         self.heads = int(model.decoder[0].self_attention.heads)  # type: ignore[union-attr, arg-type]
-        self.last = _norm(model.decoder_norm) if model.norm_first else None
+        self.table, self.width = model.target.table.weight, model.target.table.embedding_dim
+        self.words = Product(self.table)
+        self.positions = model.target.positions
+        self.codes: Tensor | None = None
+        encoder: Iterable[Any] = model.encoder
+        decoder: Iterable[Any] = model.decoder
+        self.encoder = [(Looking(block), Thinking(block)) for block in encoder]
+        self.decoder = [(Looking(block), Asking(block), Thinking(block)) for block in decoder]
+        of_source = [block.source_attention.key_value for block in decoder]
+        self.to_memory = Product(
+            torch.cat([linear.weight for linear in of_source]),
+            torch.cat([linear.bias for linear in of_source]),
+        )
 
-    def start(self, memory: SourceMemory) -> State:
-        """Nothing is written yet."""
-        layers = tuple(both.used() for both in memory.layers)
-        mask, (keys, _) = None, layers[0]
-        if memory.lengths is not None:
-            places = torch.arange(keys.shape[2], device=keys.device)
-            beyond = places >= memory.lengths[:, None, None, None]
-            mask = torch.zeros(beyond.shape, dtype=keys.dtype, device=keys.device)
+    @property
+    def is_current(self) -> bool:
+        """Whether the model is as it was, and nobody watches or changes what its parts do."""
+        return (
+            not self.model.training
+            and not any(part._forward_hooks or part._forward_pre_hooks for part in self.parts)
+            and self.versions == self._versions()
+        )
+
+    def _versions(self) -> list[tuple[int, int]]:
+        return [(weight.data_ptr(), weight._version) for weight in self.weights]
+
+    def encode(self, source: Ids, lengths: Lengths | None) -> Source:
+        """Read the source once: keys and values for every layer of the decoder."""
+        B, S = source.shape
+        mask = None
+        if lengths is not None:
+            beyond = torch.arange(S, device=source.device) >= lengths[:, None, None, None]
+            mask = torch.zeros(beyond.shape, dtype=self.table.dtype, device=source.device)
             mask.masked_fill_(beyond, -torch.inf)
-        B, H, _, K = keys.shape
-        kept = keys.new_empty(B, len(self.layers), 2, H, ROOM, K)
-        return State(Source(layers, mask), Written(kept, 0))
+        x = self.model.source(source).view(B * S, self.width)
+        for looking, thinking in self.encoder:
+            now = looking.inputs(looking.around.before(x)).view(B, S, 3, self.heads, -1)
+            query, keys, values = now.permute(2, 0, 3, 1, 4)
+            seen = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+            seen = seen.transpose(1, 2).reshape(B * S, self.width)
+            x = thinking(looking.around.after(x, looking.out(seen)))
+        kept = self.to_memory(self.model.encoder_norm(x))
+        kept = kept.view(B, S, len(self.decoder), 2, self.heads, -1).permute(0, 2, 3, 4, 1, 5)
+        return Source(kept.contiguous(), mask)
+
+    def start(self, memory: Source) -> State:
+        """Nothing is written yet."""
+        B, L, _, H, _, K = memory.kept.shape
+        return State(memory, Written(memory.kept.new_empty(B, L, 2, H, ROOM, K), 0))
 
     def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
         """One more token in each row, and the logits of what follows it."""
-        source, (kept, t) = state
+        (source, mask), (kept, t) = state
         if t == kept.shape[4]:
             kept = torch.cat([kept, torch.empty_like(kept)], dim=4)
-        x = F.embedding(ids[:, 0], self.table) * self.scale
+        x = F.embedding(ids[:, 0], self.table) * self.width**0.5
         if self.positions is not None:
             x += self._code(t)
-        for number, (layer, (keys, values)) in enumerate(
-            zip(self.layers, source.layers, strict=True)
-        ):
-            x = self._block(x, layer, kept[:, number], t, keys, values, source.mask)
-        if self.last is not None:
-            x = self.last(x)
-        return F.linear(x, self.table)[:, None], State(source, Written(kept, t + 1))
+        R, B, H = x.shape[0], source.shape[0], self.heads
+        layers = zip(self.decoder, source.unbind(1), kept.unbind(1), strict=True)
+        for (looking, asking, thinking), memory, past in layers:
+            now = looking.inputs(looking.around.before(x)).view(R, 3, H, -1)
+            past[:, :, :, t] = now[:, 1:]
+            keys, values = past[:, :, :, : t + 1].unbind(1)
+            seen = F.scaled_dot_product_attention(now[:, 0, :, None], keys, values)
+            x = looking.around.after(x, looking.out(seen.view(R, self.width)))
+            # the hypotheses of a sentence ask its memory at once, as so many steps
+            query = asking.query(asking.around.before(x)).view(B, R // B, H, -1).transpose(1, 2)
+            keys, values = memory.unbind(1)
+            seen = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+            seen = seen.transpose(1, 2).reshape(R, self.width)
+            x = thinking(asking.around.after(x, asking.out(seen)))
+        logits = self.words(self.model.decoder_norm(x))
+        return logits[:, None], State(Source(source, mask), Written(kept, t + 1))
 
     def _code(self, t: int) -> Tensor:
+        """What is added at a place."""
+        if isinstance(self.positions, Learned):
+            return self.positions(t, 1)
         if self.codes is None or t >= len(self.codes):
-            self.codes = self._codes(2 * t)
-        assert self.codes is not None
+            assert self.positions is not None
+            self.codes = self.positions(0, max(ROOM, 2 * t))
         return self.codes[t]
 
-    def _codes(self, places: int) -> Tensor | None:
-        """What is added at each of the first places."""
-        if isinstance(self.positions, Learned):
-            return self.positions.table
-        return None if self.positions is None else self.positions(0, places)
 
-    def _block(
-        self,
-        x: Tensor,
-        layer: Layer,
-        kept: Tensor,
-        t: int,
-        keys: Tensor,
-        values: Tensor,
-        mask: Tensor | None,
-    ) -> Tensor:
-        first = self.norm_first
-        (R, D), B, H = x.shape, len(keys), self.heads
-        now = layer.all_of_self(layer.norms[0](x) if first else x).view(R, 3, H, -1)
-        kept[:, :, :, t] = now[:, 1:]
-        past = kept[:, :, :, : t + 1]
-        seen = F.scaled_dot_product_attention(now[:, 0, :, None], past[:, 0], past[:, 1])
-        y = x + layer.out_of_self(seen.view(R, D))
-        y = y if first else layer.norms[0](y)
+def writer(model: nn.Module, known: Any = None) -> Any:
+    """What a search asks for its steps: a `Writer` where one computes the same, or the model.
 
-        query = layer.to_source(layer.norms[1](y) if first else y)
-        # the hypotheses of a sentence ask its memory at once, as so many steps
-        query = query.view(B, R // B, H, -1).transpose(1, 2)
-        seen = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
-        z = y + layer.out_of_source(seen.transpose(1, 2).reshape(R, D))
-        z = z if first else layer.norms[1](z)
-
-        inside = layer.inner(layer.norms[2](z) if first else z).relu_()
-        out = z + layer.outer(inside)
-        return out if first else layer.norms[2](out)
-
-
-def writer(model: nn.Module) -> Any:
-    """What a search asks for its steps: a `Writer` where one computes the same, or the model."""
-    return Writer(model) if isinstance(model, Transformer) and _is_plain(model) else model
+    One that is `known` is given back if the weights have not been loaded anew since; who trains
+    them forgets it, since an optimiser may change them unseen.
+    """
+    if isinstance(known, Writer) and known.model is model and known.is_current:
+        return known
+    if not (isinstance(model, Transformer) and _is_plain(model)):
+        return model
+    with torch.no_grad():
+        return Writer(model)
 
 
 def _is_plain(model: Transformer) -> bool:
@@ -169,8 +229,9 @@ def _is_plain(model: Transformer) -> bool:
     if any(part._forward_hooks or part._forward_pre_hooks for part in model.modules()):
         return False
     block: Any
-    for block in model.decoder:
-        for part in (block.self_attention, block.source_attention):
+    for block in (*model.encoder, *model.decoder):
+        parts = [block.self_attention, getattr(block, "source_attention", block.self_attention)]
+        for part in parts:
             width = part.query.in_features
             if part.query.out_features != width or part.key_value.out_features != 2 * width:
                 return False  # heads are shared, or some are taken out
@@ -181,26 +242,5 @@ def _is_plain(model: Transformer) -> bool:
     return True
 
 
-def _layer(block: Any) -> Layer:
-    own, other = block.self_attention, block.source_attention
-    around = (block.around_attention, block.around_source, block.around_feed_forward)
-    return Layer(
-        norms=tuple(_norm(residual.norm) for residual in around),  # type: ignore[arg-type]
-        all_of_self=Product(
-            torch.cat([own.query.weight, own.key_value.weight]),
-            torch.cat([own.query.bias, own.key_value.bias]),
-        ),
-        out_of_self=_product(own.out),
-        to_source=_product(other.query),
-        out_of_source=_product(other.out),
-        inner=_product(block.feed_forward.inner),
-        outer=_product(block.feed_forward.outer),
-    )
-
-
 def _product(linear: Any) -> Product:
     return Product(linear.weight, linear.bias)
-
-
-def _norm(norm: Any) -> Norm:
-    return Norm(norm.weight, norm.bias, norm.eps)

@@ -34,13 +34,14 @@ from saccade.tasks.recipe import TranslationRecipe
 from saccade.tasks.searching import Search, search, search_from
 from saccade.tasks.sizing import Choice, choose_model, facts_of, size_up
 from saccade.tasks.task import Network, Progress, Scored, print_of
-from saccade.training import Loss
+from saccade.training import Loss, each_apart
 from saccade.types import Batch
 
 MODELS: dict[str, Callable[[Any], nn.Module]] = dict(TRANSLATORS)
 MARKS = Marks(BEGIN, END, (PAD, BEGIN, UNKNOWN))
 LEAST_PART = 128  # tokens; for fewer a thread of their own is not worth it
 ANSWER_TOKENS = 8192  # source tokens, padding included, that are answered at once
+LEAST_GROUP = 16  # sources that are worth a thread of their own
 ANSWER_ROWS = 512  # hypotheses at once: of short sources there would be thousands
 
 
@@ -140,6 +141,7 @@ class Translation(Network):
         self.tokenizers = tokenizers
         self.pairs: dict[str, Pairs] = {}
         self.encoded: dict[str, Encoded] = {}
+        self._steps: Any = None  # what the last search took its steps with
 
     def give(self, prepared: PreparedPairs) -> None:
         """Hand over the data that training and evaluating need."""
@@ -182,6 +184,7 @@ class Translation(Network):
 
     def loss(self, batch: Batch) -> Loss:
         """Summed over the real target tokens; padding never reaches the output projection."""
+        self._steps = None  # the weights are about to change
         return self._loss(batch, self.recipe.train.smoothing)
 
     def _loss(self, batch: Batch, smoothing: float) -> Loss:
@@ -282,14 +285,38 @@ class Translation(Network):
         found: list[Prediction] = [Prediction("", 0.0, 0.0, True)] * len(encoded)
         asked = [row for row, ids in enumerate(encoded) if ids]
         tell(len(encoded) - len(asked))
-        for rows in _groups(asked, encoded, max(1, ANSWER_ROWS // wanted.beam)):
-            numbers = [first + row for row in rows]
-            answers = self._search([encoded[row] for row in rows], wanted, numbers)
-            for row, several in zip(rows, answers, strict=True):
-                best, *others = [self._prediction(answer) for answer in several]
-                found[row] = best._replace(others=tuple(others))
-            tell(len(rows))
+        for row, several in self._answers(asked, encoded, wanted, first):
+            best, *others = [self._prediction(answer) for answer in several]
+            found[row] = best._replace(others=tuple(others))
+            tell(1)
         return found
+
+    def answers(self, sources: list[list[int]], how: Search) -> list[list[Answer]]:
+        """What a search finds for each source that is given as ids, in order."""
+        rows = list(range(len(sources)))
+        found = dict(self._answers(rows, sources, how, first=1))
+        return [found[row] for row in rows]
+
+    def _answers(
+        self, rows: list[int], encoded: list[list[int]], how: Search, first: int
+    ) -> Iterator[tuple[int, list[Answer]]]:
+        """Rows with their answers, in no order; groups of like length side by side."""
+        most = max(1, ANSWER_ROWS // how.beam)
+        # for a group each, cores need not wait for one another
+        for_each = math.ceil(len(rows) / torch.get_num_threads())
+        if LEAST_GROUP <= for_each < most:
+            most = for_each
+        groups = list(_groups(rows, encoded, most))
+
+        def answered(group: list[int]) -> list[list[Answer]]:
+            return self._search(
+                [encoded[row] for row in group], how, [first + row for row in group]
+            )
+
+        # coverage looks at the model's attention, which two cannot do at once
+        each = map(answered, groups) if how.coverage else each_apart(answered, groups)
+        for group, answers in zip(groups, each, strict=True):
+            yield from zip(group, answers, strict=True)
 
     @property
     def longest(self) -> int:
@@ -330,9 +357,10 @@ class Translation(Network):
         limit = max(1, min(self.recipe.data.longest_answer, self._places - 1))
         limits = torch.full((len(sources),), limit, device=self.device)
         with torch.no_grad():
+            steps = self._steps = writer(model, self._steps)
             return search(
-                writer(model),
-                lambda: model.encode(ids, lengths),
+                steps,
+                lambda: steps.encode(ids, lengths),
                 how,
                 marks=MARKS,
                 limits=limits,

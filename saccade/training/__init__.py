@@ -22,6 +22,7 @@ from saccade.training.resume import (
     write_checkpoint,
 )
 from saccade.training.settings import TrainConfig
+from saccade.training.workers import each_apart
 
 __all__ = [
     "Beside",
@@ -38,6 +39,7 @@ __all__ = [
     "checkpoints",
     "counting",
     "device_named",
+    "each_apart",
     "keep_memory",
     "load_checkpoint",
     "progress_bar",

@@ -7,9 +7,9 @@ a step. The gradients are added in the order of the parts, so the sum does not d
 thread was first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,26 @@ from saccade.seeding import drawing_from
 from saccade.training.precision import autocast
 from saccade.training.settings import TrainConfig
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 MOST = 4  # parts; with more cores, several work on one
+
+
+def each_apart(act: Callable[[T], R], things: Sequence[T]) -> Iterator[R]:
+    """What `act` gives for each thing, in order; as many at a time as there are threads.
+
+    One thing alone is done here, with all threads.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or len(things) == 1:
+        yield from map(act, things)
+        return
+    pool = ThreadPoolExecutor(threads, "apart", torch.set_num_threads, (1,))
+    try:
+        yield from pool.map(act, things)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 class Learned(NamedTuple):

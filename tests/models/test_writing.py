@@ -63,13 +63,14 @@ def test_hypotheses_share_a_memory(choice: dict, B: int, G: int, seed: int) -> N
     with torch.no_grad():
         wanted = laws._logits(model, source[each], lengths[each], several)
         steps = writer(model)
-        state = steps.start(model.encode(source, lengths))
+        state = steps.start(steps.encode(source, lengths))
         state = State(state.memory, rearrange(state.past, each.tolist()))
         for t in range(3):
             logits, state = steps.step(several[:, t : t + 1], state)
             torch.testing.assert_close(logits[:, 0], wanted[:, t], rtol=0, atol=1e-9)
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_a_search_finds_the_same_with_it(norm_first: bool) -> None:
     model = built(3, norm_first=norm_first, depth=2)
@@ -77,10 +78,10 @@ def test_a_search_finds_the_same_with_it(norm_first: bool) -> None:
     limits = torch.tensor([5, 40, 1, 17, 3, 9, 33])
     how = {"marks": MARKS, "limits": limits}
     for search, more in ((greedy, {}), (beam, {"width": 4, "n_best": 3, "alpha": 0.0})):
-        with torch.no_grad():
-            memory = model.encode(source, lengths)
-        one = search(model, memory, **how, **more)
-        other = search(writer(model), memory, **how, **more)
+        one, other = (
+            search(steps, steps.encode(source, lengths), **how, **more)
+            for steps in (model, writer(model))
+        )
         for mine, theirs in zip(one, other, strict=True):
             mine, theirs = (x if isinstance(x, list) else [x] for x in (mine, theirs))
             assert [a.ids for a in mine] == [a.ids for a in theirs]
@@ -115,6 +116,21 @@ def test_a_model_whose_heads_are_off_or_out_writes_for_itself() -> None:
     assert isinstance(writer(model), Writer)
     prune_heads(model, {"decoder.0.self_attention": [1]})
     assert writer(model) is model
+
+
+def test_it_is_made_once_for_the_weights_there_are() -> None:
+    model = built()
+    first = writer(model)
+    assert writer(model, first) is first
+    assert writer(built(), first) is not first
+    model.load_state_dict(built(1).state_dict())
+    second = writer(model, first)
+    assert second is not first
+    example = drawn(2, 3, 4)
+    assert laws.stepwise(model, example, second).holds
+    assert not laws.stepwise(model, example, first).holds  # it has the old ones
+    with switched_off(model, {"decoder.0.self_attention": [1]}):
+        assert writer(model, second) is model
 
 
 def test_one_that_is_being_trained_writes_for_itself() -> None:
