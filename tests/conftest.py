@@ -23,6 +23,7 @@ IN_CI = bool(os.environ.get("CI"))
 settings.register_profile(
     "house",
     deadline=None,
+    max_examples=50,
     derandomize=IN_CI,
     database=None if IN_CI else settings.default.database,
     print_blob=True,

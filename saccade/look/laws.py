@@ -107,15 +107,15 @@ def future(model: Any, example: Example, vocab_size: int) -> Finding:
 
 @torch.no_grad()
 def stepwise(model: Any, example: Example, stepper: Any = None) -> Finding:
-    """Step by step, with what is remembered, equals all at once; the steps may be another's."""
+    """Step by step, with what is remembered, equals all at once; another's steps do so, too."""
     source, lengths, target = example
     whole = _logits(model, source, lengths, target)
-    stepper = model if stepper is None else stepper
-    state = stepper.start(stepper.encode(source, lengths))
     pairs = []
-    for t in range(target.shape[1]):
-        logits, state = stepper.step(target[:, t : t + 1], state)
-        pairs.append((whole[:, t], logits[:, 0]))
+    for steps in (model,) if stepper is None else (model, stepper):
+        state = steps.start(steps.encode(source, lengths))
+        for t in range(target.shape[1]):
+            logits, state = steps.step(target[:, t : t + 1], state)
+            pairs.append((whole[:, t], logits[:, 0]))
     return _finding("step by step equals all at once", len(source), pairs)
 
 

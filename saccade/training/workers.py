@@ -98,7 +98,7 @@ class Workers:
         for weight, *gradients in zip(self.weights, *each, strict=True):
             for gradient in gradients:
                 if gradient is not None:
-                    weight.grad = gradient if weight.grad is None else weight.grad.add_(gradient)
+                    _add(weight, gradient)
         right = [part.correct for part in found if part.correct is not None]
         total = sum(part.total for part in found)
         return total, sum(right) if len(right) == len(found) else None
@@ -113,3 +113,12 @@ class Workers:
         gradients = torch.autograd.grad(loss.total / tokens, self.weights, allow_unused=True)
         correct = None if loss.correct is None else int(loss.correct)
         return Learned(float(loss.total.detach()), correct, gradients)
+
+
+def _add(weight: Tensor, gradient: Tensor) -> None:
+    if weight.grad is not None:
+        weight.grad += gradient
+    elif gradient.stride() == weight.stride():
+        weight.grad = gradient
+    else:  # a fused optimiser takes the numbers in the order in which they lie in memory
+        weight.grad = torch.empty_like(weight).copy_(gradient)

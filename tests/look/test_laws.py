@@ -17,7 +17,7 @@ from saccade.models import (
     TransformerConfig,
 )
 from saccade.nn import Attention, Mask
-from saccade.types import State, select
+from saccade.types import State, rearrange
 
 BEGIN, END, VOCAB = 1, 2, 9
 MARKS = Marks(BEGIN, END, (0, BEGIN))
@@ -151,9 +151,9 @@ def test_a_beam_whose_hypotheses_take_each_others_past(monkeypatch):
     """The scores are then those of sequences that nobody wrote."""
 
     def upside_down(tree, rows):
-        return select(tree, rows.flip(0))
+        return rearrange(tree, rows[::-1])
 
-    monkeypatch.setattr("saccade.decoding.search.select", upside_down)
+    monkeypatch.setattr("saccade.decoding.search.rearrange", upside_down)
     assert "rereading" in broken_laws(whole("transformer"))
 
 

@@ -74,6 +74,27 @@ def test_gradients_are_added_to_those_that_are_there() -> None:
     torch.testing.assert_close(task.model["used"].weight.grad, 2 * once)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_gradients_lie_in_memory_as_their_weights_do(threads: int) -> None:
+    """An optimiser in one kernel does not look at strides, and would take them for others."""
+
+    class Turned(Squares):
+        def loss(self, batch: Tensor) -> Loss:
+            # the gradient of this comes back transposed
+            return Loss(torch.einsum("rk,ok->ro", batch, self.model["used"].weight).square().sum())
+
+    task, batch = Turned(), torch.randn(4, 3, dtype=torch.float64)
+    task.model["used"] = nn.Linear(3, 5).double()
+    weight = task.model["used"].weight
+    task.loss(batch).total.backward()
+    wanted = weight.grad.clone()
+    (bare,) = torch.autograd.grad(task.loss(batch).total, [weight])
+    print(bare.stride(), weight.stride())
+    learned(task, batch, threads)
+    assert weight.grad.stride() == weight.stride()
+    torch.testing.assert_close(7 * weight.grad, wanted)
+
+
 def test_what_goes_wrong_in_a_part_is_raised() -> None:
     task, batch = Squares(), torch.zeros(4, 3, dtype=torch.float64)
     task.broken, batch[2:] = True, 9.0
