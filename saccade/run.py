@@ -28,12 +28,14 @@ import torch
 from rich.console import Console
 
 from saccade import __version__
+from saccade.alone import alone_in
+from saccade.bars import counting
 from saccade.config import build, differences, set_paths
 from saccade.errors import ConfigError, DataError, RunError, SaccadeError
 from saccade.exchange.agreement import exported
 from saccade.exchange.apart import Apart
 from saccade.exchange.ctranslate2 import ExportConfig, export
-from saccade.exchange.engine import Answered, export_folder
+from saccade.exchange.engine import export_folder
 from saccade.folder import FORMAT, OWN, OWN_FOLDERS, read_settings, weights_seal
 from saccade.look.draw import save_curves, save_maps
 from saccade.look.draw_gradients import save_gradients
@@ -41,19 +43,12 @@ from saccade.look.laws import Finding, not_tried
 from saccade.look.terminal import Map, terminal_map
 from saccade.lookup import pick
 from saccade.optim import adamw
-from saccade.storage import (
-    read_json,
-    read_tensors,
-    write_atomically,
-    write_json,
-    write_tensors,
-    write_text,
-)
+from saccade.sealed import read_json, write_atomically, write_json, write_text
+from saccade.storage import read_tensors, write_tensors
 from saccade.tasks import (
     Choice,
     Fitted,
     Network,
-    Prediction,
     Prepared,
     Recipe,
     Task,
@@ -66,7 +61,6 @@ from saccade.training import (
     MetricsLog,
     Standing,
     checkpoints,
-    counting,
     device_named,
     keep_memory,
     load_checkpoint,
@@ -127,8 +121,7 @@ class Run:
         if engine is None:
             answers = self.task.predict(texts, first=first, tell=tell, **how)
         else:
-            found = self._engine(engine).predict(texts, first=first, tell=tell, **how)
-            answers = [_prediction(answered) for answered in found]
+            answers = self._engine(engine).predict(texts, first=first, tell=tell, **how)
         return answers[0] if isinstance(inputs, str) else answers
 
     def export(self, to: str, folder: str | Path | None = None, **how: Any) -> Path:
@@ -315,10 +308,6 @@ EXPORTS = {"ctranslate2": export}
 ENGINES = {"ctranslate2": Apart}
 
 
-def _prediction(answered: Answered) -> Prediction:
-    return Prediction(*answered[:-1], tuple(map(_prediction, answered.others)))
-
-
 def _most(keys: Any, kind: str, place: int) -> int:
     return max(key[place] for key in keys if key[0] == kind)
 
@@ -402,14 +391,22 @@ def train(recipe: Recipe, folder: Path, options: Options) -> Trained:
     if weights is not None:
         run.task.load(weights)
     run.give(prepared)
-    _clear(folder)
-    run.save_settings(folder)
-    return _go_on(run, options)
+    folder.mkdir(parents=True, exist_ok=True)
+    with alone_in(folder):
+        _clear(folder)
+        run.save_settings(folder)
+        return _go_on(run, options)
 
 
 def resume(folder: Path, changes: dict[str, Any], options: Options) -> Trained:
     """Go on with a training that was stopped, as if it had not been."""
     run = _open_without_weights(folder)
+    with alone_in(folder):
+        return _resumed(run, changes, options)
+
+
+def _resumed(run: Run, changes: dict[str, Any], options: Options) -> Trained:
+    folder = run.folder
     if changed := _changed(run.recipe, changes):
         raise ConfigError(
             f"{folder} cannot be resumed with other settings ({'; '.join(changed)}). "

@@ -1,7 +1,6 @@
-"""Tensors in sealed files, and what `saccade.sealed` has for the other files of a run.
+"""Tensors in sealed files: the seal of a safetensors file is in its header.
 
-The seal of a safetensors file is in its header. Those who read no tensors take the rest from
-`saccade.sealed`, which loads no torch.
+The other files of a run are those of `saccade.sealed`, which loads no torch.
 """
 
 import json
@@ -16,27 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from saccade.errors import RunError
-from saccade.sealed import (
-    SEAL,
-    damaged,
-    read_json,
-    read_text,
-    write_atomically,
-    write_json,
-    write_text,
-)
-
-__all__ = [
-    "SEAL",
-    "damaged",
-    "read_json",
-    "read_tensors",
-    "read_text",
-    "write_atomically",
-    "write_json",
-    "write_tensors",
-    "write_text",
-]
+from saccade.sealed import SEAL, damaged, write_atomically
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:

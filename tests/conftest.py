@@ -2,6 +2,8 @@ import hashlib
 import json
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -158,3 +160,42 @@ def outcome_of() -> Callable[[Path], dict[str, Any]]:
         }
 
     return outcome
+
+
+@pytest.fixture(scope="module")
+def nursery_of() -> Iterator[Callable[[str], Callable[..., bool]]]:
+    """Commands as children of one process, so that torch is loaded once and not 200 times.
+
+    `nursery_of(program)` starts the process. What that gives is called with a command's arguments,
+    the path to watch, how far it may come before it is killed (None: to its end), and how many
+    moments later; it says whether it came to its end.
+    """
+    started = []
+
+    def begin(program: str) -> Callable[..., bool]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            text=True,
+        )
+        started.append(process)
+
+        def call(
+            arguments: list[Any], path: Path, most: int | None = None, moments: float = 0.0
+        ) -> bool:
+            assert process.stdin and process.stdout
+            order = [[str(a) for a in arguments], str(path), most, moments]
+            process.stdin.write(json.dumps(order) + "\n")
+            process.stdin.flush()
+            code = int(process.stdout.readline())
+            assert code in (0, -9), f"exit code {code} of {arguments}"
+            return code == 0
+
+        return call
+
+    yield begin
+    for process in started:
+        process.communicate()

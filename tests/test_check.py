@@ -11,7 +11,7 @@ from saccade.look import laws
 from saccade.nn.masks import Mask
 from saccade.nn.state import KeyValue, extend
 from saccade.run import open_run
-from saccade.storage import read_json
+from saccade.sealed import read_json
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ PACKAGE = ROOT / "saccade"
 
 LAYERS = [
     {"errors"},
-    {"lookup", "sealed"},
+    {"alone", "bars", "lookup", "predictions", "sealed"},
     {"types", "config", "folder", "seeding", "storage"},
     {"nn", "data", "optim", "decoding", "metrics"},
     {"models", "fitted", "look", "training"},

@@ -10,7 +10,7 @@ import pytest
 from saccade.cli.main import run as saccade
 from saccade.errors import RunError
 from saccade.run import FORMAT, Options, open_run, resume
-from saccade.storage import read_text, write_text
+from saccade.sealed import read_text, write_text
 
 KEPT = Path(__file__).parent / "kept"
 RUNS = sorted(path.parent.relative_to(KEPT) for path in KEPT.glob("*/*/run.toml"))

@@ -15,10 +15,12 @@ import tomli_w
 import torch
 
 import saccade
+from saccade.alone import alone_in
 from saccade.config import flatten
 from saccade.errors import ConfigError, DataError, RunError
 from saccade.run import FORMAT, Options, Run, open_run, resume, train
-from saccade.storage import read_json, read_tensors, read_text, write_text
+from saccade.sealed import read_json, read_text, write_text
+from saccade.storage import read_tensors
 
 MODELS = ("bahdanau", "seq2seq", "transformer")
 TEXTS = ["abc", "fed", "a", "", "abcdef", "zz"]
@@ -272,6 +274,17 @@ def test_overwriting_replaces_all_of_it(folder: Path, smallest: Recipes) -> None
     assert open_run(folder).recipe.model.name == "seq2seq" == run.recipe.model.name
     assert not (folder / "report" / "attention.png").exists()
     assert not {"checks.json", ".model.safetensors.4321.part"} & contents(folder).keys()
+
+
+def test_two_do_not_train_into_one_folder(folder: Path, smallest: Recipes) -> None:
+    before = contents(folder)
+    with alone_in(folder):
+        with pytest.raises(RunError, match="is being trained by another process.*--resume.*--out"):
+            resume(folder, {}, Options())
+        with pytest.raises(RunError, match="is being trained by another process"):
+            train(smallest(), folder, Options(overwrite=True))
+    assert contents(folder) == before
+    assert resume(folder, {}, Options()).ended == "steps"
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

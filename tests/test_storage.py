@@ -15,15 +15,8 @@ from torch import Tensor
 
 from saccade import sealed
 from saccade.errors import RunError
-from saccade.storage import (
-    read_json,
-    read_tensors,
-    read_text,
-    write_atomically,
-    write_json,
-    write_tensors,
-    write_text,
-)
+from saccade.sealed import read_json, read_text, write_atomically, write_json, write_text
+from saccade.storage import read_tensors, write_tensors
 
 TENSORS = {"w": torch.tensor([[1.5, -2.0]]), "état": torch.tensor([3])}
 

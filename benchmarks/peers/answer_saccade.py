@@ -64,9 +64,7 @@ def compete(pipe: Pipe, run: str) -> None:
     keep_memory()
     task: Any = open_run(run).task
     model = task.model.eval()
-    limit = task.recipe.data.longest_answer
-    if limit < LONGEST:
-        raise SystemExit(f"{run} cuts its answers off at {limit} tokens; {LONGEST} were wanted.")
+    task.recipe.data.longest_answer = LONGEST  # as the others
 
     def translate(sources: Ids, beam: int) -> Ids:
         found = task.answers(sources, Search(beam=beam, length=0.0))

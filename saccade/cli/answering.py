@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from saccade.cli.answering_files import answer_file, answering_bar, json_line, one_line
+from saccade.bars import counting
+from saccade.cli.answering_files import answer_file, json_line, one_line
 from saccade.cli.exporting import answering_with
 from saccade.cli.kept_answers import KeptAnswers, print_of_run
 from saccade.cli.learning import read_changes
@@ -17,7 +18,7 @@ from saccade.cli.printing import errors, print_json, scores_table
 from saccade.errors import ConfigError
 
 if TYPE_CHECKING:
-    from saccade.tasks import Prediction
+    from saccade.predictions import Prediction
 
 Folder = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
@@ -124,7 +125,7 @@ def _opened(
 def _answer_texts(
     texts: list[str], answer: Callable[..., list[Any]], form: Callable[[int, str, Any], str]
 ) -> None:
-    with answering_bar(errors(), len(texts), 0) as tell:
+    with counting(errors(), "answering", total=len(texts), unit="sentences") as tell:
         answers = answer(texts, tell=tell)
     for number, (source, found) in enumerate(zip(texts, answers, strict=True), start=1):
         sys.stdout.write(form(number, source, found))
@@ -167,7 +168,6 @@ def evaluate(
     saccade evaluate runs/mine --data test.tsv --json
     """
     from saccade.run import open_run
-    from saccade.training import counting
 
     opened = open_run(run)
     with counting(errors(), "answering") as tell:

@@ -15,24 +15,12 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Column
-from rich.text import Text
 
+from saccade.bars import counting
 from saccade.cli.kept_answers import KeptAnswers
 from saccade.cli.printing import errors
 from saccade.data.files import BLOCK, STANDARD_INPUT, first_bytes, whole_lines
@@ -68,7 +56,8 @@ def answer_file(
     console = errors()
     warn, began = Warnings(console), time.monotonic()
     number = before = kept.lines if kept else 0
-    with answering_bar(console, count_lines(path) if console.is_terminal else None, before) as tell:
+    total = count_lines(path) if console.is_terminal else None
+    with counting(console, "answering", total=total, done=before, unit="sentences") as tell:
         for group in _groups_to_answer(path, kept, warn):
             texts = _shortened(group, shorten, path, number + 1, warn)
             answers = answer(texts, first=number + 1, tell=tell)
@@ -220,31 +209,3 @@ class Warnings:
         if self.count > SHOWN:
             more = self.count - SHOWN
             self.console.print(f"… and {more:,} line{'s' if more > 1 else ''} more like these.")
-
-
-class _Rate(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.speed:,.1f} sentences/s" if task.speed else "")
-
-
-@contextmanager
-def answering_bar(console: Console, total: int | None, done: int) -> Iterator[Callable[[int], Any]]:
-    """Lines done, of how many, how fast, and the time left; on no terminal, nothing."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("answering"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        _Rate(Column(no_wrap=True)),
-        TimeRemainingColumn(),
-    )
-    with Progress(
-        *columns,
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-        # the bar takes standard output to its own place, which only on a screen is the same one
-        redirect_stdout=sys.stdout.isatty(),
-    ) as progress:
-        bar = progress.add_task("answering", total=total, completed=done)
-        yield lambda more: progress.advance(bar, more)

@@ -22,8 +22,8 @@ def check(
 
     Exit code 1 if a law is broken. The findings are kept in the run, as checks.json.
     """
+    from saccade.bars import counting
     from saccade.run import open_run
-    from saccade.training import counting
 
     opened = open_run(run)
     with counting(errors(), "checking (compiling takes longest)") as bar:

@@ -135,9 +135,9 @@ def _mean(row: "Row", name: str, form: str) -> str:
 
 
 def _layers(longest: int | None, save: Path | None, json: bool) -> None:
+    from saccade.bars import counting
     from saccade.look.draw import format_of
     from saccade.look.draw_comparison import save_layers
-    from saccade.training import counting
     from saccade.verbs import compare_layers
 
     console = errors()

@@ -20,13 +20,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from saccade.alone import held
 from saccade.errors import ConfigError, DataError, RunError
 from saccade.sealed import read_json, write_json
-
-try:
-    import fcntl
-except ImportError:  # on Windows two at once are not noticed
-    fcntl = None  # type: ignore[assignment]
 
 BLOCK = 1 << 20
 
@@ -185,16 +181,11 @@ def _open_alone(path: Path) -> IO[bytes]:
     except OSError as error:
         reason = error.strerror or error
         raise ConfigError(f"--out {path} could not be opened: {reason}. Check the path.") from None
-    if fcntl is not None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            raise ConfigError(
-                f"{path} is being written by another process. Wait for it, or choose another --out."
-            ) from None
-        except OSError:  # some network disks have no locks; most people have one terminal
-            pass
+    if not held(file.fileno()):
+        file.close()
+        raise ConfigError(
+            f"{path} is being written by another process. Wait for it, or choose another --out."
+        )
     return file
 
 

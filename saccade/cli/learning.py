@@ -206,7 +206,7 @@ def copy(
     from saccade.config import flatten, to_toml
     from saccade.lookup import pick
     from saccade.recipes import RECIPES
-    from saccade.storage import write_atomically
+    from saccade.sealed import write_atomically
 
     function = pick(RECIPES, recipe, "recipe")
     made = function()

@@ -31,7 +31,7 @@ def prune(
     A head is weighed by the variance of its weights and by the gradient at its output, and goes
     if the dev scores stay with it switched off. The new run is used like any other.
     """
-    from saccade.training import counting
+    from saccade.bars import counting
     from saccade.verbs import prune as prune_run
 
     with counting(errors(), "pruning") as bar:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade.errors import ConfigError, DataError, MissingPackage, RunError, SaccadeError
-from saccade.exchange.engine import Answered
+from saccade.predictions import Prediction
 
 ERRORS = {kind.__name__: kind for kind in (ConfigError, DataError, MissingPackage, RunError)}
 
@@ -35,7 +35,7 @@ class Apart:
         first: int = 1,
         tell: Callable[[int], None] = lambda more: None,
         **how: Any,
-    ) -> list[Answered]:
+    ) -> list[Prediction]:
         """As `Engine.predict`."""
         request = {"do": "predict", "texts": list(texts), "first": first, "how": how}
         return [_answered(fields) for fields in self._ask(request, tell)]
@@ -109,9 +109,9 @@ class Apart:
         )
 
 
-def _answered(fields: list[Any]) -> Answered:
+def _answered(fields: list[Any]) -> Prediction:
     text, score, log_probability, finished, others = fields
-    return Answered(text, score, log_probability, finished, tuple(map(_answered, others)))
+    return Prediction(text, score, log_probability, finished, tuple(map(_answered, others)))
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -25,11 +25,13 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from saccade.config import Config, build
+from saccade.data.grouping import groups_of_like_length
 from saccade.data.shortening import shortened
 from saccade.data.tokenizers import Tokenizer, from_json
 from saccade.data.vocabulary import BEGIN, END, PAD, SPECIALS, UNKNOWN
 from saccade.errors import ConfigError, DataError, MissingPackage, RunError, SaccadeError
 from saccade.folder import read_settings, weights_seal
+from saccade.predictions import Prediction
 from saccade.sealed import damaged, read_json
 
 NAME = "ctranslate2"
@@ -51,16 +53,6 @@ def library() -> Any:
             "CTranslate2 is not installed. Install it with: pip install 'saccade[ctranslate2]'"
         ) from None
     return ctranslate2
-
-
-class Answered(NamedTuple):
-    """An answer, with the fields of `saccade.tasks.Prediction`, which loads torch."""
-
-    text: str
-    score: float
-    log_probability: float
-    finished: bool
-    others: tuple["Answered", ...] = ()
 
 
 class EngineSearch(Config):
@@ -142,16 +134,16 @@ class Engine:
         first: int = 1,
         tell: Callable[[int], None] = lambda more: None,
         **how: Any,
-    ) -> list[Answered]:
+    ) -> list[Prediction]:
         """An answer to each text, in order; the same as `Run.predict`, where that is promised."""
         wanted = search_from(how)
         self._check_fresh()
         encoded = self.source.encode_many(list(texts))
         self._check_lengths(encoded, first)
-        found = [Answered("", 0.0, 0.0, True)] * len(encoded)
+        found = [Prediction("", 0.0, 0.0, True)] * len(encoded)
         asked = [row for row, ids in enumerate(encoded) if ids]
         tell(len(encoded) - len(asked))
-        for rows in _groups(asked, encoded):
+        for rows in groups_of_like_length(asked, encoded, ANSWER_TOKENS, len(asked)):
             for row, answer in zip(rows, self._search(rows, encoded, wanted), strict=True):
                 found[row] = answer
             tell(len(rows))
@@ -172,7 +164,7 @@ class Engine:
 
     def _search(
         self, rows: list[int], encoded: list[list[int]], how: EngineSearch
-    ) -> list[Answered]:
+    ) -> list[Prediction]:
         sources = [encoded[row] for row in rows]
         ranked = how.length > 0 and how.beam > 1
         results = self.translator.translate_batch(
@@ -216,9 +208,9 @@ class Engine:
         )
         return [list(islice(again, len(several))) for several in chosen]
 
-    def _answered(self, several: list[_Found], alpha: float) -> Answered:
+    def _answered(self, several: list[_Found], alpha: float) -> Prediction:
         best, *others = [
-            Answered(
+            Prediction(
                 self.target.decode(one.written),
                 one.score(alpha),
                 one.log_probability,
@@ -315,18 +307,6 @@ def _threads() -> int:
         return 0
     mine = getattr(os, "sched_getaffinity", None)
     return len(mine(0)) if mine else os.cpu_count() or 1
-
-
-def _groups(rows: list[int], encoded: list[list[int]]) -> Iterator[list[int]]:
-    """Rows of like length together, so many that a group holds about ANSWER_TOKENS tokens."""
-    group: list[int] = []
-    for row in sorted(rows, key=lambda row: len(encoded[row])):
-        if group and (len(encoded[row]) + 1) * (len(group) + 1) > ANSWER_TOKENS:
-            yield group
-            group = []
-        group.append(row)
-    if group:
-        yield group
 
 
 # --- a process of its own -------------------------------------------------------------------------

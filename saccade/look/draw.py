@@ -21,7 +21,7 @@ from matplotlib.ticker import MaxNLocator
 
 from saccade.look.fonts import fonts_for, missing_message, spelt
 from saccade.look.terminal import Map, cells, checked, explained, shown, top
-from saccade.storage import write_atomically
+from saccade.sealed import write_atomically
 
 FORMATS = {".png": "png", ".svg": "svg", ".pdf": "pdf"}
 # White to dark blue, each step as much darker to the eye as the one before.

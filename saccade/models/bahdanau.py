@@ -20,15 +20,15 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.config import Config
+from saccade.models.speaking import Translator
 from saccade.nn.attention import Attention, share_memory
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import Embedding
-from saccade.nn.losses import Words
 from saccade.nn.masks import Mask
 from saccade.nn.recurrent import CELLS, Cell, Recurrent
 from saccade.nn.scores import Additive
 from saccade.nn.state import KeyValue
-from saccade.types import Hidden, Ids, Lengths, Logits, State
+from saccade.types import Hidden, Ids, Lengths, State
 
 
 class BahdanauConfig(Config):
@@ -51,7 +51,7 @@ class Annotations(NamedTuple):
     start: Float[Tensor, "B L E"]
 
 
-class Bahdanau(nn.Module):
+class Bahdanau(Translator):
     """A two-way encoder, additive attention, and a decoder that asks it at every step."""
 
     def __init__(self, config: BahdanauConfig):
@@ -113,21 +113,7 @@ class Bahdanau(nn.Module):
             now.append(cell.advance(cell.inputs(below), before))
         return now
 
-    def project(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """Logits."""
-        return self.words.logits(self.finish(hidden))
-
     def finish(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N E"]:
         """The readout."""
         own, context = hidden.split([2 * self.width, self.width], dim=-1)
         return self.dropout((self.readout(own) + context).tanh())
-
-    @property
-    def words(self) -> Words:
-        """What the readout is compared with."""
-        return Words(self.output.weight, self.output.bias)
-
-    def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
-        """Read T tokens, give the logits of what follows each."""
-        hidden, state = self.read(ids, state)
-        return self.project(hidden), state

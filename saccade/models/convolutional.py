@@ -24,16 +24,16 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.config import Config
+from saccade.models.speaking import Translator
 from saccade.nn.attention import Attention, share_memory
 from saccade.nn.convolution import ConvolutionStack, Recent
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import Embedding
-from saccade.nn.losses import Words
 from saccade.nn.masks import Mask
 from saccade.nn.positions import Learned, Sinusoidal
 from saccade.nn.scores import ScaledDot
 from saccade.nn.state import KeyValue
-from saccade.types import Hidden, Ids, Lengths, Logits, State
+from saccade.types import Hidden, Ids, Lengths, State
 
 HALF = 0.5**0.5  # keeps the variance of a sum of two
 
@@ -85,7 +85,7 @@ class SourceAttention(nn.Module):
         return HALF * (x + self.out(seen))
 
 
-class Convolutional(nn.Module):
+class Convolutional(Translator):
     """Gated convolutions that see the source around each place and the target before it."""
 
     def __init__(self, config: ConvolutionalConfig):
@@ -129,20 +129,6 @@ class Convolutional(nn.Module):
             now.append(after)
         return x, State(memory, Past(past.steps + ids.shape[1], tuple(now)))
 
-    def project(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """Hidden vectors to logits."""
-        return self.words.logits(self.finish(hidden))
-
     def finish(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
         """What is compared with the words."""
         return self.dropout(hidden)
-
-    @property
-    def words(self) -> Words:
-        """A row and a bias for each."""
-        return Words(self.output.weight, self.output.bias)
-
-    def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
-        """Read T tokens, give the logits of what follows each."""
-        hidden, state = self.read(ids, state)
-        return self.project(hidden), state

@@ -12,11 +12,11 @@ from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.config import Config
+from saccade.models.speaking import Speaker
 from saccade.nn.convolution import ConvolutionStack, Recent
 from saccade.nn.dropout import Dropout
 from saccade.nn.losses import Words
@@ -61,7 +61,7 @@ class NGramConfig(Config):
     smoothing: Literal["none", "laplace", "back-off", "kneser-ney"] = "kneser-ney"
 
 
-class LanguageModel(nn.Module, ABC):
+class LanguageModel(Speaker, ABC):
     """Embedding in, logits by likeness to the embeddings out; what is between is the model."""
 
     def __init__(self, vocab_size: int, width: int, dropout: float):
@@ -85,14 +85,6 @@ class LanguageModel(nn.Module, ABC):
         x = self.table(ids) * self.table.embedding_dim**0.5
         hidden, past = self.hidden(self.dropout(x), past)
         return self.dropout(hidden), past
-
-    def project(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """Logits by likeness to the embeddings."""
-        return self.words.logits(self.finish(hidden))
-
-    def finish(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
-        """What is compared with the words: the hidden vectors themselves."""
-        return hidden
 
     @property
     def words(self) -> Words:

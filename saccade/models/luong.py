@@ -29,17 +29,17 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.config import Config
+from saccade.models.speaking import Translator
 from saccade.nn.attention import Attention, share_memory
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import Embedding
 from saccade.nn.hard import HardAttention
 from saccade.nn.local import LocalAttention, Predictor, with_centre
-from saccade.nn.losses import Words
 from saccade.nn.masks import Mask
 from saccade.nn.recurrent import CELLS, Recurrent
 from saccade.nn.scores import score_named
 from saccade.nn.state import KeyValue
-from saccade.types import Hidden, Ids, Lengths, Logits, State
+from saccade.types import Hidden, Ids, Lengths, State
 
 
 class LuongConfig(Config):
@@ -77,7 +77,7 @@ class Past(NamedTuple):
     steps: int
 
 
-class Luong(nn.Module):
+class Luong(Translator):
     """A two-way encoder, a recurrent decoder, and attention from each of its states."""
 
     def __init__(self, config: LuongConfig):
@@ -149,23 +149,9 @@ class Luong(nn.Module):
         # in the weights' format: a shorter one would round a place
         return with_centre(query, centre.to(self.own.weight.dtype).expand(len(states), -1))
 
-    def project(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """Attentional states to logits."""
-        return self.words.logits(self.finish(hidden))
-
     def finish(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
         """What is compared with the words."""
         return self.dropout(hidden)
-
-    @property
-    def words(self) -> Words:
-        """A row and a bias for each."""
-        return Words(self.output.weight, self.output.bias)
-
-    def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
-        """Read T tokens, give the logits of what follows each."""
-        hidden, state = self.read(ids, state)
-        return self.project(hidden), state
 
 
 def _attention(config: LuongConfig) -> Attention:

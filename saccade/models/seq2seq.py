@@ -16,10 +16,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.config import Config
+from saccade.models.speaking import Translator
 from saccade.nn.embedding import Embedding
-from saccade.nn.losses import Words
 from saccade.nn.recurrent import Recurrent
-from saccade.types import Hidden, Ids, Lengths, Logits, State
+from saccade.types import Hidden, Ids, Lengths, State
 
 
 class Seq2SeqConfig(Config):
@@ -41,7 +41,7 @@ class Context(NamedTuple):
     start: Float[Tensor, "B L E"]
 
 
-class Seq2Seq(nn.Module):
+class Seq2Seq(Translator):
     """Reads the source into one vector, writes the target from it."""
 
     def __init__(self, config: Seq2SeqConfig):
@@ -74,21 +74,3 @@ class Seq2Seq(nn.Module):
         read = self.decoder(torch.cat([embedded, context], dim=-1), start=state.past)
         hidden = torch.cat([read.outputs, context, embedded], dim=-1)
         return hidden, State(state.memory, read.last)
-
-    def project(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """Hidden vectors to logits."""
-        return self.words.logits(self.finish(hidden))
-
-    def finish(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
-        """What is compared with the words: the hidden vectors themselves."""
-        return hidden
-
-    @property
-    def words(self) -> Words:
-        """A row and a bias for each."""
-        return Words(self.output.weight, self.output.bias)
-
-    def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
-        """Read T tokens, give the logits of what follows each."""
-        hidden, state = self.read(ids, state)
-        return self.project(hidden), state

@@ -10,11 +10,11 @@ Choices: positions added to the embeddings (sinusoidal, learned), acting in ever
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
-from jaxtyping import Float
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from saccade.config import Config
+from saccade.models.speaking import Translator
 from saccade.nn.embedding import Embedding
 from saccade.nn.losses import Words
 from saccade.nn.masks import Mask
@@ -23,7 +23,7 @@ from saccade.nn.pruning import prune_heads
 from saccade.nn.scores import score_named
 from saccade.nn.state import KeyValue
 from saccade.nn.transformer import DecoderBlock, EncoderBlock
-from saccade.types import Hidden, Ids, Lengths, Logits, State
+from saccade.types import Hidden, Ids, Lengths, State
 
 
 class TransformerConfig(Config):
@@ -71,7 +71,7 @@ def _inside(config: TransformerConfig) -> Places | None:
     return Relative(config.width, config.heads) if config.positions == "relative" else None
 
 
-class Transformer(nn.Module):
+class Transformer(Translator):
     """Stacks of blocks that see the source whole and the target up to now."""
 
     def __init__(self, config: TransformerConfig):
@@ -137,20 +137,7 @@ class Transformer(nn.Module):
             now.append(after)
         return self.decoder_norm(x), State(memory, tuple(now))
 
-    def project(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """Logits by likeness to the target's embeddings."""
-        return self.words.logits(self.finish(hidden))
-
-    def finish(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
-        """What is compared with the words: the hidden vectors themselves."""
-        return hidden
-
     @property
     def words(self) -> Words:
-        """The target's embeddings."""
+        """The target's embeddings: logits are by likeness to them."""
         return Words(self.target.table.weight)
-
-    def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
-        """Read T tokens, give the logits of what follows each."""
-        hidden, state = self.read(ids, state)
-        return self.project(hidden), state

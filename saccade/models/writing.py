@@ -101,16 +101,16 @@ class Asking:
 
 
 class Source(NamedTuple):
-    """Keys and values of the source in each layer, and what is added to their scores."""
+    """Keys and values of the source, of one layer after the other; what is added to scores."""
 
-    kept: Float[Tensor, "B L 2 H S K"]
+    kept: Float[Tensor, "B 2*L H S K"]
     mask: Float[Tensor, "B 1 1 S"] | None
 
 
 class Written(NamedTuple):
     """Keys and values of what is written, of all layers; there may be room for more."""
 
-    kept: Float[Tensor, "R L 2 H S K"]
+    kept: Float[Tensor, "R L 2*H S K"]
     length: int
 
 
@@ -164,38 +164,44 @@ class Writer:
             seen = seen.transpose(1, 2).reshape(B * S, self.width)
             x = thinking(looking.around.after(x, looking.out(seen)))
         kept = self.to_memory(self.model.encoder_norm(x))
-        kept = kept.view(B, S, len(self.decoder), 2, self.heads, -1).permute(0, 2, 3, 4, 1, 5)
+        kept = kept.view(B, S, 2 * len(self.decoder), self.heads, -1).permute(0, 2, 3, 1, 4)
         return Source(kept.contiguous(), mask)
 
     def start(self, memory: Source) -> State:
         """Nothing is written yet."""
-        B, L, _, H, _, K = memory.kept.shape
-        return State(memory, Written(memory.kept.new_empty(B, L, 2, H, ROOM, K), 0))
+        B, L, H, _, K = memory.kept.shape
+        return State(memory, Written(memory.kept.new_empty(B, L // 2, 2 * H, ROOM, K), 0))
 
     def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
         """One more token in each row, and the logits of what follows it."""
         (source, mask), (kept, t) = state
-        if t == kept.shape[4]:
-            kept = torch.cat([kept, torch.empty_like(kept)], dim=4)
-        x = F.embedding(ids[:, 0], self.table) * self.width**0.5
-        if self.positions is not None:
-            x += self._code(t)
-        R, B, H = x.shape[0], source.shape[0], self.heads
-        layers = zip(self.decoder, source.unbind(1), kept.unbind(1), strict=True)
-        for (looking, asking, thinking), memory, past in layers:
-            now = looking.inputs(looking.around.before(x)).view(R, 3, H, -1)
-            past[:, :, :, t] = now[:, 1:]
-            keys, values = past[:, :, :, : t + 1].unbind(1)
-            seen = F.scaled_dot_product_attention(now[:, 0, :, None], keys, values)
-            x = looking.around.after(x, looking.out(seen.view(R, self.width)))
-            # the hypotheses of a sentence ask its memory at once, as so many steps
-            query = asking.query(asking.around.before(x)).view(B, R // B, H, -1).transpose(1, 2)
-            keys, values = memory.unbind(1)
-            seen = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
-            seen = seen.transpose(1, 2).reshape(R, self.width)
+        if t == kept.shape[3]:
+            kept = torch.cat([kept, torch.empty_like(kept)], dim=3)
+        R, H = kept.shape[0], self.heads
+        x = self._embedded(ids[:, 0], t)
+        # what is the same in all layers is asked for once
+        newest = kept.narrow(3, t, 1).unbind(1)
+        past = kept.view(R, -1, H, *kept.shape[3:]).narrow(3, 0, t + 1).unbind(1)
+        memory = source.unbind(1)
+        for layer, (looking, asking, thinking) in enumerate(self.decoder):
+            keys, values = 2 * layer, 2 * layer + 1
+            now = looking.inputs(looking.around.before(x)).view(R, 3 * H, 1, -1)
+            query, key_value = now.split_with_sizes([H, 2 * H], 1)
+            newest[layer].copy_(key_value)
+            seen = F.scaled_dot_product_attention(query, past[keys], past[values])
+            x = looking.around.after(x, looking.out(seen.view(R, -1)))
+            query = asking.query(asking.around.before(x))
+            seen = _asked(query, memory[keys], memory[values], mask)
             x = thinking(asking.around.after(x, asking.out(seen)))
         logits = self.words(self.model.decoder_norm(x))
         return logits[:, None], State(Source(source, mask), Written(kept, t + 1))
+
+    def _embedded(self, ids: Tensor, t: int) -> Float[Tensor, "R D"]:
+        """Tokens at a place."""
+        x = torch.embedding(self.table, ids)
+        if self.positions is None:
+            return x * self.width**0.5
+        return torch.add(self._code(t), x, alpha=self.width**0.5)
 
     def _code(self, t: int) -> Tensor:
         """What is added at a place."""
@@ -205,6 +211,22 @@ class Writer:
             assert self.positions is not None
             self.codes = self.positions(0, max(ROOM, 2 * t))
         return self.codes[t]
+
+
+def _asked(
+    query: Float[Tensor, "R D"],
+    keys: Float[Tensor, "B H S K"],
+    values: Float[Tensor, "B H S K"],
+    mask: Float[Tensor, "B 1 1 S"] | None,
+) -> Float[Tensor, "R D"]:
+    """The hypotheses of a sentence ask its memory at once, as so many steps."""
+    (R, D), (B, H, _, K) = query.shape, keys.shape
+    if R == B:
+        seen = F.scaled_dot_product_attention(query.view(B, H, 1, K), keys, values, attn_mask=mask)
+        return seen.view(R, D)
+    several = query.view(B, R // B, H, K).transpose(1, 2)
+    seen = F.scaled_dot_product_attention(several, keys, values, attn_mask=mask)
+    return seen.transpose(1, 2).reshape(R, D)
 
 
 def writer(model: nn.Module, known: Any = None) -> Any:

@@ -7,7 +7,7 @@ from saccade.tasks.recipe import Recipe, TranslationRecipe
 from saccade.tasks.regression import AttentionFit, KernelFit, Regression, RegressionRecipe
 from saccade.tasks.sizing import Choice
 from saccade.tasks.task import Fitted, Network, Prepared, Task
-from saccade.tasks.translation import Prediction, Translation
+from saccade.tasks.translation import Translation
 
 __all__ = [
     "AttentionFit",
@@ -19,7 +19,6 @@ __all__ = [
     "Kind",
     "Network",
     "Numbers",
-    "Prediction",
     "Prepared",
     "Recipe",
     "Regression",

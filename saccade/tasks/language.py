@@ -49,11 +49,11 @@ from saccade.nn.truncation import (
     truncated,
     unroll,
 )
+from saccade.predictions import Prediction
 from saccade.seeding import generator
 from saccade.tasks.searching import search, search_from
 from saccade.tasks.sizing import Choice
 from saccade.tasks.task import Fitted, Network, Progress, Scored, Task, print_of
-from saccade.tasks.translation import Prediction
 from saccade.training import Loss, TrainConfig
 from saccade.types import Ids, State
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from saccade.data.batching import Encoded, Plan, encode_pairs, rows_of, training_batches
+from saccade.data.grouping import groups_of_like_length
 from saccade.data.pairs import Pairs
 from saccade.data.parallel import Tokenizers, learn_tokenizers, load_splits, within
 from saccade.data.shortening import shortened
@@ -30,6 +31,7 @@ from saccade.metrics.rouge import rouge
 from saccade.metrics.translation import bleu, chrf, exact, taught_bleu_corpus
 from saccade.models import TRANSLATORS, writer
 from saccade.nn.losses import word_loss
+from saccade.predictions import Prediction
 from saccade.tasks.recipe import TranslationRecipe
 from saccade.tasks.searching import Search, search, search_from
 from saccade.tasks.sizing import Choice, choose_model, facts_of, size_up
@@ -43,16 +45,6 @@ LEAST_PART = 128  # tokens; for fewer a thread of their own is not worth it
 ANSWER_TOKENS = 8192  # source tokens, padding included, that are answered at once
 LEAST_GROUP = 16  # sources that are worth a thread of their own
 ANSWER_ROWS = 512  # hypotheses at once: of short sources there would be thousands
-
-
-class Prediction(NamedTuple):
-    """An answer, and the others that the search found, best first."""
-
-    text: str
-    score: float  # log-probability over the length penalty
-    log_probability: float
-    finished: bool  # False: it was cut off at the longest answer
-    others: tuple["Prediction", ...] = ()
 
 
 @dataclass
@@ -306,7 +298,7 @@ class Translation(Network):
         for_each = math.ceil(len(rows) / torch.get_num_threads())
         if LEAST_GROUP <= for_each < most:
             most = for_each
-        groups = list(_groups(rows, encoded, most))
+        groups = list(groups_of_like_length(rows, encoded, ANSWER_TOKENS, most))
 
         def answered(group: list[int]) -> list[list[Answer]]:
             return self._search(
@@ -356,7 +348,7 @@ class Translation(Network):
         # read again, an answer stands behind the begin mark
         limit = max(1, min(self.recipe.data.longest_answer, self._places - 1))
         limits = torch.full((len(sources),), limit, device=self.device)
-        with torch.no_grad():
+        with torch.inference_mode():  # which is less work than no_grad for every small operation
             steps = self._steps = writer(model, self._steps)
             return search(
                 steps,
@@ -523,19 +515,6 @@ def score_answers(
         "taught_bleu": "weights 1/2^n, n ≤ 4, words between spaces, mean over sentences",
     }
     return figures, conventions
-
-
-def _groups(rows: list[int], encoded: list[list[int]], most: int) -> Iterator[list[int]]:
-    """Rows of like length together, at most so many, and about ANSWER_TOKENS tokens."""
-    group: list[int] = []
-    for row in sorted(rows, key=lambda row: len(encoded[row])):
-        tokens = (len(encoded[row]) + 1) * (len(group) + 1)
-        if group and (tokens > ANSWER_TOKENS or len(group) == most):
-            yield group
-            group = []
-        group.append(row)
-    if group:
-        yield group
 
 
 def _moved(batch: Batch, device: torch.device) -> Batch:

@@ -11,7 +11,7 @@ from saccade.training.loop import (
     Tell,
     train,
 )
-from saccade.training.observers import MetricsLog, counting, progress_bar, read_metrics
+from saccade.training.observers import MetricsLog, progress_bar, read_metrics
 from saccade.training.precision import device_named, keep_memory, set_threads
 from saccade.training.resume import (
     Beside,
@@ -37,7 +37,6 @@ __all__ = [
     "Tell",
     "TrainConfig",
     "checkpoints",
-    "counting",
     "device_named",
     "each_apart",
     "keep_memory",

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,10 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     ProgressColumn,
-    SpinnerColumn,
     Task,
     TextColumn,
     TimeRemainingColumn,
@@ -25,7 +22,7 @@ from rich.table import Column
 from rich.text import Text
 
 from saccade.errors import RunError
-from saccade.storage import write_atomically
+from saccade.sealed import write_atomically
 from saccade.training.loop import Evaluated, Event, Reported, Standing, Stepped, Tell
 
 
@@ -203,40 +200,3 @@ def _towards(old: float, new: float) -> float:
 
 def _figure(name: str, value: float) -> str:
     return f"{name} {100 * value:.1f} %" if name == "exact" else f"{name} {value:.2f}"
-
-
-class Counter:
-    """A bar for anything that can be counted."""
-
-    def __init__(self, progress: Progress, what: str):
-        self.progress = progress
-        self.bar = progress.add_task(what, total=None)
-
-    def __call__(self, more: int) -> None:
-        """So many more are done."""
-        self.progress.advance(self.bar, more)
-
-    def show(self, what: str, done: int, total: int) -> None:
-        """What is being done, and how far it is (of 0: nobody knows how far)."""
-        self.progress.update(self.bar, description=what, completed=done, total=total or None)
-
-
-@contextmanager
-def counting(console: Console, what: str) -> Iterator[Counter]:
-    """A bar that goes away when all is done; on no terminal, nothing."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(
-        *columns,
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-        # the bar takes standard output to its own place, which only on a screen is the same one
-        redirect_stdout=sys.stdout.isatty(),
-    ) as progress:
-        yield Counter(progress, what)

@@ -19,7 +19,7 @@ from saccade.look.draw import format_of
 from saccade.look.draw_comparison import save_comparison
 from saccade.recipes import find
 from saccade.run import Options, Run, open_run, resume
-from saccade.storage import read_json, read_text, write_json
+from saccade.sealed import read_json, read_text, write_json
 from saccade.tasks import kind_of, read_recipe
 from saccade.training import set_threads
 from saccade.verbs.measuring import (

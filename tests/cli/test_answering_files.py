@@ -9,13 +9,14 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from saccade.bars import counting
 from saccade.cli import answering_files
 from saccade.cli.answering_files import (
     Warnings,
@@ -25,39 +26,15 @@ from saccade.cli.answering_files import (
     one_line,
     read_any_lines,
 )
-from saccade.cli.main import run
 from saccade.data.files import read_lines
 from saccade.errors import DataError
 from saccade.run import open_run
-from saccade.training import counting
 
 SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
 
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Said]
-
-
-@pytest.fixture
-def saccade(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    """`saccade("predict", …)` in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments: object) -> Said:
-        capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
-        return Said(code, *capsys.readouterr())
-
-    return call
+Command = Callable[..., Any]
 
 
 @pytest.fixture

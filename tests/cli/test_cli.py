@@ -11,16 +11,17 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import tomli_w
 
 from saccade.cli.listing import ENTRIES
-from saccade.cli.main import VERBS, run
+from saccade.cli.main import VERBS
 from saccade.recipes import RECIPES
 from saccade.run import FORMAT, open_run
-from saccade.storage import read_tensors, read_text, write_text
+from saccade.sealed import read_text, write_text
+from saccade.storage import read_tensors
 from saccade.tasks import TASKS
 
 SMALL = [
@@ -37,29 +38,7 @@ SMALL = [
 ]
 
 
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Said]
-
-
-@pytest.fixture
-def saccade(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    """`saccade("train", …)` in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments: object) -> Said:
-        capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
-        return Said(code, *capsys.readouterr())
-
-    return call
+Command = Callable[..., Any]
 
 
 def process(arguments: Sequence[object], **more: Any) -> subprocess.Popen[str]:
@@ -75,7 +54,7 @@ def process(arguments: Sequence[object], **more: Any) -> subprocess.Popen[str]:
     )
 
 
-def complaint(said: Said) -> str:
+def complaint(said: Any) -> str:
     """The one message of a call that was refused; nothing else may have been answered."""
     assert said.code == 2, said
     assert said.out == ""
@@ -464,7 +443,7 @@ def test_predict_wants_texts_or_a_file(saccade: Command, mine: Path, tmp_path: P
     assert "and not both" in complaint(saccade("predict", mine, "abc", "--file", "x"))
     assert "There is no file gone.txt" in complaint(saccade("predict", mine, "--file", "gone.txt"))
     (tmp_path / "empty.txt").write_bytes(b"")
-    assert saccade("predict", mine, "--file", "empty.txt") == Said(0, "", "")
+    assert saccade("predict", mine, "--file", "empty.txt") == (0, "", "")
 
 
 # --- evaluate and look --------------------------------------------------------------------------

@@ -6,27 +6,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from saccade.cli.main import run as saccade
-from saccade.run import Options, train
+from saccade.run import Options, open_run, train
 
-
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    def call(*arguments: object) -> Said:
-        code = saccade([str(argument) for argument in arguments])
-        return Said(code, *capsys.readouterr())
-
-    return call
+Command = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
@@ -44,20 +30,20 @@ def two_runs(
 def exported(two_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("exported") / "run"
     shutil.copytree(two_runs["transformer"], folder)
-    assert saccade(["export", str(folder), "--to", "ctranslate2"]) == 0
+    open_run(folder).export("ctranslate2")
     return folder
 
 
 def test_it_prints_the_folder_and_the_next_command(
-    say: Callable[..., Said], two_runs: dict[str, Path], tmp_path: Path
+    saccade: Command, two_runs: dict[str, Path], tmp_path: Path
 ) -> None:
     shutil.copytree(two_runs["transformer"], tmp_path / "run")
-    said = say("export", tmp_path / "run", "--to", "ctranslate2")
+    said = saccade("export", tmp_path / "run", "--to", "ctranslate2")
     assert said.code == 0
     assert said.out.strip() == str(tmp_path / "run" / "exports" / "ctranslate2")
     assert f"saccade predict {tmp_path / 'run'} … --engine ctranslate2" in said.err
     whole = (Path(said.out.strip()) / "model.bin").stat().st_size
-    said = say(
+    said = saccade(
         *("export", tmp_path / "run", "--to", "ctranslate2", "--out", tmp_path / "small"),
         *("--set", "quantization=int8"),
     )
@@ -65,25 +51,25 @@ def test_it_prints_the_folder_and_the_next_command(
     assert (tmp_path / "small" / "model.bin").stat().st_size < whole
 
 
-def test_it_answers_as_without_it(say: Callable[..., Said], exported: Path) -> None:
+def test_it_answers_as_without_it(saccade: Command, exported: Path) -> None:
     texts = ["abc", "fe", "dddd"]
     assert (
-        say("predict", exported, *texts, "--engine", "ctranslate2").out
-        == say("predict", exported, *texts).out
+        saccade("predict", exported, *texts, "--engine", "ctranslate2").out
+        == saccade("predict", exported, *texts).out
     )
-    said = say("predict", exported, "abc", "--engine", "ctranslate2", "--json")
-    mine = json.loads(say("predict", exported, "abc", "--json").out)
+    said = saccade("predict", exported, "abc", "--engine", "ctranslate2", "--json")
+    mine = json.loads(saccade("predict", exported, "abc", "--json").out)
     theirs = json.loads(said.out)
     assert theirs.keys() == mine.keys()
     assert theirs["text"] == mine["text"] and theirs["finished"] == mine["finished"]
     assert theirs["score"] == pytest.approx(mine["score"], abs=1e-3)
-    said = say("predict", exported, "abc", "--engine=ctranslate2", "--beam=3", "--n-best=2")
+    said = saccade("predict", exported, "abc", "--engine=ctranslate2", "--beam=3", "--n-best=2")
     rows = [line.split("\t") for line in said.out.splitlines()]
     assert [row[:2] for row in rows] == [["1", "1"], ["1", "2"]]
 
 
 def test_a_file_is_answered_line_by_line_in_a_process_without_torch(
-    say: Callable[..., Said], exported: Path, tmp_path: Path
+    saccade: Command, exported: Path, tmp_path: Path
 ) -> None:
     lines = ["abc", "", "fedcb", "a" * 1200, "ee"]  # one is longer than the model takes
     (tmp_path / "in.txt").write_text("".join(f"{x}\n" for x in lines), encoding="utf-8")
@@ -104,7 +90,7 @@ def test_a_file_is_answered_line_by_line_in_a_process_without_torch(
     said, _, loaded = done.stderr.partition("LOADED")
     assert "ctranslate2" in loaded.split() and "torch" not in loaded.split()
     assert "line 4 is longer than this model takes" in said
-    assert done.stdout == say(*asked).out
+    assert done.stdout == saccade(*asked).out
     assert len(done.stdout.splitlines()) == 5 and done.stdout.splitlines()[1] == ""
 
 
@@ -118,17 +104,17 @@ def test_a_file_is_answered_line_by_line_in_a_process_without_torch(
     ids=["sample", "coverage", "engine"],
 )
 def test_what_it_cannot_do_is_refused(
-    arguments: list[str], message: str, say: Callable[..., Said], exported: Path
+    arguments: list[str], message: str, saccade: Command, exported: Path
 ) -> None:
-    said = say("predict", exported, *arguments)
+    said = saccade("predict", exported, *arguments)
     assert said.code == 2 and message in said.err and said.out == ""
 
 
 def test_a_run_that_is_not_exported_is_told_how(
-    say: Callable[..., Said], two_runs: dict[str, Path]
+    saccade: Command, two_runs: dict[str, Path]
 ) -> None:
     folder = two_runs["transformer"]
-    said = say("predict", folder, "abc", "--engine", "ctranslate2")
+    said = saccade("predict", folder, "abc", "--engine", "ctranslate2")
     assert said.code == 2
     assert f"Make one with: saccade export {folder} --to ctranslate2" in said.err
 
@@ -147,9 +133,9 @@ def test_what_cannot_be_written_is_refused(
     model: str,
     arguments: list[str],
     message: str,
-    say: Callable[..., Said],
+    saccade: Command,
     two_runs: dict[str, Path],
 ) -> None:
-    said = say("export", two_runs[model], *arguments)
+    said = saccade("export", two_runs[model], *arguments)
     assert said.code == 2 and message in said.err
     assert not (two_runs[model] / "exports").exists()

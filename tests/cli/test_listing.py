@@ -9,10 +9,10 @@ from saccade.cli.listing import ENTRIES, list_all
 from saccade.data.sources import PUBLISHED
 from saccade.models import TRANSLATORS
 from saccade.recipes import RECIPES, dates, find, language
-from saccade.tasks import TASKS
+from saccade.tasks import TASKS, Prepared
 from saccade.tasks.language import LANGUAGE_MODELS, language_task
 from saccade.tasks.language import prepare as prepare_text
-from saccade.tasks.translation import Translation, prepare
+from saccade.tasks.translation import prepare
 
 
 def names(group: str) -> set[str]:
@@ -73,13 +73,18 @@ def test_where_all_data_is_there_nothing_is_marked(
     assert "*" not in listed(capsys)
 
 
+@pytest.fixture(scope="module")
+def some_dates() -> Prepared:
+    few = dates().with_values(data={"made": "dates", "size": 20_000})
+    return prepare(few, lambda what, done, total: None)
+
+
 @pytest.mark.parametrize("model", TRANSLATORS)
-def test_the_size_of_a_model_is_the_one_listed(model: str) -> None:
-    recipe = dates(model)
-    few = recipe.with_values(data={"made": "dates", "size": 20_000})
-    prepared = prepare(few, lambda what, done, total: None)
-    task = Translation(prepared.recipe, prepared.vocabulary)
-    millions = sum(p.numel() for p in task.model.parameters()) / 1e6
+def test_the_size_of_a_model_is_the_one_listed(model: str, some_dates: Prepared) -> None:
+    known = some_dates.recipe.model
+    sizes = {"source_vocab": known.source_vocab, "target_vocab": known.target_vocab}
+    built = TRANSLATORS[model](dates(model).model.with_values(**sizes))
+    millions = sum(parameter.numel() for parameter in built.parameters()) / 1e6
     listed = next(e.size for e in ENTRIES if e.group == "model of translate" and e.name == model)
     assert f"{millions:.1f} M" == listed
 

@@ -110,12 +110,9 @@ def slow_beam(table, seed, limit, width, n_best, alpha, never=MARKS.never):
     return sorted(done, key=lambda one: -one[0])[:n_best], counts
 
 
-def same(answers, expected):
-    assert [answer.ids for answer in answers] == [ids for _, ids, _ in expected]
-    assert [answer.finished for answer in answers] == [finished for *_, finished in expected]
-    assert [answer.score for answer in answers] == pytest.approx(
-        [score for score, *_ in expected], abs=1e-9
-    )
+def shown(answers):
+    """As the slow ways give them, with room for rounding."""
+    return [(pytest.approx(a.score, abs=1e-9), a.ids, a.finished) for a in answers]
 
 
 tables = st.builds(
@@ -155,7 +152,7 @@ def test_a_beam_as_wide_as_all_there_is_finds_the_best_of_all(table, seed, limit
         n_best=len(expected),
         alpha=alpha,
     )
-    same(found[0], expected)
+    assert shown(found[0]) == expected
 
 
 @settings(deadline=None, max_examples=40)
@@ -167,7 +164,7 @@ def test_a_beam_is_the_slow_beam_and_stopping_early_changes_nothing(
     memory, limits = sentences(batch)
     found = beam(table, memory, marks=MARKS, limits=limits, width=width, n_best=n_best, alpha=alpha)
     for answers, (seed, limit) in zip(found, batch, strict=True):
-        same(answers, slow_beam(table, seed, limit, width, n_best, alpha)[0])
+        assert shown(answers) == slow_beam(table, seed, limit, width, n_best, alpha)[0]
 
 
 class TwoWays(Table):
@@ -190,7 +187,7 @@ def test_it_stops_when_nothing_can_change_and_not_before(n_best, alpha, steps):
     table, limits = TwoWays(3), torch.tensor([6])
     how = {"width": 2, "n_best": n_best, "alpha": alpha}
     [answers] = beam(table, torch.tensor([0]), marks=MARKS, limits=limits, **how)
-    same(answers, slow_beam(table, 0, 6, 2, n_best, alpha)[0])
+    assert shown(answers) == slow_beam(table, 0, 6, 2, n_best, alpha)[0]
     assert len(table.rows) == steps
 
 
@@ -301,7 +298,7 @@ def test_what_is_never_written_is_never_written(table, batch, width, data):
     for answers, (seed, limit) in zip(found, batch, strict=True):
         assert not {token for answer in answers for token in answer.ids} & set(marks.never)
         # and the chance it had is not given to the others
-        same(answers, slow_beam(table, seed, limit, width, width, 1.0, marks.never)[0])
+        assert shown(answers) == slow_beam(table, seed, limit, width, width, 1.0, marks.never)[0]
     for answer in greedy(table, memory, marks=marks, limits=limits):
         assert not set(answer.ids) & set(marks.never)
 

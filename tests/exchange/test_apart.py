@@ -15,9 +15,9 @@ from saccade.errors import ConfigError, RunError
 from saccade.exchange.apart import Apart
 from saccade.folder import weights_seal
 from saccade.look.laws import Finding
+from saccade.predictions import Prediction
 from saccade.run import Run, _check_free, _clear, open_run
 from saccade.sealed import read_json, write_json
-from saccade.tasks import Prediction
 
 TEXTS = ["abc", "", "fedcba", "ae"]
 
@@ -124,6 +124,16 @@ def test_it_ends_with_its_run(own_run: Path) -> None:
     assert process.poll() is not None
 
 
+def lives(pid: int) -> bool:
+    """Whether there is such a process; one that has ended and is waited for by nobody is none."""
+    try:
+        os.kill(pid, 0)
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+    return status.split(")")[1].split()[0] != "Z"
+
+
 def test_it_ends_with_the_program(own_run: Path) -> None:
     code = (
         "import os, signal\n"
@@ -135,18 +145,10 @@ def test_it_ends_with_the_program(own_run: Path) -> None:
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    pid = int(done.stdout)
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        status = Path(f"/proc/{pid}/stat")
-        if status.exists() and status.read_text(encoding="utf-8").split(")")[1].split()[0] == "Z":
-            return  # ended, and waited for by nobody
+    pid, deadline = int(done.stdout), time.monotonic() + 20
+    while lives(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
-    pytest.fail("the engine outlived the program that had started it")
+    assert not lives(pid)
 
 
 # --- look, check, overwriting ---------------------------------------------------------------------

@@ -14,10 +14,10 @@ from saccade.data.vocabulary import BEGIN, END, PAD, UNKNOWN
 from saccade.decoding.penalties import length_penalty
 from saccade.errors import ConfigError, DataError, MissingPackage, RunError
 from saccade.exchange import engine as engines
-from saccade.exchange.engine import OURS_ALONE, Answered, Engine, EngineSearch, compute_type
+from saccade.exchange.engine import OURS_ALONE, Engine, EngineSearch, compute_type
+from saccade.predictions import Prediction
 from saccade.run import Run, open_run
 from saccade.sealed import read_json, write_json
-from saccade.tasks import Prediction
 from saccade.tasks.searching import Search
 
 
@@ -27,7 +27,7 @@ def words(count: int = 60) -> list[str]:
 
 
 @torch.no_grad()
-def reread(run: Run, source: str, answer: Answered) -> float:
+def reread(run: Run, source: str, answer: Prediction) -> float:
     """The log-probability of an answer by our own model, in one pass."""
     ids = run.task.tokenizers.source.encode(source)
     written = run.task.tokenizers.target.encode(answer.text)
@@ -54,7 +54,7 @@ def test_greedy_answers_are_ours(loud_run: Path) -> None:
 
 
 def test_an_empty_line_has_an_empty_answer(loud_run: Path) -> None:
-    assert Engine(loud_run).predict(["", "ab", ""])[::2] == [Answered("", 0.0, 0.0, True)] * 2
+    assert Engine(loud_run).predict(["", "ab", ""])[::2] == [Prediction("", 0.0, 0.0, True)] * 2
     assert Engine(loud_run).predict([]) == []
 
 
@@ -126,11 +126,6 @@ def test_without_scores_the_texts_are_the_same(loud_run: Path) -> None:
         scored = Engine(loud_run).predict(words(), **how)
         plain = Engine(loud_run, scored=False).predict(words(), **how)
         assert [a.text for a in plain] == [a.text for a in scored]
-
-
-def test_its_answers_have_the_fields_of_ours() -> None:
-    assert Answered._fields == Prediction._fields
-    assert Answered._field_defaults == Prediction._field_defaults
 
 
 # --- refusals -------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from saccade.bars import counting
 from saccade.errors import RunError
 from saccade.training import (
     Evaluated,
@@ -13,7 +14,6 @@ from saccade.training import (
     Reported,
     Standing,
     Stepped,
-    counting,
     progress_bar,
     read_metrics,
 )
