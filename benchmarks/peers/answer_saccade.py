@@ -7,6 +7,7 @@ from peers.answer import LONGEST, Ids, answer_for_ever
 from peers.pipe import THREADS, Pipe
 from torch import Tensor
 
+from saccade.config import set_paths
 from saccade.data.vocabulary import BEGIN, END, PAD
 from saccade.run import open_run
 from saccade.tasks.searching import Search
@@ -64,7 +65,7 @@ def compete(pipe: Pipe, run: str) -> None:
     keep_memory()
     task: Any = open_run(run).task
     model = task.model.eval()
-    task.recipe.data.longest_answer = LONGEST  # as the others
+    task.recipe = set_paths(task.recipe, {"data.longest_answer": LONGEST})  # as the others
 
     def translate(sources: Ids, beam: int) -> Ids:
         found = task.answers(sources, Search(beam=beam, length=0.0))

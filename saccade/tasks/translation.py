@@ -43,7 +43,7 @@ MODELS: dict[str, Callable[[Any], nn.Module]] = dict(TRANSLATORS)
 MARKS = Marks(BEGIN, END, (PAD, BEGIN, UNKNOWN))
 LEAST_PART = 128  # tokens; for fewer a thread of their own is not worth it
 ANSWER_TOKENS = 8192  # source tokens, padding included, that are answered at once
-LEAST_GROUP = 16  # sources that are worth a thread of their own
+LEAST_GROUP = 64  # sources that are worth a thread of their own; fewer are shared by all
 ANSWER_ROWS = 512  # hypotheses at once: of short sources there would be thousands
 
 
