@@ -44,7 +44,7 @@ choices = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(choices, st.integers(1, 4), st.integers(1, 5), st.integers(1, 37), st.integers(0, 99))
 def test_its_steps_are_the_models(choice: dict, B: int, S: int, T: int, seed: int) -> None:
     model = built(seed, **choice)
