@@ -194,7 +194,7 @@ class Writer:
             seen = _asked(query, memory[keys], memory[values], mask)
             x = thinking(asking.around.after(x, asking.out(seen)))
         logits = self.words(self.model.decoder_norm(x))
-        return logits[:, None], State(Source(source, mask), Written(kept, t + 1))
+        return logits[:, None], State(state.memory, Written(kept, t + 1))
 
     def _embedded(self, ids: Tensor, t: int) -> Float[Tensor, "R D"]:
         """Tokens at a place."""

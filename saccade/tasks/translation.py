@@ -299,11 +299,12 @@ class Translation(Network):
         if LEAST_GROUP <= for_each < most:
             most = for_each
         groups = list(groups_of_like_length(rows, encoded, ANSWER_TOKENS, most))
+        with torch.inference_mode():  # made once, and not by each of those side by side
+            steps = self._steps = writer(self.model, self._steps)
 
         def answered(group: list[int]) -> list[list[Answer]]:
-            return self._search(
-                [encoded[row] for row in group], how, [first + row for row in group]
-            )
+            sources = [encoded[row] for row in group]
+            return self._search(steps, sources, how, [first + row for row in group])
 
         # coverage looks at the model's attention, which two cannot do at once
         each = map(answered, groups) if how.coverage else each_apart(answered, groups)
@@ -341,15 +342,13 @@ class Translation(Network):
             )
 
     def _search(
-        self, sources: list[list[int]], how: Search, numbers: list[int]
+        self, steps: Any, sources: list[list[int]], how: Search, numbers: list[int]
     ) -> list[list[Answer]]:
         ids, lengths = self._padded(sources)
-        model: Any = self.model
         # read again, an answer stands behind the begin mark
         limit = max(1, min(self.recipe.data.longest_answer, self._places - 1))
         limits = torch.full((len(sources),), limit, device=self.device)
         with torch.inference_mode():  # which is less work than no_grad for every small operation
-            steps = self._steps = writer(model, self._steps)
             return search(
                 steps,
                 lambda: steps.encode(ids, lengths),
@@ -432,7 +431,7 @@ class Translation(Network):
         ids = self.tokenizers.source.encode(source)
         self._check_lengths([ids])
         if answer is None:
-            written = self._search([ids], Search(), [1])[0][0].ids
+            written = self.answers([ids], Search())[0][0].ids
         else:
             written = self.tokenizers.target.encode(answer)
         if len(written) >= self._places:
