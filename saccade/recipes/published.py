@@ -30,6 +30,8 @@ TINY_TRAINING: dict[str, Any] = {
     "patience": 100,
 }
 RECURRENT: dict[str, Any] = {"width": 256, "dropout": 0.3}
+# without it, luong learns where to look three times as slowly here
+FEEDING: dict[str, Any] = {**RECURRENT, "input_feeding": True}
 RECURRENT_TRAINING: dict[str, Any] = {
     "steps": 2000,  # nine times through the 29,000 pairs
     "batch_tokens": 2048,
@@ -46,6 +48,8 @@ def _multi30k(model: str) -> Recipe:
     sizes, train = RECURRENT, RECURRENT_TRAINING
     if model == "transformer":
         sizes, train = TINY, TINY_TRAINING
+    elif model == "luong":
+        sizes = FEEDING
     return TranslationRecipe(
         data={"published": "multi30k", "direction": "en-de", "tokenizer": JOINT},
         model={"name": model, **sizes},
