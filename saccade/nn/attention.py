@@ -207,7 +207,7 @@ class MultiHeadAttention(nn.Module):
         """Attend from x to what is remembered."""
         B, T, D = x.shape
         query = self.query(x).view(B, T, self.heads, -1).transpose(1, 2)
-        query = self.attention.positions.turn(query, memory.length - T)
+        query = self.attention.positions.turn(query, memory.end - T)
         seen = share_memory(self.attention, query, memory, mask)
         return self.out(seen.transpose(1, 2).reshape(B, T, D))
 

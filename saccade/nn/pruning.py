@@ -140,7 +140,7 @@ class PrunedAttention(MultiHeadAttention):
     def forward(self, x: Hidden, memory: KeyValue, mask: Mask) -> Hidden:
         """Attend from x to what is remembered."""
         query = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        query = self.attention.positions.turn(query, memory.length - x.shape[1])
+        query = self.attention.positions.turn(query, memory.end - x.shape[1])
         seen = share_memory(self.attention, query, self._for_all(memory), mask)
         return self.out(seen.transpose(1, 2).flatten(2))
 
@@ -148,7 +148,7 @@ class PrunedAttention(MultiHeadAttention):
         if self.is_even:
             return memory
         keys, values = memory.used()
-        return KeyValue(keys[:, self.served_by], values[:, self.served_by], memory.length)
+        return memory._replace(keys=keys[:, self.served_by], values=values[:, self.served_by])
 
 
 def _attention(model: nn.Module, name: str, heads: Collection[int]) -> MultiHeadAttention:

@@ -12,11 +12,20 @@ from torch import Tensor
 
 
 class KeyValue(NamedTuple):
-    """Keys and values of `length` places; the tensors may have room for more."""
+    """Keys and values of `length` places; the tensors may have room for more.
+
+    `first` counts the places before them that have been forgotten.
+    """
 
     keys: Float[Tensor, "B H S P"]
     values: Float[Tensor, "B H S K"]
     length: int
+    first: int = 0
+
+    @property
+    def end(self) -> int:
+        """The place that comes next."""
+        return self.first + self.length
 
     def used(self) -> tuple[Tensor, Tensor]:
         """The places that have been written."""
@@ -35,7 +44,7 @@ def extend(past: KeyValue | None, new: KeyValue) -> KeyValue:
     if torch.is_grad_enabled():  # a buffer written in place would break the gradient
         before, after = past.used(), new.used()
         keys, values = (torch.cat(pair, dim=2) for pair in zip(before, after, strict=True))
-        return KeyValue(keys, values, past.length + new.length)
+        return KeyValue(keys, values, past.length + new.length, past.first)
     length = past.length + new.length
     keys, values = past.keys, past.values
     if length > keys.shape[2]:
@@ -46,7 +55,16 @@ def extend(past: KeyValue | None, new: KeyValue) -> KeyValue:
     new_keys, new_values = new.used()
     keys[:, :, past.length : length] = new_keys
     values[:, :, past.length : length] = new_values
-    return KeyValue(keys, values, length)
+    return KeyValue(keys, values, length, past.first)
+
+
+def newest(past: KeyValue, length: int) -> KeyValue:
+    """The memory without all but the last `length` places."""
+    if past.length <= length:
+        return past
+    gone = past.length - length
+    keys, values = (part[:, :, gone:] for part in past.used())
+    return KeyValue(keys, values, length, past.first + gone)
 
 
 def _with_room(buffer: Tensor, used: int, wanted: int) -> Tensor:

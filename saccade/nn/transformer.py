@@ -28,11 +28,14 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
         self.norm_first = norm_first
 
+    def before(self, x: Hidden) -> Hidden:
+        """What the sublayer reads."""
+        return self.norm(x) if self.norm_first else x
+
     def forward(self, x: Hidden, sublayer: Callable[[Tensor], Tensor]) -> Hidden:
         """Around and through."""
-        if self.norm_first:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
+        y = x + self.dropout(sublayer(self.before(x)))
+        return y if self.norm_first else self.norm(y)
 
 
 class EncoderBlock(nn.Module):
@@ -109,20 +112,59 @@ class DecoderBlock(nn.Module):
         self, x: Hidden, past: KeyValue | None, source: KeyValue, source_mask: Mask
     ) -> Decoded:
         """T more steps after those in `past`."""
-        now = past
-        start = 0 if past is None else past.length
-        mask = Mask.causal() if self.window is None else Mask.banded(self.window)
-
-        def look_back(y: Tensor) -> Tensor:
-            nonlocal now
-            now = extend(past, self.self_attention.remember(y, start))
-            return self.self_attention(y, now, mask)
 
         def look_at_source(y: Tensor) -> Tensor:
             return self.source_attention(y, source, source_mask)
 
-        x = self.around_attention(x, look_back)
+        x, now = look_back(self, x, past)
         x = self.around_source(x, look_at_source)
-        x = self.around_feed_forward(x, self.feed_forward)
-        assert now is not None
-        return Decoded(x, now)
+        return Decoded(self.around_feed_forward(x, self.feed_forward), now)
+
+
+class CausalBlock(nn.Module):
+    """Self-attention to what has been read, feed-forward: a block of a model of text.
+
+    With a `window`, only that many of the places before are seen.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        hidden: int,
+        dropout: float = 0.0,
+        norm_first: bool = True,
+        activation: str = "gelu",
+        positions: Places | None = None,
+        window: int | None = None,
+    ):
+        super().__init__()
+        self.self_attention = MultiHeadAttention(width, heads, positions=positions)
+        self.window = window
+        self.feed_forward = FeedForward(width, hidden, activation)
+        self.around_attention = Residual(width, dropout, norm_first)
+        self.around_feed_forward = Residual(width, dropout, norm_first)
+
+    def forward(self, x: Hidden, past: KeyValue | None) -> Decoded:
+        """T more steps after those in `past`."""
+        x, now = look_back(self, x, past)
+        return Decoded(self.around_feed_forward(x, self.feed_forward), now)
+
+    def recall(self, x: Hidden) -> KeyValue:
+        """The keys and values of what this block has been handed before."""
+        return self.self_attention.remember(self.around_attention.before(x))
+
+
+def look_back(block: DecoderBlock | CausalBlock, x: Hidden, past: KeyValue | None) -> Decoded:
+    """The block's self-attention: T more places look at themselves and at those in `past`."""
+    now = past
+    mask = Mask.causal() if block.window is None else Mask.banded(block.window)
+
+    def attend(y: Tensor) -> Tensor:
+        nonlocal now
+        now = extend(past, block.self_attention.remember(y, 0 if past is None else past.end))
+        return block.self_attention(y, now, mask)
+
+    x = block.around_attention(x, attend)
+    assert now is not None
+    return Decoded(x, now)
