@@ -9,19 +9,19 @@ to know nothing of the model.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.config import Config
-from saccade.models.speaking import Speaker
+from saccade.models.speaking import LanguageModel
 from saccade.nn.convolution import ConvolutionStack, Recent
 from saccade.nn.dropout import Dropout
 from saccade.nn.losses import Words
 from saccade.nn.recurrent import Recurrent
-from saccade.types import Hidden, Ids, Logits, State
+from saccade.types import Hidden, Ids
 
 Past = tuple[Tensor, ...]
 
@@ -61,7 +61,7 @@ class NGramConfig(Config):
     smoothing: Literal["none", "laplace", "back-off", "kneser-ney"] = "kneser-ney"
 
 
-class LanguageModel(Speaker, ABC):
+class Embedded(LanguageModel, ABC):
     """Embedding in, logits by likeness to the embeddings out; what is between is the model."""
 
     def __init__(self, vocab_size: int, width: int, dropout: float):
@@ -70,10 +70,6 @@ class LanguageModel(Speaker, ABC):
         nn.init.normal_(self.table.weight, std=width**-0.5)
         self.dropout = Dropout(dropout)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
-
-    @abstractmethod
-    def past(self, rows: int) -> Past:
-        """What is remembered before anything is read."""
 
     @abstractmethod
     def hidden(self, x: Hidden, past: Past) -> tuple[Hidden, Past]:
@@ -91,17 +87,8 @@ class LanguageModel(Speaker, ABC):
         """The embeddings, and a bias for each."""
         return Words(self.table.weight, self.bias)
 
-    def start(self, memory: Any) -> State:
-        """Nothing is read yet; of `memory` only the number of rows counts."""
-        return State(memory, self.past(len(memory)))
 
-    def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
-        """Read T tokens, give the logits of what follows each."""
-        hidden, past = self.read(ids, state.past)
-        return self.project(hidden), State(state.memory, past)
-
-
-class RecurrentLanguage(LanguageModel):
+class RecurrentLanguage(Embedded):
     r"""h_t = f(E x_{t-1}, h_{t-1}), layer upon layer (Mikolov et al. 2010 for the first)."""
 
     def __init__(self, config: RecurrentLanguageConfig):
@@ -122,7 +109,7 @@ class RecurrentLanguage(LanguageModel):
         return read.outputs, (read.last,)
 
 
-class ConvolutionLanguage(LanguageModel):
+class ConvolutionLanguage(Embedded):
     r"""Gated causal convolutions (Dauphin et al. 2017), dilated as in van den Oord et al. 2016.
 
     What is remembered are each layer's last inputs, so that text can be read in pieces.
@@ -138,6 +125,11 @@ class ConvolutionLanguage(LanguageModel):
             dropout=config.dropout,
             growth=config.growth,
         )
+
+    @property
+    def sees(self) -> str:
+        """What a token sees."""
+        return f"the {self.layers.receptive_field} before it"
 
     def past(self, rows: int) -> Past:
         """Zeros, as many as each layer reaches back."""

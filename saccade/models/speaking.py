@@ -48,3 +48,45 @@ class Translator(Speaker, ABC):
         """Read T tokens, give the logits of what follows each."""
         hidden, state = self.read(ids, state)
         return self.project(hidden), state
+
+
+class LanguageModel(Speaker, ABC):
+    """A speaker that goes on from what it has read: `past` is nothing yet, `read` more and more.
+
+    `carries` says that what was read in one segment of training reaches into the next, as
+    `segment` hands it over: a tuple of tensors, batch first.
+    """
+
+    carries = True
+    stride: int | None = None  # tokens to score at a time, if more or fewer would cost more
+    sight: int | None = None  # tokens that its attention sees at once; None: it has none
+
+    @property
+    def sees(self) -> str:
+        """How much of the text before it a token sees, in words."""
+        return "all that is before it"
+
+    @abstractmethod
+    def past(self, rows: int) -> Any:
+        """What is remembered before anything is read."""
+
+    @abstractmethod
+    def read(self, ids: Ids, past: Any) -> tuple[Hidden, Any]:
+        """T more tokens after those in the past."""
+
+    def carried(self, rows: int) -> Any:
+        """What the first segment of training is handed."""
+        return self.past(rows)
+
+    def segment(self, ids: Ids, carried: Any) -> tuple[Hidden, Any]:
+        """A segment of training, after what the one before it has left."""
+        return self.read(ids, carried)
+
+    def start(self, memory: Any) -> State:
+        """Nothing is read yet; of `memory` only the number of rows counts."""
+        return State(memory, self.past(len(memory)))
+
+    def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
+        """Read T tokens, give the logits of what follows each."""
+        hidden, past = self.read(ids, state.past)
+        return self.project(hidden), State(state.memory, past)

@@ -1,10 +1,10 @@
-r"""A Transformer that answers: the same equations, with as few calls as can be.
+r"""A Transformer or a GPT that answers: the same equations, with as few calls as can be.
 
 A step of one token is so little arithmetic that what it costs is asking for it, and bringing the
 weights from memory with one core while the others wait. So queries, keys and values come of one
 product, the past of all layers is one tensor, masks are made once, no module is entered, and a
 matrix is kept in blocks that the cores share. What is computed is `Transformer.encode` and
-`Transformer.step`, and a law binds them.
+`Transformer.step`, or `GPT.step`, and a law binds them.
 """
 
 from collections.abc import Iterable
@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from saccade.models.gpt import GPT
 from saccade.models.transformer import Transformer
 from saccade.nn.positions import Learned, Places
 from saccade.nn.scores import ScaledDot
@@ -72,10 +73,11 @@ class Thinking:
         self.around = Around(block.around_feed_forward)
         self.inner = _product(block.feed_forward.inner)
         self.outer = _product(block.feed_forward.outer)
+        self.activation = block.feed_forward.activation
 
     def __call__(self, x: Tensor) -> Tensor:
         """Every row by itself."""
-        return self.around.after(x, self.outer(self.inner(self.around.before(x)).relu_()))
+        return self.around.after(x, self.outer(self.activation(self.inner(self.around.before(x)))))
 
 
 class Looking:
@@ -114,13 +116,32 @@ class Written(NamedTuple):
     length: int
 
 
-class Writer:
-    """Steps of a Transformer, for a search. Its weights are the model's as they are now."""
+class _Steps:
+    """Steps of a model, for a search. Its weights are the model's as they are now."""
 
-    def __init__(self, model: Transformer):
-        self.model = model
+    def __init__(self, model: nn.Module):
+        self.model: Any = model
         self.parts, self.weights = list(model.modules()), list(model.parameters())
         self.versions = self._versions()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the model is as it was, and nobody watches or changes what its parts do."""
+        return (
+            not self.model.training
+            and not any(part._forward_hooks or part._forward_pre_hooks for part in self.parts)
+            and self.versions == self._versions()
+        )
+
+    def _versions(self) -> list[tuple[int, int]]:
+        return [(weight.data_ptr(), weight._version) for weight in self.weights]
+
+
+class Writer(_Steps):
+    """Steps of a Transformer."""
+
+    def __init__(self, model: Transformer):
+        super().__init__(model)
         self.heads = int(model.decoder[0].self_attention.heads)  # type: ignore[union-attr, arg-type]
         self.table, self.width = model.target.table.weight, model.target.table.embedding_dim
         self.words = Product(self.table)
@@ -135,18 +156,6 @@ class Writer:
             torch.cat([linear.weight for linear in of_source]),
             torch.cat([linear.bias for linear in of_source]),
         )
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the model is as it was, and nobody watches or changes what its parts do."""
-        return (
-            not self.model.training
-            and not any(part._forward_hooks or part._forward_pre_hooks for part in self.parts)
-            and self.versions == self._versions()
-        )
-
-    def _versions(self) -> list[tuple[int, int]]:
-        return [(weight.data_ptr(), weight._version) for weight in self.weights]
 
     def encode(self, source: Ids, lengths: Lengths | None) -> Source:
         """Read the source once: keys and values for every layer of the decoder."""
@@ -213,6 +222,76 @@ class Writer:
         return self.codes[t]
 
 
+class Told(NamedTuple):
+    """What of a text is in the context: its ids, and the keys and values of all layers."""
+
+    ids: Ids
+    kept: Float[Tensor, "R L 2*H S K"]
+
+
+class Teller(_Steps):
+    """Steps of a GPT with learned positions. A text of more tokens is read by the model itself."""
+
+    def __init__(self, model: GPT):
+        super().__init__(model)
+        self.heads = int(model.blocks[0].self_attention.heads)  # type: ignore[union-attr, arg-type]
+        self.table = model.table.weight
+        words = model.words
+        self.words = Product(words.rows, words.bias)
+        assert model.positions is not None
+        self.places = model.positions.table
+        blocks: Iterable[Any] = model.blocks
+        self.blocks = [(Looking(block), Thinking(block), block.window) for block in blocks]
+
+    def start(self, memory: Any) -> State:
+        """Nothing is read yet; of `memory` only the number of rows counts."""
+        return State(memory, None)
+
+    def step(self, ids: Ids, state: State) -> tuple[Logits, State]:
+        """The logits of what follows the first tokens, each, or of what follows one more."""
+        told = state.past
+        if told is None:
+            return self._read(ids, state.memory)
+        ids = torch.cat([told.ids, ids], dim=1)
+        if told.ids.shape[1] == self.model.context:  # the newest half is read again
+            logits, after = self._read(ids[:, -(self.model.context // 2) - 1 :], state.memory)
+            return logits[:, -1:], after
+        logits, kept = self._one(ids, told.kept)
+        return logits[:, None], State(state.memory, Told(ids, kept))
+
+    def _read(self, ids: Ids, memory: Any) -> tuple[Logits, State]:
+        """By the model; what it remembers is put where single steps find it."""
+        logits, state = self.model.step(ids, self.model.start(ids))
+        seen, layers = state.past
+        R, H, S, K = layers[0].used()[0].shape
+        room = min(self.model.context, max(ROOM, 2 * S))
+        kept = self.table.new_empty(R, len(layers), 2 * H, room, K)
+        for layer, past in enumerate(layers):
+            keys, values = past.used()
+            kept[:, layer, :H, :S] = keys
+            kept[:, layer, H:, :S] = values
+        return logits, State(memory, Told(seen, kept))
+
+    def _one(self, ids: Ids, kept: Tensor) -> tuple[Float[Tensor, "R V"], Tensor]:
+        t = ids.shape[1] - 1
+        if t == kept.shape[3]:
+            kept = torch.cat([kept, torch.empty_like(kept)], dim=3)
+        R, H = kept.shape[0], self.heads
+        x = torch.embedding(self.table, ids[:, t]) + self.places[t]
+        newest = kept.narrow(3, t, 1).unbind(1)
+        past = kept.view(R, -1, H, *kept.shape[3:]).narrow(3, 0, t + 1).unbind(1)
+        for layer, (looking, thinking, window) in enumerate(self.blocks):
+            now = looking.inputs(looking.around.before(x)).view(R, 3 * H, 1, -1)
+            query, key_value = now.split_with_sizes([H, 2 * H], 1)
+            newest[layer].copy_(key_value)
+            keys, values = past[2 * layer], past[2 * layer + 1]
+            if window is not None and t > window:
+                keys, values = keys[:, :, t - window :], values[:, :, t - window :]
+            seen = F.scaled_dot_product_attention(query, keys, values)
+            x = thinking(looking.around.after(x, looking.out(seen.view(R, -1))))
+        return self.words(self.model.norm(x)), kept
+
+
 def _asked(
     query: Float[Tensor, "R D"],
     keys: Float[Tensor, "B H S K"],
@@ -230,28 +309,29 @@ def _asked(
 
 
 def writer(model: nn.Module, known: Any = None) -> Any:
-    """What a search asks for its steps: a `Writer` where one computes the same, or the model.
+    """What a search asks for its steps: a `Writer` or a `Teller` where one computes the same.
 
-    One that is `known` is given back if the weights have not been loaded anew since; who trains
-    them forgets it, since an optimiser may change them unseen.
+    Elsewhere it is the model itself. One that is `known` is given back if the weights have not been
+    loaded anew since; who trains them forgets it, since an optimiser may change them unseen.
     """
-    if isinstance(known, Writer) and known.model is model and known.is_current:
+    if isinstance(known, _Steps) and known.model is model and known.is_current:
         return known
-    if not (isinstance(model, Transformer) and _is_plain(model)):
+    # a hook watches or changes what a module does, and here no module is entered
+    if model.training or any(
+        part._forward_hooks or part._forward_pre_hooks for part in model.modules()
+    ):
         return model
     with torch.no_grad():
-        return Writer(model)
+        if isinstance(model, Transformer) and model.window is None:
+            return Writer(model) if _is_plain(*model.encoder, *model.decoder) else model
+        if isinstance(model, GPT) and not model.slides:
+            return Teller(model) if _is_plain(*model.blocks) else model
+    return model
 
 
-def _is_plain(model: Transformer) -> bool:
-    """Whether there is nothing but heads of scaled dots that see all that is written."""
-    if model.training or model.window is not None:
-        return False
-    # a hook watches or changes what a module does, and here no module is entered
-    if any(part._forward_hooks or part._forward_pre_hooks for part in model.modules()):
-        return False
-    block: Any
-    for block in (*model.encoder, *model.decoder):
+def _is_plain(*blocks: Any) -> bool:
+    """Whether there is nothing but heads of scaled dots, each with keys of its own."""
+    for block in blocks:
         parts = [block.self_attention, getattr(block, "source_attention", block.self_attention)]
         for part in parts:
             width = part.query.in_features
