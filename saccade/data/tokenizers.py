@@ -163,6 +163,25 @@ class Word(_Listed):
         return join_words(self._shown(ids))
 
 
+class Spaced(_Listed):
+    """One token for each word between spaces: texts that others have cut up already."""
+
+    kind = "spaced"
+    loses = f"words that were not seen become {STRANGER}; runs of spaces become one"
+
+    def encode(self, text: str) -> list[int]:
+        """The numbers of a text, without begin and end marks."""
+        return self.vocabulary.ids_of(self._read(text).split())
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` for each of them."""
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text; marks are left out and the unknown token is "�"."""
+        return " ".join(self._shown(ids))
+
+
 # --- by byte pair -------------------------------------------------------------------------------
 
 
@@ -204,6 +223,7 @@ class BytePair:
         vocabulary = {token: id for id, token in enumerate(known)}
         self._engine = Engine(models.BPE(vocab=vocabulary, merges=list(self.merges)))
         self._engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        self._known = tuple(known)
         marks = [b"", b"", b"", STRANGER.encode()]
         self._bytes = marks + [bytes(_BYTE_OF[letter] for letter in token) for token in known]
 
@@ -266,6 +286,10 @@ class BytePair:
         merges = [f"{left} {right}" for left, right in self.merges]
         return {"kind": self.kind, "merges": merges, **_spaces(self.one_space)}
 
+    def numbered(self) -> dict[str, int]:
+        """Each token, in the letters that stand for bytes, and its number; no marks."""
+        return {token: id for id, token in enumerate(self._known, start=len(SPECIALS))}
+
     def _bytes_of(self, id: int) -> bytes:
         if not 0 <= id < len(self._bytes):
             raise ValueError(f"There is no token {id}; there are 0 to {len(self._bytes) - 1}.")
@@ -313,6 +337,12 @@ def _train_word(texts: Iterable[str], size: int | None) -> Tokenizer:
     return Word(Vocabulary.count(counts, at_least=often, at_most=_room(size)).tokens)
 
 
+def _train_spaced(texts: Iterable[str], size: int | None) -> Tokenizer:
+    # whoever cut the text up has also said which words are unknown
+    words = chain.from_iterable(normalise(text).split() for text in texts)
+    return Spaced(Vocabulary.count(words, at_most=_room(size)).tokens)
+
+
 def _train_bytepair(texts: Iterable[str], size: int | None) -> Tokenizer:
     return BytePair.learn(texts, BYTEPAIR_SIZE if size is None else size)
 
@@ -323,6 +353,7 @@ def _room(size: int | None) -> int | None:
 
 TRAINERS: dict[str, Callable[[Iterable[str], int | None], Tokenizer]] = {
     "character": _train_character,
+    "spaced": _train_spaced,
     "word": _train_word,
     "bytepair": _train_bytepair,
 }
@@ -362,6 +393,8 @@ def from_json(value: Any) -> Tokenizer:
                 return Character(_texts(tokens), _one_space(dict(others)))
             case {"kind": "word", "tokens": [*tokens], **others}:
                 return Word(_texts(tokens), _one_space(dict(others)))
+            case {"kind": "spaced", "tokens": [*tokens], **others}:
+                return Spaced(_texts(tokens), _one_space(dict(others)))
             case {"kind": "bytepair", "merges": [*merges], **others}:
                 return BytePair(
                     [_merge(merge) for merge in _texts(merges)], _one_space(dict(others))

@@ -12,16 +12,13 @@ from hypothesis import strategies as st
 from saccade.data.corpus import (
     READINGS,
     batches_in_epoch,
-    decode_lines,
-    encode_lines,
     random_segments,
     read_corpus,
     reference_text,
     sequential_segments,
     training_segments,
 )
-from saccade.data.tokenizers import train
-from saccade.data.vocabulary import END, PAD
+from saccade.data.vocabulary import PAD
 from saccade.errors import ConfigError, DataError
 
 SIZES = {
@@ -91,29 +88,6 @@ def test_the_reference_is_there_and_always_the_same():
     assert text == reference_text() and len(text) > 100_000
     assert '"yield" statement' in text
     assert text.index('"assert" statement') < text.index('"yield" statement')
-
-
-# --- ids ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["character", "word", "bytepair"])
-def test_every_line_is_closed_by_the_end_mark_and_comes_back(kind):
-    lines = ["a cat sat", "", "a mat , a cat", "sat sat mat ,"]
-    tokenizer = train(kind, lines)
-    told = []
-    ids = encode_lines(tokenizer, lines, told.append)
-    wanted = [id for line in lines for id in [*tokenizer.encode(line), END]]
-    assert ids.tolist() == wanted and ids.dtype == np.uint16 and sum(told) == 4
-    text = decode_lines(tokenizer, ids)
-    if kind == "word":
-        text = text.replace(",", " ,")
-    assert text == "\n".join(lines) + "\n"
-
-
-def test_no_lines_are_no_ids():
-    tokenizer = train("word", ["a b a b"])
-    assert encode_lines(tokenizer, []).tolist() == []
-    assert decode_lines(tokenizer, encode_lines(tokenizer, ["a b"])[:-1]) == "a b"
 
 
 # --- segments -----------------------------------------------------------------------------------
