@@ -5,7 +5,7 @@ from saccade.decoding.exhaustive import exhaustive
 from saccade.decoding.penalties import coverage_penalty, length_penalty
 from saccade.decoding.rules import NO_RULES, Rules, repeats, repetition_penalty
 from saccade.decoding.sampling import at_temperature, keep_top_k, keep_top_p, sample
-from saccade.decoding.search import Answer, Marks, beam, greedy
+from saccade.decoding.search import Answer, Marks, Told, beam, greedy, silent
 from saccade.decoding.stepper import Stepper
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "NO_RULES",
     "Rules",
     "Stepper",
+    "Told",
     "at_temperature",
     "beam",
     "coverage_penalty",
@@ -26,4 +27,5 @@ __all__ = [
     "repeats",
     "repetition_penalty",
     "sample",
+    "silent",
 ]

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.decoding.rules import NO_RULES, Rules
-from saccade.decoding.search import Answer, Marks, check_limits, write
+from saccade.decoding.search import Answer, Marks, Told, check_limits, silent, write
 from saccade.decoding.stepper import Stepper
 from saccade.types import Lengths
 
@@ -32,6 +32,7 @@ def sample(
     top_p: float | None = None,
     alpha: float = 1.0,
     rules: Rules = NO_RULES,
+    told: Told = silent,
 ) -> list[Answer]:
     """An answer to each sentence, drawn token by token; first cooled, then cut to k, then to p.
 
@@ -58,7 +59,8 @@ def sample(
             logits = keep_top_p(logits, top_p)
         return drawn(logits.softmax(dim=-1), luck[sentences, t])
 
-    return write(stepper, memory, draw, marks=marks, limits=limits, alpha=alpha, rules=rules)
+    common: dict[str, Any] = {"marks": marks, "limits": limits, "alpha": alpha, "rules": rules}
+    return write(stepper, memory, draw, told=told, **common)
 
 
 def _uniform(seeds: Sequence[int], steps: int) -> Float[Tensor, "B T"]:

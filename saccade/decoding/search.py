@@ -19,6 +19,13 @@ from saccade.decoding.rules import NO_RULES, Rules, repeats, repetition_penalty
 from saccade.decoding.stepper import Stepper
 from saccade.types import Lengths, State, rearrange, select
 
+Told = Callable[[int, list[int]], None]  # the number of a sentence, and what is written of it
+
+
+def silent(sentence: int, ids: list[int]) -> None:
+    """Nobody wants to hear of single tokens."""
+
+
 BLOCK = 64  # tokens among which one is looked for at a time
 
 
@@ -37,11 +44,15 @@ class Answer(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """The ids that open and close a sequence, and those that are never written."""
+    """The ids that open and close a sequence, and those that are never written.
+
+    `stops` says of what has been written that it is to end there, whatever would come.
+    """
 
     begin: int
     end: int
     never: tuple[int, ...]
+    stops: Callable[[Sequence[int]], bool] = lambda ids: False
 
 
 def log_probabilities(
@@ -89,13 +100,15 @@ def greedy(
     limits: Lengths,
     alpha: float = 1.0,
     rules: Rules = NO_RULES,
+    told: Told = silent,
 ) -> list[Answer]:
     """The likeliest token at every step, until the end mark or each sentence's own limit."""
 
     def choose(table: Tensor, sentences: list[int], t: int) -> Tensor:
         return likeliest(table, 1)[1][:, 0]
 
-    return write(stepper, memory, choose, marks=marks, limits=limits, alpha=alpha, rules=rules)
+    common: dict[str, Any] = {"marks": marks, "limits": limits, "alpha": alpha, "rules": rules}
+    return write(stepper, memory, choose, told=told, **common)
 
 
 @torch.no_grad()
@@ -108,11 +121,13 @@ def write(
     limits: Lengths,
     alpha: float,
     rules: Rules,
+    told: Told = silent,
 ) -> list[Answer]:
     """One token after the other, until the end mark or each sentence's own limit.
 
     `choose(table, sentences, t)` gives a token for each row of the log-probabilities (R, V), with
-    the number of the sentence in each row, and t counting the steps from 0.
+    the number of the sentence in each row, and t counting the steps from 0. `told` hears of every
+    token as it is written.
     """
     check_limits(limits)
     most: list[int] = limits.tolist()
@@ -139,7 +154,10 @@ def write(
                 finished[row] = True
                 continue
             written[row].append(token)
-            if t + 1 < most[row]:
+            told(row, written[row])
+            if marks.stops(written[row]):
+                finished[row] = True
+            elif t + 1 < most[row]:
                 stays.append(place)
         if not stays:
             break
@@ -245,7 +263,7 @@ def beam(
             logits.device
         )
         for one, found in zip(beams, _continuations(table, totals, width), strict=True):
-            one.grow(found, marks.end, t)
+            one.grow(found, marks, t)
         stays = [place for place, one in enumerate(beams) if one.is_open]
         if not stays:
             break
@@ -320,7 +338,7 @@ class _Beam:
         """The log-probability of each slot."""
         return [-math.inf if one is None else one.total for one in self.slots]
 
-    def grow(self, found: list[_Next], end: int, t: int) -> None:
+    def grow(self, found: list[_Next], marks: Marks, t: int) -> None:
         """Go on with as many of the continuations, best first, as the beam has places free."""
         self.children = []
         free = self.width - len(self.done)
@@ -328,12 +346,13 @@ class _Beam:
             before = self.slots[slot]
             if before is None or total == -math.inf:
                 continue
-            if token == end:
+            ids = (*before.ids, token)
+            if token == marks.end:
                 self.done.append(answer_of(before.ids, total, True, self.alpha))
-            elif t == self.limit:
-                self.done.append(answer_of((*before.ids, token), total, False, self.alpha))
+            elif (ended := marks.stops(ids)) or t == self.limit:
+                self.done.append(answer_of(ids, total, ended, self.alpha))
             else:
-                self.children.append(_Hypothesis((*before.ids, token), total, slot))
+                self.children.append(_Hypothesis(ids, total, slot))
 
     @property
     def is_open(self) -> bool:

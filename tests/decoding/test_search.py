@@ -231,6 +231,31 @@ def test_a_beam_of_one_is_greedy(table, batch, alpha):
     assert [answer.score for answer in plain] == pytest.approx([a[0].score for a in one])
 
 
+@settings(deadline=None, max_examples=25)
+@given(tables, batches, st.integers(2, 4), st.integers(1, 3))
+def test_an_answer_stops_where_it_is_to_and_every_token_is_told(table, batch, last, width):
+    memory, limits = sentences(batch)
+    marks = MARKS._replace(stops=lambda ids: ids[-1] == last)
+    heard = {}
+    found = greedy(
+        table,
+        memory,
+        marks=marks,
+        limits=limits,
+        told=lambda sentence, ids: heard.setdefault(sentence, []).append(list(ids)),
+    )
+    plain = greedy(table, memory, marks=MARKS, limits=limits)
+    for sentence, (stopped, whole) in enumerate(zip(found, plain, strict=True)):
+        end = whole.ids.index(last) + 1 if last in whole.ids else len(whole.ids)
+        assert stopped.ids == whole.ids[:end]
+        assert stopped.finished == (last in whole.ids or whole.finished)
+        assert heard.get(sentence, []) == [stopped.ids[: t + 1] for t in range(len(stopped.ids))]
+    one = beam(table, memory, marks=marks, limits=limits, width=1)
+    assert [answers[0].ids for answers in one] == [answer.ids for answer in found]
+    for answers in beam(table, memory, marks=marks, limits=limits, width=width, n_best=width):
+        assert all(last not in answer.ids[:-1] for answer in answers)
+
+
 def alone(table, batch, **how):
     """Each sentence by itself: its answers, and the hypotheses it had at each step."""
     for seed, limit in batch:
