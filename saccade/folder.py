@@ -13,7 +13,7 @@ from saccade.sealed import SEAL, damaged, read_text
 
 FORMAT = 2  # of the folder; a run of a higher one was made by a newer version
 OWN = ("run.toml", "tokenizer.json", "model.safetensors", "metrics.jsonl", "checks.json")
-OWN_FOLDERS = ("checkpoint", "exports", "report")
+OWN_FOLDERS = ("checkpoint", "exports", "report", "tokens")
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

@@ -7,9 +7,11 @@ metrics.jsonl       a line per report
 report/             curves.png, attention.png
 exports/            the same model for other tools
 checkpoint/         what going on takes
+tokens/             a long text as ids, read in place
 """
 
 import json
+import os
 import platform
 import shutil
 import signal
@@ -30,11 +32,12 @@ from rich.console import Console
 from saccade import __version__
 from saccade.alone import alone_in
 from saccade.bars import counting
-from saccade.config import build, differences, set_paths
+from saccade.config import Config, build, differences, set_paths
 from saccade.errors import ConfigError, DataError, RunError, SaccadeError
+from saccade.exchange import ctranslate2, huggingface
 from saccade.exchange.agreement import exported
 from saccade.exchange.apart import Apart
-from saccade.exchange.ctranslate2 import ExportConfig, export
+from saccade.exchange.ctranslate2 import ExportConfig
 from saccade.exchange.engine import export_folder
 from saccade.folder import FORMAT, OWN, OWN_FOLDERS, read_settings, weights_seal
 from saccade.look.draw import save_curves, save_maps
@@ -55,6 +58,7 @@ from saccade.tasks import (
     kind_of,
     read_recipe,
 )
+from saccade.tasks.text import LanguageRecipe
 from saccade.training import (
     Beside,
     Event,
@@ -125,17 +129,15 @@ class Run:
         return answers[0] if isinstance(inputs, str) else answers
 
     def export(self, to: str, folder: str | Path | None = None, **how: Any) -> Path:
-        """Write the run for another tool (ctranslate2), and say where.
+        """Write the run for another tool (ctranslate2, huggingface), and say where.
 
         That is exports/ in the run's own folder, where an engine looks for it, unless a `folder`
         is given. `how` is the tool's own: quantization="int8" for CTranslate2.
         """
         write = pick(EXPORTS, to, "tool to export to")
-        settings = build(ExportConfig, how, "the export")
         weights, _ = read_tensors(self.folder / "model.safetensors")
-        out = export_folder(self.folder) if folder is None else Path(folder)
-        parts = (self.recipe.model, self.recipe.data, self.vocabulary, weights)
-        write(out, *parts, weights_seal(self.folder), settings)
+        out = self.folder / "exports" / to if folder is None else Path(folder)
+        write(self, out, weights, how)
         if to in self._engines:  # what it has opened is no longer there
             self._engines[to].close()
         return out
@@ -173,8 +175,8 @@ class Run:
     ) -> Look:
         """Where the model looks as it writes its answer (or the one given).
 
-        `kind` is cross, encoder or decoder; layers and heads are counted from 1. With none of
-        them, all maps of the kind that says most, cross attention, are given.
+        `kind` is cross, encoder or decoder, of a model of text self; layers and heads are counted
+        from 1. With none of them, all maps of the kind that says most are given: cross, or self.
         """
         if answer is None:
             answer = self.predict(source).text
@@ -182,12 +184,14 @@ class Run:
         if not every:
             raise ConfigError(
                 f"{self.recipe.model.name} has no attention to look at. "
-                "A translator has: bahdanau or transformer, say."
+                "A translator has: bahdanau or transformer, say. Of models of text gpt2 has."
             )
+        if kind is None:
+            kind = "cross" if any(key[0] == "cross" for key in every) else next(iter(every))[0]
         chosen = {
             key: map_
             for key, map_ in every.items()
-            if key[0] == (kind or "cross") and layer in (None, key[1]) and head in (None, key[2])
+            if key[0] == kind and layer in (None, key[1]) and head in (None, key[2])
         }
         if not chosen:
             there = sorted(
@@ -201,7 +205,7 @@ class Run:
             ]
             wanted = f" with {' and '.join(asked)}" if asked else ""
             raise ConfigError(
-                f"There is no {kind or 'cross'} attention{wanted}. There are: {', '.join(there)}."
+                f"There is no {kind} attention{wanted}. There are: {', '.join(there)}."
             )
         return Look(source, answer, chosen)
 
@@ -288,11 +292,12 @@ class Run:
         if split not in ("train", "dev", "test"):
             raise ConfigError(f"There is no split {split!r}. There are: dev, test, train.")
         if not self._has_data:
-            prepared = kind_of(self.recipe).prepare(
-                self.recipe, lambda what, done, total: None, self.vocabulary
-            )
-            self.give(prepared)
+            self.give(_prepared(self.recipe, self.vocabulary, Options(), self._tokens()))
         return split
+
+    def _tokens(self) -> Path | None:
+        """Where the data lies as it was prepared, if it does."""
+        return self.folder / "tokens" if (self.folder / "tokens").exists() else None
 
     def give(self, prepared: Prepared) -> None:
         """Hand the task its data."""
@@ -304,7 +309,19 @@ class Run:
         write_tensors(self.folder / "model.safetensors", weights, facts)
 
 
-EXPORTS = {"ctranslate2": export}
+def _to_ctranslate2(run: Run, out: Path, weights: dict[str, Any], how: dict[str, Any]) -> None:
+    parts = (run.recipe.model, run.recipe.data, run.vocabulary, weights)
+    settings = build(ExportConfig, how, "the export")
+    ctranslate2.export(out, *parts, weights_seal(run.folder), settings)
+
+
+def _to_huggingface(run: Run, out: Path, weights: dict[str, Any], how: dict[str, Any]) -> None:
+    build(Config, how, "the export")  # there is nothing to set
+    huggingface.export(out, run.recipe.model, run.vocabulary, weights)
+
+
+EXPORTS = {"ctranslate2": _to_ctranslate2, "huggingface": _to_huggingface}
+IMPORTS = {"gpt2": huggingface.take_in}
 ENGINES = {"ctranslate2": Apart}
 
 
@@ -339,6 +356,20 @@ def _load(task: Task, weights: dict[str, torch.Tensor], path: Path) -> None:
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise RunError(f"{path} does not fit the settings of its run: {reason}") from None
+
+
+def take_in(kind: str, folder: str | Path, out: Path) -> Run:
+    """A model that another tool has written, as a run: kind is its layout (gpt2)."""
+    taken = pick(IMPORTS, kind, "layout to import from")(Path(folder))
+    _check_free(out, overwrite=False)
+    recipe = LanguageRecipe(
+        data={"tokenizer": {"kind": taken.tokenizer.kind}, "steps": taken.model.context},
+        model=taken.model,
+    )
+    run = Run(out, recipe, _made(torch.get_num_threads(), ""), taken.tokenizer)
+    _load(run.task, taken.weights, Path(folder))
+    run.save(out)
+    return run
 
 
 # --- training -------------------------------------------------------------------------------------
@@ -376,26 +407,33 @@ def train(recipe: Recipe, folder: Path, options: Options) -> Trained:
             options = options._replace(name_model=False)
         recipe = _as_the_other(recipe, other)
         vocabulary, weights = other.vocabulary, other.task.weights()
-    prepared = _prepared(recipe, vocabulary, options)
-    options.choices(prepared.choices)
-    for note in prepared.notes:
-        options.said(note)
-    made = {
+    with _beside(folder) as place:
+        prepared = _prepared(recipe, vocabulary, options, place)
+        options.choices(prepared.choices)
+        for note in prepared.notes:
+            options.said(note)
+        made = _made(threads, prepared.print())
+        run = Run(folder, prepared.recipe, made, prepared.vocabulary)
+        if weights is not None:
+            run.task.load(weights)
+        run.give(prepared)
+        folder.mkdir(parents=True, exist_ok=True)
+        with alone_in(folder):
+            _clear(folder)
+            if place.exists():
+                place.rename(folder / "tokens")
+            run.save_settings(folder)
+            return _go_on(run, options)
+
+
+def _made(threads: int, data: str) -> dict[str, Any]:
+    return {
         "saccade": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "threads": threads,
-        "data": prepared.print(),
+        "data": data,
     }
-    run = Run(folder, prepared.recipe, made, prepared.vocabulary)
-    if weights is not None:
-        run.task.load(weights)
-    run.give(prepared)
-    folder.mkdir(parents=True, exist_ok=True)
-    with alone_in(folder):
-        _clear(folder)
-        run.save_settings(folder)
-        return _go_on(run, options)
 
 
 def resume(folder: Path, changes: dict[str, Any], options: Options) -> Trained:
@@ -424,7 +462,7 @@ def _resumed(run: Run, changes: dict[str, Any], options: Options) -> Trained:
             f"This run was started with {run.made['threads']} threads and goes on with {threads}: "
             "its figures may differ in the last bits."
         )
-    prepared = _prepared(run.recipe, run.vocabulary, options)
+    prepared = _prepared(run.recipe, run.vocabulary, options, run._tokens())
     if prepared.print() != run.made["data"]:
         raise DataError(
             f"the training data of {folder} ({run.task.name}) is not what it was "
@@ -442,10 +480,34 @@ def _changed(recipe: Recipe, changes: dict[str, Any]) -> list[str]:
     return differences(recipe, set_paths(recipe, changes))
 
 
-def _prepared(recipe: Recipe, vocabulary: Any, options: Options) -> Prepared:
+def _prepared(recipe: Recipe, vocabulary: Any, options: Options, place: Path | None) -> Prepared:
     console = options.show or Console(quiet=True)
     with counting(console, "reading the data") as bar:
-        return kind_of(recipe).prepare(recipe, bar.show, vocabulary, options.name_model)
+        return kind_of(recipe).prepare(recipe, bar.show, vocabulary, options.name_model, place)
+
+
+@contextmanager
+def _beside(folder: Path) -> Iterator[Path]:
+    """Where data is prepared before the folder may be touched; taken away if it is not moved."""
+    for left in folder.parent.glob(f".{folder.name}.*.tokens"):
+        if not _lives(left.name.split(".")[-2]):  # it was killed
+            shutil.rmtree(left, ignore_errors=True)
+    place = folder.with_name(f".{folder.name}.{os.getpid()}.tokens")
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _lives(process: str) -> bool:
+    """Whether there is a process of that number."""
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, ValueError, OverflowError):
+        return False
+    except OSError:  # it is not ours
+        return True
+    return True
 
 
 def _as_the_other(recipe: Recipe, other: Run) -> Recipe:

@@ -20,6 +20,8 @@ from saccade.errors import ConfigError
 if TYPE_CHECKING:
     from saccade.predictions import Prediction
 
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # the bytes of a letter that are there are not all yet
+
 Folder = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Beam = Annotated[int, typer.Option(help="Hypotheses kept at each step; 1 is greedy.", min=1)]
@@ -47,6 +49,16 @@ def predict(
         float | None, typer.Option(help="Only the likeliest that add up to p.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Another seed, other luck.")] = None,
+    tokens: Annotated[
+        int | None, typer.Option(help="A text goes on for so many, over line ends.")
+    ] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option(help="A text ends before this one; may be given often.")
+    ] = None,
+    stream: Annotated[
+        bool | None,
+        typer.Option("--stream/--no-stream", help="Show a text as it is written."),
+    ] = None,
     engine: Annotated[
         str | None, typer.Option(help="ctranslate2, once `saccade export` has written for it.")
     ] = None,
@@ -58,6 +70,7 @@ def predict(
     saccade predict runs/dates "5 de março de 2024"
     saccade predict runs/dates --file dates.txt --beam 5 --n-best 3
     saccade predict runs/language "The " --sample --temperature 0.8 --top-p 0.9 --seed 1
+    saccade predict runs/language "The " --tokens 300 --stop "Changed in"
     saccade predict runs/mine --file a.txt --beam 5 --search coverage=0.2 --search no_repeat=3
     cat dates.txt | saccade predict runs/dates --file -
     saccade predict runs/mine --file big.txt.gz --out answers.txt
@@ -75,19 +88,36 @@ def predict(
         raise ConfigError("predict needs texts or --file (- for standard input), and not both.")
     if out is not None and file is None:
         raise ConfigError("--out is for the answers to a --file; those to texts are shown.")
-    answer, shorten = _opened(run, engine, scored=json or n_best > 1)
-    drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    answer, shorten, streams = _opened(run, engine, scored=json or n_best > 1)
+    if stream and not streams:
+        raise ConfigError("--stream is for models of text; this run answers all at once.")
+    if stream is None:
+        alone = file is None and len(texts or []) == 1 and beam == n_best == 1 and not json
+        stream = streams and alone and sys.stdout.isatty()
+    if stream and (file is not None or len(texts or []) != 1 or json):
+        raise ConfigError("--stream is for one text, shown as text: leave --file and --json out.")
+    said: dict[str, Any] = {
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+        "tokens": tokens,
+        "stop": tuple(stop) if stop else None,
+    }
     how = {
         "beam": beam,
         "n_best": n_best,
         **read_changes(search or [], "--search"),
-        **{name: value for name, value in drawn.items() if value is not None},
+        **{name: value for name, value in said.items() if value is not None},
         **({"sample": True} if sample else {}),
     }
     how = {
         name: value for name, value in how.items() if value != 1 or name not in ("beam", "n_best")
     }
     form = partial(_form, n_best=n_best, json=json)
+    if stream and texts:
+        _stream(texts[0], partial(answer, **how), held_back=max(map(len, stop or [""])))
+        return
     if file is None:
         _answer_texts(texts or [], partial(answer, **how), form)
         return
@@ -112,14 +142,30 @@ def predict(
 
 def _opened(
     run: Path, engine: str | None, scored: bool
-) -> tuple[Callable[..., list[Any]], Callable[[str], str]]:
-    """What answers texts, and what shortens one that is too long for it."""
+) -> tuple[Callable[..., list[Any]], Callable[[str], str], bool]:
+    """What answers texts, what shortens one, and whether an answer can be watched."""
     if engine is not None:
-        return answering_with(engine, run, scored)  # before anything loads torch
+        return *answering_with(engine, run, scored), False  # before anything loads torch
     from saccade.run import open_run
 
     opened = open_run(run)
-    return opened.predict, opened.task.shortened
+    return opened.predict, opened.task.shortened, opened.task.streams
+
+
+def _stream(text: str, answer: Callable[..., list[Any]], held_back: int) -> None:
+    """Show an answer as it is written; what may still be cut off or change is held back."""
+    shown = 0
+
+    def show(written: str) -> None:
+        nonlocal shown
+        sure = len(written.rstrip(REPLACEMENT)) - held_back
+        if sure > shown:
+            sys.stdout.write(written[shown:sure])
+            sys.stdout.flush()
+            shown = sure
+
+    [found] = answer([text], stream=show)
+    sys.stdout.write(found.text[shown:] + "\n")
 
 
 def _answer_texts(
@@ -170,7 +216,7 @@ def evaluate(
     from saccade.run import open_run
 
     opened = open_run(run)
-    with counting(errors(), "answering") as tell:
+    with counting(errors(), "scoring") as tell:
         scores = opened.evaluate(data, split=split, beam=beam, tell=tell)
     if json:
         print_json(scores)

@@ -1,4 +1,4 @@
-"""export, and the engines that answer with what it wrote."""
+"""export, import, and the engines that answer with what export wrote."""
 
 import shlex
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Answer = Callable[..., list[Any]]
 
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
-    to: Annotated[str, typer.Option(help="ctranslate2.")],
+    to: Annotated[str, typer.Option(help="ctranslate2 or huggingface.")],
     out: Annotated[
         Path | None, typer.Option(help="A folder; otherwise one in RUN, where engines look.")
     ] = None,
@@ -29,16 +29,37 @@ def export(
     saccade export runs/mine --to ctranslate2
     saccade export runs/mine --to ctranslate2 --set quantization=int8 --out elsewhere
     saccade predict runs/mine "A sentence." --engine ctranslate2
+    saccade export runs/text --to huggingface --out elsewhere
 
-    CTranslate2 takes a transformer, and answers fast on a CPU. What it cannot express is refused.
+    CTranslate2 takes a transformer, and answers fast on a CPU. huggingface is the layout of GPT-2,
+    and takes a gpt2 of bytepair or character tokens. What they cannot express is refused.
     """
     from saccade.run import open_run
 
     folder = open_run(run).export(to, out, **read_changes(changes or [], "--set"))
-    if out is None:
+    if out is None and to == "ctranslate2":
         command = f"saccade predict {shlex.quote(str(run))} … --engine {to}"
         errors().print(f"To answer with it: {command}", soft_wrap=True)
     print(folder)
+
+
+def take_in(
+    layout: Annotated[str, typer.Argument(metavar="LAYOUT", help="gpt2.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What the other tool wrote.")],
+    out: Annotated[Path | None, typer.Option(help="The run's folder; otherwise runs/NAME.")] = None,
+) -> None:
+    r"""Make a run of a model that another tool has written.
+
+    \b
+    saccade import gpt2 some/gpt2 --out runs/gpt2
+    saccade predict runs/gpt2 "Once upon a time" --tokens 50
+    saccade train language --data book.txt --from runs/gpt2
+    """
+    from saccade.run import take_in as taken
+
+    place = out or Path("runs") / folder.resolve().name
+    taken(layout, folder, place)
+    print(place)
 
 
 def answering_with(engine: str, run: Path, scored: bool) -> tuple[Answer, Callable[[str], str]]:

@@ -17,7 +17,7 @@ from saccade import __version__
 from saccade.cli.answering import evaluate, predict
 from saccade.cli.checking import check
 from saccade.cli.comparing import compare
-from saccade.cli.exporting import export
+from saccade.cli.exporting import export, take_in
 from saccade.cli.learning import copy, demo, train
 from saccade.cli.listing import list_all
 from saccade.cli.looking import look
@@ -61,6 +61,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "compare": compare,
     "prune": prune,
     "export": export,
+    "import": take_in,
     "copy": copy,
 }
 

@@ -5,7 +5,7 @@ A recipe sets what was tried and found good; what it leaves open follows from th
 
 from saccade.recipes.finding import RECIPES, Found, find
 from saccade.recipes.forecast import forecast
-from saccade.recipes.language import language
+from saccade.recipes.language import language, ptb, tinyshakespeare
 from saccade.recipes.published import (
     fra_eng,
     multi30k_bahdanau,
@@ -31,6 +31,8 @@ __all__ = [
     "multi30k_seq2seq",
     "multi30k_transformer",
     "numbers",
+    "ptb",
     "reverse",
+    "tinyshakespeare",
     "translate",
 ]

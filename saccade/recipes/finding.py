@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from saccade.config import read_toml, set_paths
-from saccade.data.sources import PUBLISHED
 from saccade.errors import ConfigError
 from saccade.lookup import did_you_mean, pick
 from saccade.recipes.forecast import forecast
-from saccade.recipes.language import language
+from saccade.recipes.language import language, ptb, tinyshakespeare
 from saccade.recipes.published import (
     fra_eng,
     multi30k_bahdanau,
@@ -33,7 +32,9 @@ RECIPES: dict[str, Callable[..., Recipe]] = {
     "multi30k-seq2seq": multi30k_seq2seq,
     "multi30k-transformer": multi30k_transformer,
     "numbers": numbers,
+    "ptb": ptb,
     "reverse": reverse,
+    "tinyshakespeare": tinyshakespeare,
     "translate": translate,
 }
 
@@ -98,7 +99,7 @@ def _placed(recipe: Recipe, data: str) -> dict[str, Any]:
     if not Path(data).exists():  # else the file is meant
         if data in kind_of(recipe).made:
             place = "made"
-        elif data in PUBLISHED and hasattr(recipe.data, "published"):
+        elif data in kind_of(recipe).published:
             place = "published"
     every = dict.fromkeys(PLACES) | {place: data}
     return {f"data.{name}": every[name] for name in PLACES if hasattr(recipe.data, name)}

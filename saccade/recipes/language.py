@@ -2,18 +2,78 @@
 
 from typing import Any
 
-from saccade.tasks.language import LanguageRecipe
+from saccade.tasks.text import LanguageRecipe
+
+SIZES: dict[str, dict[str, Any]] = {
+    "ngram": {"order": 5},
+    "nnlm": {"order": 9, "width": 64, "hidden": 256},
+}
+RATES = {"gpt1": 1e-3, "gpt2": 2e-3, "gpt3": 2e-3, "transformer_xl": 2e-3}
 
 
 def language(model: str = "gru") -> LanguageRecipe:
     """A text of your own (--data), or the Python reference: continue it, score it."""
-    sizes: dict[str, Any] = {}
-    if model != "ngram":
-        sizes = {"width": 128}
-    if model == "ngram":
-        sizes = {"order": 5}
     return LanguageRecipe(
         data={"made": "python", "tokenizer": {"kind": "character"}},
+        model={"name": model, **SIZES.get(model, {"width": 128})},
+        train={"batch_tokens": 2048, "learning_rate": RATES.get(model, 4e-3)},
+    )
+
+
+# Zaremba et al. 2014 call 200 units in two layers "small"; the others are about as large
+_RECURRENT: dict[str, Any] = {"width": 200, "depth": 2, "dropout": 0.3}
+_ATTENTION: dict[str, Any] = {"width": 200, "depth": 4, "heads": 4, "hidden": 400, "dropout": 0.3}
+PTB_SIZES: dict[str, dict[str, Any]] = {
+    "ngram": {"order": 5},
+    "nnlm": {"order": 6, "width": 100, "hidden": 200, "dropout": 0.3},
+    "convolution": {"width": 200, "depth": 4, "dropout": 0.3},
+    "transformer_xl": _ATTENTION,
+    "gpt1": _ATTENTION,
+    "gpt2": _ATTENTION,
+    "gpt3": _ATTENTION,
+}
+PTB_RATES = {"rnn": 1e-3, "nnlm": 1e-3}
+
+
+def ptb(model: str = "lstm") -> LanguageRecipe:
+    """Penn Treebank, words as published: the models of text on equal terms."""
+    sizes = PTB_SIZES.get(model, _RECURRENT)
+    steps = 70 if sizes is _ATTENTION else 35  # what they see, and how far gradients go back
+    return LanguageRecipe(
+        data={"published": "ptb", "tokenizer": {"kind": "spaced"}, "steps": steps},
         model={"name": model, **sizes},
-        train={"batch_tokens": 2048, "learning_rate": 4e-3, "steps": 600, "evaluate_every": 100},
+        train={
+            "batch_tokens": 700,
+            "learning_rate": PTB_RATES.get(model, 2e-3),
+            "steps": 13_000,  # ten times through
+            "warmup": 300,
+            "evaluate_every": 1300,
+            "patience": 100,
+        },
+    )
+
+
+def tinyshakespeare(model: str = "gpt2") -> LanguageRecipe:
+    """Shakespeare by the letter, as small as nanoGPT is on a laptop."""
+    sizes: dict[str, Any] = SIZES.get(model, {"width": 128})
+    if model.startswith("gpt") or model == "transformer_xl":
+        sizes = {"width": 128, "depth": 4, "heads": 4, "dropout": 0.0}
+    return LanguageRecipe(
+        data={
+            "published": "tinyshakespeare",
+            "tokenizer": {"kind": "character"},
+            "steps": 64,
+            "test_share": 0.1,
+            "dev_share": 0.005,
+        },
+        model={"name": model, **sizes},
+        train={
+            "batch_tokens": 768,
+            "learning_rate": 2e-3,
+            "steps": 2000,
+            "warmup": 100,
+            "weight_decay": 0.1,
+            "smoothing": 0.0,
+            "evaluate_every": 250,
+        },
     )

@@ -30,7 +30,7 @@ def numbers(model: str = "bahdanau") -> Recipe:
 def reverse(model: str = "bahdanau") -> Recipe:
     """Short words of made-up letters, backwards."""
     sizes: dict[str, Any] = {"width": 64}
-    train: dict[str, Any] = {"steps": 600, "learning_rate": 2e-3}
+    train: dict[str, Any] = {"steps": 400, "learning_rate": 2e-3}
     if model == "seq2seq":  # the whole word must go through its one context
         sizes = {"width": 128, "cell": "lstm", "dropout": 0.0}
         train = {"steps": 800, "learning_rate": 4e-3}

@@ -6,20 +6,22 @@ from typing import Any, NamedTuple
 from saccade.config import Config, build
 from saccade.data.curves import CURVES, Points
 from saccade.data.parallel import Tokenizers
+from saccade.data.sources import PAIRS, TEXTS, Published
 from saccade.data.synthetic import SYNTHETIC
 from saccade.data.tokenizers import from_json
 from saccade.lookup import pick
 from saccade.tasks.forecast import MODELS as FORECASTERS
 from saccade.tasks.forecast import SERIES, Forecast, ForecastRecipe, Units
 from saccade.tasks.forecast import prepare as prepare_series
-from saccade.tasks.language import LANGUAGE_MODELS, LanguageRecipe, language_task
-from saccade.tasks.language import MADE as TEXTS
-from saccade.tasks.language import prepare as prepare_text
+from saccade.tasks.language import LANGUAGE_MODELS, language_task
 from saccade.tasks.recipe import TranslationRecipe
 from saccade.tasks.regression import MODELS as REGRESSIONS
 from saccade.tasks.regression import RegressionRecipe, regression
 from saccade.tasks.regression import prepare as prepare_points
 from saccade.tasks.task import Prepared
+from saccade.tasks.text import MADE as MADE_TEXTS
+from saccade.tasks.text import LanguageRecipe
+from saccade.tasks.text import prepare as prepare_text
 from saccade.tasks.translation import MODELS as TRANSLATORS
 from saccade.tasks.translation import Translation
 from saccade.tasks.translation import prepare as prepare_pairs
@@ -31,26 +33,51 @@ class Kind(NamedTuple):
     recipe: type[Config]
     models: Mapping[str, Any]
     made: Mapping[str, Any]
-    prepare: Callable[..., Prepared]  # (recipe, tell, vocabulary, name_model)
+    published: Mapping[str, Published]
+    prepare: Callable[..., Prepared]  # (recipe, tell, vocabulary, name_model, place)
     task: Callable[[Any, Any], Any]  # (recipe, vocabulary)
     vocabulary: Callable[[dict[str, Any]], Any]  # as it was kept in tokenizer.json
 
 
+def _anywhere(prepare: Callable[..., Prepared]) -> Callable[..., Prepared]:
+    """Of data that is held in memory, whatever the `place` for more."""
+
+    def prepared(
+        recipe: Any, tell: Any, vocabulary: Any = None, name_model: bool = False, place: Any = None
+    ) -> Prepared:
+        return prepare(recipe, tell, vocabulary, name_model)
+
+    return prepared
+
+
 TASKS: dict[str, Kind] = {
     "forecast": Kind(
-        ForecastRecipe, FORECASTERS, SERIES, prepare_series, Forecast, Units.from_json
+        ForecastRecipe,
+        FORECASTERS,
+        SERIES,
+        {},
+        _anywhere(prepare_series),
+        Forecast,
+        Units.from_json,
     ),
     "kernel-regression": Kind(
-        RegressionRecipe, REGRESSIONS, CURVES, prepare_points, regression, Points.from_json
+        RegressionRecipe,
+        REGRESSIONS,
+        CURVES,
+        {},
+        _anywhere(prepare_points),
+        regression,
+        Points.from_json,
     ),
     "language": Kind(
-        LanguageRecipe, LANGUAGE_MODELS, TEXTS, prepare_text, language_task, from_json
+        LanguageRecipe, LANGUAGE_MODELS, MADE_TEXTS, TEXTS, prepare_text, language_task, from_json
     ),
     "translate": Kind(
         TranslationRecipe,
         TRANSLATORS,
         SYNTHETIC,
-        prepare_pairs,
+        PAIRS,
+        _anywhere(prepare_pairs),
         Translation,
         Tokenizers.from_json,
     ),

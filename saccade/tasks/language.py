@@ -1,357 +1,96 @@
-"""Language: what a batch, a loss, a score and an answer mean for a long text."""
+"""Language: what a batch, a loss and a law mean for a model that goes on with a text."""
 
-import math
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice
+from collections.abc import Callable, Iterator
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from pydantic import Field
 from torch import Tensor, nn
 
-from saccade.config import Config, flatten, set_paths
-from saccade.data.corpus import (
-    Segments,
-    encode_lines,
-    read_corpus,
-    reference_text,
-    sequential_segments,
-    training_segments,
-)
-from saccade.data.parallel import TokenizerConfig
-from saccade.data.tokenizers import Tokenizer, train
-from saccade.data.vocabulary import BEGIN, END, PAD, UNKNOWN
-from saccade.decoding import Answer, Marks
-from saccade.errors import ConfigError, DataError
+from saccade.data.corpus import Segments, rows_of, sequential_segments, training_segments
+from saccade.data.tokenizers import Tokenizer
+from saccade.data.vocabulary import END
+from saccade.errors import ConfigError
 from saccade.fitted.ngram import NGram
 from saccade.look import laws
+from saccade.look.draw import save_maps
 from saccade.look.laws import Example, Finding
+from saccade.look.terminal import Map
+from saccade.look.watch import watch
+from saccade.models.gpt import GPT
 from saccade.models.language import (
     ConvolutionLanguage,
-    ConvolutionLanguageConfig,
     NGramConfig,
-    Past,
     RecurrentLanguage,
     RecurrentLanguageConfig,
 )
+from saccade.models.nnlm import NNLM
+from saccade.models.speaking import LanguageModel
+from saccade.models.transformer_xl import TransformerXL
+from saccade.models.two_way import TwoWay
+from saccade.models.writing import writer
 from saccade.nn.losses import Judged, word_loss
 from saccade.nn.truncation import (
+    Step,
     full,
     gradients_by_distance,
     randomly_truncated,
     truncated,
     unroll,
 )
-from saccade.predictions import Prediction
 from saccade.seeding import generator
-from saccade.tasks.searching import search, search_from
-from saccade.tasks.sizing import Choice
-from saccade.tasks.task import Fitted, Network, Progress, Scored, Task, print_of
-from saccade.training import Loss, TrainConfig
-from saccade.types import Ids, State
+from saccade.tasks.gaps import Gaps
+from saccade.tasks.reading import MARKS, OnText, Reading, Tell
+from saccade.tasks.task import Fitted, Network
+from saccade.tasks.text import LanguageRecipe, Text, real
+from saccade.training import Loss
+from saccade.types import Ids, State, select
 
-# a line ends with the end mark, and what follows it is the beginning of the next
-MARKS = Marks(END, END, (PAD, BEGIN, UNKNOWN))
 ROWS = 16  # stretches that are read side by side when a text is scored
-MADE: dict[str, Callable[[], str]] = {"python": reference_text}
+LEAST_PART = 128  # tokens that are worth a core of their own
 LANGUAGE_MODELS: dict[str, Any] = {
     "convolution": ConvolutionLanguage,
+    "gpt1": GPT,
+    "gpt2": GPT,
+    "gpt3": GPT,
     "gru": RecurrentLanguage,
     "gru_reset_first": RecurrentLanguage,
     "lstm": RecurrentLanguage,
     "ngram": NGram,
+    "nnlm": NNLM,
     "rnn": RecurrentLanguage,
+    "transformer_xl": TransformerXL,
+    "two_way": TwoWay,
 }
-
-
-class CorpusConfig(Config):
-    """Where the text comes from, how it is cut into tokens, and how it is read."""
-
-    made: str | None = None  # python: the language reference that every interpreter carries
-    path: str | None = None  # a file or a folder of them
-    dev: str | None = None  # files of their own; otherwise the last part is held out
-    test: str | None = None
-    dev_share: float = Field(0.05, gt=0, lt=0.5)
-    test_share: float = Field(0.05, gt=0, lt=0.5)
-    tokenizer: TokenizerConfig = TokenizerConfig()
-    reading: Literal["sequential", "random"] = "sequential"
-    steps: int = Field(64, ge=1)  # tokens of a segment
-    longest_answer: int = Field(100, ge=1)  # tokens after which an answer is cut off
-
-
-class LanguageRecipe(Config):
-    """A long text in, a model that continues and scores text out."""
-
-    task: Literal["language"] = "language"
-    data: CorpusConfig = CorpusConfig()
-    model: Annotated[
-        RecurrentLanguageConfig | ConvolutionLanguageConfig | NGramConfig,
-        Field(discriminator="name"),
-    ] = RecurrentLanguageConfig()
-    train: TrainConfig = TrainConfig()
-
-
-class Corpus(NamedTuple):
-    """A text as ids, and how many characters and words it has, line ends counted as one."""
-
-    ids: NDArray[Any]
-    characters: int
-    words: int
-
-
-@dataclass
-class PreparedText:
-    """The text of a recipe, ready for training."""
-
-    recipe: LanguageRecipe
-    vocabulary: Tokenizer
-    corpora: dict[str, Corpus]
-    choices: list[Choice] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def print(self) -> str:
-        """A short hash of the training ids."""
-        return print_of(self.corpora["train"].ids)
-
-
-def prepare(
-    recipe: LanguageRecipe,
-    tell: Progress,
-    tokenizer: Tokenizer | None = None,
-    name_model: bool = False,
-) -> PreparedText:
-    """Read the text, choose what the recipe leaves open, learn the vocabulary, encode."""
-    tell("reading the text", 0, 0)
-    lines = _lines(recipe.data)
-    if tokenizer is None:
-        tell("learning the vocabulary", 0, 0)
-        settings = recipe.data.tokenizer
-        tokenizer = train(settings.kind, lines["train"], settings.size)
-    total, done = sum(map(len, lines.values())), 0
-
-    def more(count: int) -> None:
-        nonlocal done
-        done += count
-        tell("encoding", done, total)
-
-    corpora = {split: corpus_of(tokenizer, some, more) for split, some in lines.items()}
-    recipe, choices = _size_up(recipe, len(corpora["train"].ids))
-    model = recipe.model.model_dump(exclude_unset=True) | {"vocab_size": tokenizer.vocab_size}
-    return PreparedText(recipe.with_values(model=model), tokenizer, corpora, choices)
-
-
-def _lines(config: CorpusConfig) -> dict[str, list[str]]:
-    """The lines of each split: held out is what comes last."""
-    if (config.made is None) == (config.path is None):
-        raise ConfigError("a recipe for text needs data.made or data.path, and not both.")
-    if config.made is not None:
-        if config.made not in MADE:
-            raise ConfigError(f"There is no made text {config.made!r}. There are: python.")
-        every = MADE[config.made]().split("\n")
-    else:
-        every = list(read_corpus(str(config.path)))
-    named = {"dev": config.dev, "test": config.test}
-    found = {split: list(read_corpus(path)) for split, path in named.items() if path}
-    for split, share in (("test", config.test_share), ("dev", config.dev_share)):
-        if split not in found:
-            count = max(1, round(share * len(every)))
-            every, found[split] = every[:-count], every[-count:]
-    if not any(line.strip() for line in every):
-        raise DataError(
-            f"{config.path or config.made}: nothing is left to train on once dev and test are held "
-            "out; a text of more lines was wanted."
-        )
-    return {"train": every, **found}
-
-
-def corpus_of(
-    tokenizer: Tokenizer, lines: Sequence[str], tell: Callable[[int], None] = lambda more: None
-) -> Corpus:
-    """The ids of some lines, and their size as a person counts it."""
-    characters = sum(map(len, lines)) + len(lines)
-    words = sum(len(line.split()) for line in lines) + len(lines)
-    return Corpus(encode_lines(tokenizer, lines, tell), characters, words)
-
-
-def _size_up(recipe: LanguageRecipe, tokens: int) -> tuple[LanguageRecipe, list[Choice]]:
-    """Choose how long to train, where nobody has said it."""
-    if recipe.model.name == "ngram":
-        return recipe, []
-    given = flatten(recipe, only_set=True)
-    epoch = max(1, tokens // recipe.train.batch_tokens)
-    epochs = float(np.clip(4e6 / tokens, 2, 40))
-    steps = int(np.clip(epochs * epoch, 200, 20_000))
-    wanted = [
-        Choice("train.steps", steps, f"{steps / epoch:.1f} times through {tokens:,} tokens"),
-        Choice("train.evaluate_every", max(50, steps // 20), "twenty times"),
-    ]
-    choices = [choice for choice in wanted if choice.path not in given]
-    return set_paths(recipe, {choice.path: choice.value for choice in choices}), choices
-
-
-class Text(NamedTuple):
-    """The segments of one batch, as the loop counts them."""
-
-    segments: Segments
-
-    @property
-    def tokens(self) -> int:
-        """How many tokens the batch teaches."""
-        lengths = self.segments.lengths
-        return self.segments.targets.numel() if lengths is None else int(lengths.sum())
-
-
-class Reading(Task):
-    """What all models of text have in common: how a text is scored and continued."""
-
-    def __init__(self, recipe: LanguageRecipe, tokenizer: Tokenizer, *rest: Any):
-        super().__init__(recipe, *rest)
-        self.tokenizer = tokenizer
-        self.corpora: dict[str, Corpus] = {}
-
-    @property
-    @abstractmethod
-    def stepper(self) -> Any:
-        """What writes one token after another."""
-
-    @abstractmethod
-    def total(self, ids: NDArray[Any]) -> float:
-        """The summed log-probability of all tokens but the first."""
-
-    def give(self, prepared: PreparedText) -> None:
-        """Hand over the text."""
-        self.corpora = dict(prepared.corpora)
-
-    def add_file(self, path: str | Path) -> str:
-        """A text as a split; its name is returned."""
-        self.corpora["given"] = corpus_of(self.tokenizer, list(read_corpus(path)))
-        return "given"
-
-    def vocabulary_json(self) -> dict[str, Any]:
-        """The tokenizer."""
-        return self.tokenizer.to_json()
-
-    def first_input(self) -> str:
-        """How a held-out line begins."""
-        ids = self.corpora["test"].ids
-        lines = np.split(ids, np.flatnonzero(ids == END) + 1)
-        longest = max(lines[:100], key=len).tolist()
-        return self.tokenizer.decode([i for i in longest if i != END][: max(1, len(longest) // 2)])
-
-    def scored(
-        self,
-        split: str,
-        most: int | None = None,
-        tell: Callable[[int], None] = lambda more: None,
-        *,
-        beam: int = 1,
-    ) -> Scored:
-        """Loss, perplexity and bits, so that models of different tokens can be compared."""
-        if beam != 1:
-            raise ConfigError("a text is scored token by token, not searched for: leave beam out.")
-        corpus = self.corpora[split]
-        ids = corpus.ids if most is None else corpus.ids[: most * self.recipe.data.steps + 1]
-        events = len(ids) - 1
-        total = self.total(ids)
-        loss = -total / events
-        share = events / max(1, len(corpus.ids) - 1)  # of the text, if only a part is read
-        characters, words = share * corpus.characters, share * corpus.words
-        figures = {
-            "loss": loss,
-            "perplexity": math.exp(min(loss, 700.0)),
-            "word_perplexity": math.exp(min(-total / max(words, 1.0), 700.0)),
-            "bits_per_character": -total / math.log(2) / max(characters, 1.0),
-            "tokens": float(events),
-        }
-        seen = self.seen()
-        conventions = {
-            "loss": f"per token, line ends counted; {seen}",
-            "perplexity": "e to the loss",
-            "word_perplexity": "per word between spaces and line end, whatever the tokens",
-            "bits_per_character": "per character and line end, whatever the tokens",
-        }
-        return figures, conventions
-
-    @abstractmethod
-    def seen(self) -> str:
-        """How much of the past a token sees when it is scored."""
-
-    @torch.no_grad()
-    def predict(
-        self,
-        texts: Sequence[str],
-        *,
-        first: int = 1,
-        tell: Callable[[int], None] = lambda more: None,
-        **how: Any,
-    ) -> list[Prediction]:
-        """How each text goes on, to the end of its line; `how` is that of `searching.Search`."""
-        wanted = search_from(how)
-        prompts = [[END, *ids] for ids in self.tokenizer.encode_many(list(texts))]
-        found: list[Prediction] = [Prediction("", 0.0, 0.0, True)] * len(prompts)
-        for length in sorted({len(prompt) for prompt in prompts}):
-            rows = [row for row, prompt in enumerate(prompts) if len(prompt) == length]
-            ids = torch.tensor([prompts[row] for row in rows])
-            limits = torch.full((len(rows),), self.recipe.data.longest_answer)
-            answers = search(
-                Prompted(self.stepper),
-                partial(_as_it_is, ids),
-                wanted,
-                marks=MARKS,
-                limits=limits,
-                numbers=[first + row for row in rows],
-            )
-            for row, several in zip(rows, answers, strict=True):
-                best, *others = [self._prediction(answer) for answer in several]
-                found[row] = best._replace(others=tuple(others))
-            tell(len(rows))
-        return found
-
-    def _prediction(self, answer: Answer) -> Prediction:
-        text = self.tokenizer.decode(answer.ids)
-        return Prediction(text, answer.score, answer.log_probability, answer.finished)
-
-
-class Prompted:
-    """A model that has read a prompt before a search begins: its first step is that reading."""
-
-    def __init__(self, model: Any):
-        self.model = model
-
-    def start(self, memory: Ids) -> State:
-        """The prompts are the memory."""
-        return State(memory, None)
-
-    def step(self, ids: Ids, state: State) -> tuple[Tensor, State]:
-        """The first time the prompt is read in place of the mark that a search begins with."""
-        prompts, past = state
-        if past is None:
-            logits, after = self.model.step(prompts, self.model.start(prompts))
-        else:
-            logits, after = self.model.step(ids, State(prompts, past))
-        return logits[:, -1:], State(prompts, after.past)
 
 
 class NetworkLanguage(Reading, Network):
     """A network of text, trained by the loop."""
 
+    model: LanguageModel
+
     def __init__(self, recipe: LanguageRecipe, tokenizer: Tokenizer):
         super().__init__(
             recipe, tokenizer, lambda: LANGUAGE_MODELS[recipe.model.name](recipe.model)
         )
+        self.segment: Step = self.model.segment
+        self._writing: Any = None
 
     @property
     def stepper(self) -> nn.Module:
         """The model itself."""
         self.model.eval()
         return self.model
+
+    @property
+    def writing(self) -> Any:
+        """With as few calls as can be, where there is such a way."""
+        self._writing = writer(self.stepper, self._writing)
+        return self._writing
 
     # --- training --------------------------------------------------------------------------
 
@@ -367,32 +106,68 @@ class NetworkLanguage(Reading, Network):
             segments = islice(every, start, None)
         yield from map(Text, segments)
 
+    def compile(self) -> None:
+        """Let torch.compile make kernels for what a segment is read by."""
+        self.segment = torch.compile(self.model.segment, dynamic=False)
+
+    def parts(self, batch: Text, most: int) -> list[Text]:
+        """Some rows for each part, with what they go on from."""
+        count = max(1, min(most, batch.tokens // LEAST_PART, len(batch.segments.inputs)))
+        carried = self._carried(batch.segments)
+        cuts = [len(batch.segments.inputs) * place // count for place in range(count + 1)]
+        return [
+            Text(
+                rows_of(batch.segments, *ends),
+                place,
+                tuple(one[slice(*ends)] for one in carried) if self.model.carries else None,
+            )
+            for place, ends in enumerate(pairwise(cuts))
+        ]
+
     def loss(self, batch: Text) -> Loss:
-        """Summed over the tokens; the state after the last is kept for the batch that follows.
+        """Summed over the tokens; what is left after the last is kept for the batch that follows.
 
         It is kept without its gradient: backpropagation goes no farther than the segment.
         """
+        self._writing = None  # the weights are about to change
         segments = batch.segments
-        model: Any = self.model
-        past = model.past(len(segments.inputs))
-        if not segments.fresh:
-            past = tuple(self.carried[str(i)][: len(part)] for i, part in enumerate(past))
-        judged, after = self._judged(segments, past, self.recipe.train.smoothing)
-        self.carried = {str(i): part.detach() for i, part in enumerate(after)}
+        carried = self._carried(segments) if batch.carried is None else batch.carried
+        smoothing = self.recipe.train.smoothing
+        judged, after = self._judged(segments, self.segment, carried, smoothing)
+        if self.model.carries:
+            for place, left in enumerate(after):
+                self.carried[f"{place}.{batch.part}"] = left.detach()
         return Loss(*judged)
 
-    def _judged(self, segments: Segments, past: Past, smoothing: float) -> tuple[Judged, Past]:
+    def _carried(self, segments: Segments) -> Any:
+        """What a batch goes on from: nothing, or what the parts of the last one left, joined."""
+        model: Any = self.model
+        rows = len(segments.inputs)
+        before = model.carried(rows)
+        if segments.fresh or not model.carries:
+            self.carried = {}
+            return before
+        joined = []
+        for place in range(len(before)):
+            names = sorted((n for n in self.carried if n.startswith(f"{place}.")), key=_part_of)
+            joined.append(torch.cat([self.carried[name] for name in names])[:rows])
+        self.carried = {}
+        return tuple(joined)
+
+    def _judged(
+        self, segments: Segments, read: Step, before: Any, smoothing: float
+    ) -> tuple[Judged, Any]:
         """The tokens that count."""
         model: Any = self.model
         inputs = segments.inputs.to(self.device)
-        hidden, after = unroll(model.read, past, inputs, self._borders(inputs.shape[1]))
-        hidden = model.finish(_real(hidden.flatten(0, 1), segments))
-        targets = _real(segments.targets.flatten(), segments).to(self.device)
+        hidden, after = unroll(read, before, inputs, self._borders(inputs.shape[1]))
+        hidden = model.finish(real(hidden.flatten(0, 1), segments))
+        targets = real(segments.targets.flatten(), segments).to(self.device)
         return word_loss(hidden, model.words, targets, smoothing), after
 
     def _borders(self, steps: int) -> tuple[float, ...]:
         config = self.recipe.model
-        if not self.model.training or config.name == "convolution" or steps < 2:
+        if not self.model.training or not isinstance(config, RecurrentLanguageConfig):
             return full(steps)
         if config.truncation == "window":
             return truncated(steps, config.window)
@@ -405,21 +180,27 @@ class NetworkLanguage(Reading, Network):
     # --- scores ----------------------------------------------------------------------------
 
     @torch.no_grad()
-    def total(self, ids: NDArray[Any]) -> float:
-        """Read in stretches side by side, each with its state carried."""
+    def total(self, ids: NDArray[Any], tell: Tell = lambda more: None) -> float:
+        """Read in stretches side by side, each going on from what it has read."""
         model: Any = self.stepper
-        past: Past = ()
+        past: Any = None
         total = 0.0
-        for segments in sequential_segments(ids, ROWS, self.recipe.data.steps, seed=0, epoch=0):
+        steps = model.stride or self.recipe.data.steps
+        for segments in sequential_segments(ids, ROWS, steps, seed=0, epoch=0):
             rows = len(segments.inputs)
-            past = model.past(rows) if segments.fresh else tuple(part[:rows] for part in past)
-            judged, past = self._judged(segments, past, smoothing=0.0)
+            if segments.fresh:
+                past, before = model.past(rows), rows
+            elif rows < before:
+                past, before = select(past, torch.arange(rows, device=self.device)), rows
+            judged, past = self._judged(segments, model.read, past, smoothing=0.0)
             total -= float(judged.total)
+            tell(Text(segments).tokens)
         return total
 
     def seen(self) -> str:
         """What a token sees."""
-        return f"a token sees all that is before it in one of {ROWS} stretches of the text"
+        model: Any = self.model
+        return f"of one of {ROWS} stretches of the text a token sees {model.sees}"
 
     def gradients(self, split: str = "test", count: int = 16) -> Float[Tensor, "B T"]:
         """How much of the last loss reaches the state 1, 2, … steps before, for some segments."""
@@ -443,6 +224,40 @@ class NetworkLanguage(Reading, Network):
         inputs = rows[:, :-1].to(self.device)
         return gradients_by_distance(model.read, model.past(len(rows)), inputs, surprise).detach()
 
+    # --- looking ---------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def maps(self, text: str, answer: str | None = None) -> dict[tuple[str, int, int], Map]:
+        """Where the model looks as it reads a text and its own continuation, or the one given.
+
+        A row is the token being written, a column one that is looked at: as many of the last as
+        the model sees at one sight.
+        """
+        model: Any = self.stepper
+        if model.sight is None:
+            return {}
+        if answer is None:
+            answer = self.predict([text])[0].text
+        lines = [self.tokenizer.encode(line) for line in (text + answer).split("\n")]
+        ids = [END, *lines[0], *(id for line in lines[1:] for id in (END, *line))]
+        ids = ids[-model.sight - 1 :]
+        read = ids[:-1] or ids
+        with watch(model) as seen:
+            model.read(torch.tensor([read], device=self.device), model.past(1))
+        written, looked_at = (self.tokenizer.pieces(some) for some in (ids[1:] or ids, read))
+        maps = {}
+        for layer, name in enumerate(seen.names(), start=1):
+            for head, weights in enumerate(seen.map(name)[0].float().cpu().numpy(), start=1):
+                title = f"self-attention, layer {layer}, head {head}"
+                sides = ("text (looked at)", "text (written)")
+                maps["self", layer, head] = Map(weights, written, looked_at, title, *sides)
+        return maps
+
+    def pictures(self, folder: Path) -> list[str]:
+        """The attention of one continuation, if the model has any."""
+        maps = list(self.maps(self.first_input()).values())
+        return save_maps(maps, folder / "attention.png") if maps else []
+
     # --- laws ------------------------------------------------------------------------------
 
     def check(self, split: str, count: int) -> Iterator[Finding]:
@@ -450,7 +265,7 @@ class NetworkLanguage(Reading, Network):
         model, example = self._example(split, count)
         vocab, limit = self.tokenizer.vocab_size, example.target.shape[1]
         yield laws.neighbours(model, example)
-        yield laws.stepwise(model, example)
+        yield laws.stepwise(model, example, Alone(self.writing))
         yield laws.future(model, example, vocab)
         yield laws.beam_of_one(model, example, MARKS, limit)
         yield laws.best_of_many(model, example, MARKS, limit)
@@ -520,7 +335,7 @@ class CountedLanguage(Reading, Fitted):
         """Take up counts."""
         self.ngram = NGram.from_arrays({name: t.numpy() for name, t in weights.items()})
 
-    def total(self, ids: NDArray[Any]) -> float:
+    def total(self, ids: NDArray[Any], tell: Tell = lambda more: None) -> float:
         """All tokens but the first, each after those before it."""
         return float(self.ngram.log_probabilities(ids)[1:].sum())
 
@@ -537,17 +352,14 @@ class CountedLanguage(Reading, Fitted):
         return Finding("saved and reopened agree", count, float(apart), 1e-9)
 
 
-def language_task(recipe: LanguageRecipe, tokenizer: Tokenizer) -> Reading:
+def language_task(recipe: LanguageRecipe, tokenizer: Tokenizer) -> OnText:
     """The task of a recipe: a network, or counts."""
     if recipe.model.name == "ngram":
         return CountedLanguage(recipe, tokenizer)
+    if recipe.model.name == "two_way":
+        return Gaps(recipe, tokenizer)
     return NetworkLanguage(recipe, tokenizer)
 
 
-def _as_it_is(prompts: Ids) -> Ids:
-    return prompts
-
-
-def _real(flat: Tensor, segments: Segments) -> Tensor:
-    real = segments.real
-    return flat if real is None else flat.index_select(0, real.to(flat.device))
+def _part_of(name: str) -> int:
+    return int(name.split(".")[1])

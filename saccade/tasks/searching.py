@@ -1,13 +1,13 @@
 """How an answer is to be searched for, as a person says it, and the search that does it."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field
 from torch import Tensor
 
 from saccade.config import Config, build
-from saccade.decoding import Answer, Marks, Rules, beam, covered, greedy, sample
+from saccade.decoding import Answer, Marks, Rules, Told, beam, covered, greedy, sample, silent
 from saccade.errors import ConfigError
 from saccade.seeding import seed_for
 from saccade.types import Lengths
@@ -29,9 +29,19 @@ class Search(Config):
     seed: int = 0
 
 
-def search_from(how: dict[str, Any]) -> Search:
+class Continuation(Search):
+    """A text goes on to the end of its line, if nothing else is asked for."""
+
+    tokens: int | None = Field(None, ge=1)  # so many, over the ends of lines
+    stop: tuple[str, ...] = ()  # texts before which it ends
+
+
+S = TypeVar("S", bound=Search)
+
+
+def search_from(how: dict[str, Any], kind: type[S]) -> S:
     """The search that is asked for; what does not go together is said."""
-    wanted = build(Search, how, "the search")
+    wanted = build(kind, how, "the search")
     drawn = {"temperature", "top_k", "top_p", "seed"} & wanted.model_fields_set
     if drawn and not wanted.sample:
         raise ConfigError(
@@ -56,13 +66,19 @@ def search(
     limits: Lengths,
     numbers: Sequence[int],
     weights: Callable[[int, Answer], Tensor] | None = None,
+    told: Told = silent,
 ) -> list[list[Answer]]:
     """The answers to each sentence, best first.
 
     `memory` makes what the stepper starts from, once for every search that is made. `numbers`
     are the sentences' own, by which luck is handed out. `weights` gives the attention of one
-    answer to the sentence in a row, for coverage.
+    answer to the sentence in a row, for coverage. `told` hears of every token as it is written,
+    where only one answer is.
     """
+    if told is not silent and (how.beam > 1 or how.n_best > 1):
+        raise ConfigError(
+            "an answer can be shown as it is written when there is one: leave beam and n_best out."
+        )
     rules = Rules(how.repetition, how.no_repeat)
     common: dict[str, Any] = {"marks": marks, "limits": limits, "alpha": how.length, "rules": rules}
     if how.sample:
@@ -72,7 +88,9 @@ def search(
             "top_p": how.top_p,
         }
         drawn = [
-            sample(stepper, memory(), seeds=_seeds(how.seed, k, numbers), **cuts, **common)
+            sample(
+                stepper, memory(), seeds=_seeds(how.seed, k, numbers), told=told, **cuts, **common
+            )
             for k in range(how.n_best)
         ]
         return [
@@ -80,7 +98,7 @@ def search(
             for several in zip(*drawn, strict=True)
         ]
     if how.beam == 1 and not how.coverage:
-        return [[answer] for answer in greedy(stepper, memory(), **common)]
+        return [[answer] for answer in greedy(stepper, memory(), told=told, **common)]
     if not how.coverage:
         return beam(stepper, memory(), width=how.beam, n_best=how.n_best, **common)
     if weights is None:

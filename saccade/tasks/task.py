@@ -20,6 +20,7 @@ from saccade.look.terminal import Map
 from saccade.seeding import borrowed, reseed
 from saccade.tasks.sizing import Choice
 
+AT_ONCE = 1 << 22  # numbers of an array
 Progress = Callable[[str, int, int], None]  # what is being done, how much of it, of how much
 Scored = tuple[dict[str, float], dict[str, str]]  # figures, and how each was counted
 
@@ -48,12 +49,16 @@ def print_of(*arrays: Any) -> str:
     """A short hash of some arrays."""
     digest = blake2b(digest_size=16)
     for array in arrays:
-        digest.update(np.ascontiguousarray(array).tobytes())
+        flat = np.ascontiguousarray(array).reshape(-1)
+        for start in range(0, len(flat), AT_ONCE):  # it may be larger than memory
+            digest.update(flat[start : start + AT_ONCE].tobytes())
     return digest.hexdigest()
 
 
 class Task(ABC):
     """What is the same for every task, or is so unless the task has something to say about it."""
+
+    streams = False  # whether an answer can be watched as it is written
 
     def __init__(self, recipe: Any):
         self.recipe = recipe

@@ -270,7 +270,7 @@ class Translation(Network):
 
         `how` is that of `searching.Search`. A message about the sources counts them from `first`.
         """
-        wanted = search_from(how)
+        wanted = search_from(how, Search)
         self.model.eval()
         encoded = self.tokenizers.source.encode_many(list(sources))
         self._check_lengths(encoded, first)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,15 @@ from saccade.errors import ConfigError, DataError
 from saccade.look import laws
 from saccade.recipes import find
 from saccade.run import Options, open_run, resume, train
-from saccade.tasks.language import NetworkLanguage, Prompted
+from saccade.tasks.language import NetworkLanguage
+from saccade.tasks.reading import Prompted
 from saccade.training import Event, Stepped
 
-NETWORKS = ("rnn", "gru", "gru_reset_first", "lstm", "convolution")
+GPTS = ("gpt1", "gpt2", "gpt3")
+NETWORKS = (
+    *("rnn", "gru", "gru_reset_first", "lstm", "convolution", "nnlm", "transformer_xl"),
+    *GPTS,
+)
 SMALL = {
     "model.width": 16,
     "data.steps": 12,
@@ -53,8 +59,10 @@ def rhyme(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def recipe(model: str, text: Path, changes: dict[str, Any] | None = None) -> Any:
     settings = {} if model == "ngram" else SMALL
-    if model == "convolution":
+    if model in ("convolution", "transformer_xl", *GPTS):
         settings = settings | {"model.depth": 2}
+    if model == "nnlm":
+        settings = settings | {"model.hidden": 32}
     found = find("language", data=str(text), model=model, changes=settings | (changes or {}))
     return found.recipe
 
@@ -141,9 +149,10 @@ def test_the_laws_hold_and_are_kept(model: str, rhyme: Path, tmp_path: Path) -> 
 def test_the_loss_is_what_each_token_costs_one_by_one(
     model: str, rhyme: Path, tmp_path: Path
 ) -> None:
-    run = train(recipe(model, rhyme, {"train.steps": 2}), tmp_path / "run", Options()).run
+    changes = {"train.steps": 2, "data.steps": 3}  # the context is full again and again
+    run = train(recipe(model, rhyme, changes), tmp_path / "run", Options()).run
     task = run.task
-    ids = task.corpora["test"].ids[:60]
+    ids = task.corpora["test"].ids[:150]
     slow = 0.0
     edges = np.array_split(np.arange(len(ids) - 1), 16)  # the stretches that are read side by side
     with torch.no_grad():
@@ -212,7 +221,7 @@ def test_a_text_is_not_searched_for(rhyme: Path, tmp_path: Path) -> None:
         run.evaluate(beam=3)
 
 
-@pytest.mark.parametrize("content", ["", "\n\n\n", "one line"])
+@pytest.mark.parametrize("content", ["", "\n\n\n", "a"])
 def test_a_text_with_nothing_to_learn_is_refused(content: str, tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_text(content)
@@ -225,3 +234,124 @@ def test_the_python_reference_is_always_there() -> None:
     assert find("language").recipe.data.made == "python"
     with pytest.raises(ConfigError, match="There are: python"):
         train(find("language", changes={"data.made": "pyton"}).recipe, Path("x"), Options())
+
+
+# --- going on -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def told(rhyme: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A model that knows the rhyme by heart."""
+    changes = {"train.steps": 150, "train.batch_tokens": 384, "train.learning_rate": 0.01}
+    changes |= {"model.width": 32, "model.dropout": 0.0, "data.steps": 32, "train.warmup": 10}
+    wanted = recipe("gpt2", rhyme, changes)
+    return train(wanted, tmp_path_factory.mktemp("told") / "run", Options()).run
+
+
+def test_a_text_goes_on_over_line_ends_and_stops_where_it_is_to(told: Any) -> None:
+    line = told.predict("three green bot").text
+    longer = told.predict("three green bot", tokens=90).text
+    assert longer.startswith(line + "\n") and len(longer) == 90
+    cut = told.predict("three green bot", tokens=90, stop=("more\n", "never"))
+    assert cut.text == longer[: longer.index("more\n")] and cut.finished
+    searched = told.predict("three green bot", tokens=90, stop=("more\n",), beam=2)
+    assert "more\n" not in searched.text and searched.finished
+    assert told.predict("three green bot", tokens=5).text == longer[:5]
+
+
+def test_tokens_are_told_as_they_come(told: Any) -> None:
+    seen: list[str] = []
+    whole = told.predict(["three green bot", "nine"], tokens=12, stream=seen.append)
+    assert seen == [whole[0].text[:n] for n in range(1, 13)]
+    with pytest.raises(ConfigError, match="leave beam and n_best out"):
+        told.predict("x", beam=2, stream=seen.append)
+
+
+def test_streamed_or_not_the_same_is_shown(told: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ask = ["predict", str(told.folder), "two green", "--tokens", "60", "--stop", "four"]
+    assert saccade([*ask, "--stream"]) == 0
+    shown = capsys.readouterr().out
+    assert shown == told.predict("two green", tokens=60, stop=("four",)).text + "\n"
+    assert saccade([*ask, "--stream", "--json"]) == 2
+    assert saccade(["predict", str(told.folder), "--file", "-", "--stream"]) == 2
+
+
+def test_a_prompt_longer_than_the_context_and_an_empty_one(told: Any) -> None:
+    prompt = "four green bottles and five more " * 10
+    assert told.recipe.model.context < len(prompt)
+    assert told.predict(prompt, tokens=3).text == told.predict(prompt, tokens=9).text[:3]
+    assert len(told.predict("", tokens=60).text) == 60
+    assert len(told.predict("☃ ⚑", tokens=4).text) == 4  # letters it has never seen
+
+
+def test_where_a_model_of_text_looks(told: Any, tmp_path: Path) -> None:
+    seen = told.look("six green", kind="self", layer=1, head=2)
+    [found] = seen.maps.values()
+    assert found.weights.shape == (len(found.rows), len(found.columns))
+    np.testing.assert_allclose(found.weights.sum(axis=1), 1, rtol=1e-5)
+    assert not np.triu(found.weights, 1).any()
+    assert len(told.look("six green").maps) == 2 * 4
+    assert told.look("six green").save(tmp_path / "map.png") == []
+    assert (tmp_path / "map.png").stat().st_size > 5000
+
+
+def test_its_ids_are_in_files_beside_the_run(told: Any) -> None:
+    assert isinstance(told.task.corpora["train"].ids, np.memmap)
+    names = sorted(path.name for path in (told.folder / "tokens").iterdir())
+    assert names == ["dev.ids", "test.ids", "tokens.json", "train.ids"]
+    assert not list(told.folder.parent.glob(".*"))
+    again = open_run(told.folder)
+    assert again.evaluate() == told.evaluate()
+    assert isinstance(again.task.corpora["test"].ids, np.memmap)
+
+
+def test_what_a_killed_preparation_left_is_swept_up(rhyme: Path, tmp_path: Path) -> None:
+    left = tmp_path / ".run.4194999.tokens"  # no such process: the numbers end before
+    mine = tmp_path / f".run.{os.getppid()}.tokens"
+    for folder in (left, mine):
+        folder.mkdir()
+    train(recipe("ngram", rhyme), tmp_path / "run", Options())
+    assert not left.exists() and mine.exists()
+
+
+def test_segments_longer_than_the_context_are_refused(rhyme: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="12 tokens do not fit into a context of 8"):
+        train(recipe("gpt2", rhyme, {"model.context": 8}), tmp_path / "run", Options())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_text_of_one_long_line_is_parted_too(tmp_path: Path) -> None:
+    path = tmp_path / "line.txt"
+    path.write_text("one two three four five six seven eight nine ten " * 40)
+    run = train(recipe("gru", path), tmp_path / "run", Options()).run
+    sizes = {split: len(corpus.ids) for split, corpus in run.task.corpora.items()}
+    assert sizes["train"] > 8 * sizes["test"] > 0 < sizes["dev"]
+
+
+def test_parts_of_a_batch_side_by_side_are_the_batch(rhyme: Path, tmp_path: Path) -> None:
+    """Split or not, a batch has one loss, and leaves one state behind."""
+    for model in ("lstm", "transformer_xl", "gpt2"):
+        changes = {"train.steps": 1, "model.dropout": 0.0, "train.batch_tokens": 768}
+        task = train(recipe(model, rhyme, changes), tmp_path / model, Options()).run.task
+        task.model.double().train()
+        first, second = (batch for _, batch in zip(range(2), task.batches("train"), strict=False))
+        found = []
+        for most in (1, 3):
+            task.carried, totals = {}, []
+            for batch in (first, second):
+                parts = task.parts(batch, most)
+                assert len(parts) == most
+                totals.append(sum(float(task.loss(part).total.detach()) for part in parts))
+            found.append(totals)
+        assert found[0] == pytest.approx(found[1], rel=1e-10), model
+
+
+def test_a_model_that_knows_nothing_has_the_vocabulary_for_a_perplexity(
+    rhyme: Path, tmp_path: Path
+) -> None:
+    for model in ("gpt2", "lstm", "transformer_xl", "nnlm"):
+        run = train(recipe(model, rhyme, {"train.steps": 1}), tmp_path / model, Options()).run
+        with torch.no_grad():
+            for weight in run.task.model.parameters():
+                weight.zero_()
+        assert run.evaluate()["perplexity"] == pytest.approx(run.recipe.model.vocab_size, rel=1e-5)
