@@ -7,7 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .peers/.ready
 
-.PHONY: help setup demo format check test prove sizes bench bench-translate bench-answer pictures \
+.PHONY: help setup demo format check test prove sizes bench bench-translate bench-answer bench-gpt pictures \
 	clean
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make sizes    lines per room, longest files and functions"
 	@echo "make bench    the benchmarks"
 	@echo "make bench-translate  training beside other tools, in an environment of theirs (.peers)"
+	@echo "make bench-gpt  GPTs beside Hugging Face's, training and writing"
 	@echo "make bench-answer RUN=runs/mine  answering beside other tools, with a run's weights"
 	@echo "make pictures the pictures of the docs"
 	@echo "make clean    remove .venv, .peers and caches; runs stay"
@@ -82,6 +83,12 @@ bench-translate: $(PEERS)
 	.peers/bin/python benchmarks/translate.py --json .peers/transformer.json $(MORE)
 	.peers/bin/python benchmarks/translate.py --model recurrent --json .peers/recurrent.json $(MORE)
 	.peers/bin/python benchmarks/translate.py --profile --json .peers/profile.json
+
+bench-gpt: $(PEERS)
+	.peers/bin/python benchmarks/gpt.py --size laptop --json .peers/gpt-laptop.json $(MORE)
+	.peers/bin/python benchmarks/gpt.py --size small --json .peers/gpt-small.json $(MORE)
+	.peers/bin/python benchmarks/gpt.py --size small --what compiled --json .peers/gpt-compiled.json $(MORE)
+	.peers/bin/python benchmarks/gpt.py --size small --what write --json .peers/gpt-write.json $(MORE)
 
 bench-answer: $(PEERS)
 	@test -n "$(RUN)" || { \
