@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["__version__", "open", "train"]
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 
 def train(
