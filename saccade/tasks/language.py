@@ -51,6 +51,8 @@ from saccade.training import Loss
 from saccade.types import Ids, State, select
 
 ROWS = 16  # stretches that are read side by side when a text is scored
+DRAWN = 32  # tokens of a picture of attention
+LOOKED_AT = 4096  # tokens among which a line is looked for, to be drawn
 LEAST_PART = 128  # tokens that are worth a core of their own
 LANGUAGE_MODELS: dict[str, Any] = {
     "convolution": ConvolutionLanguage,
@@ -254,9 +256,14 @@ class NetworkLanguage(Reading, Network):
         return maps
 
     def pictures(self, folder: Path) -> list[str]:
-        """The attention of one continuation, if the model has any."""
-        maps = list(self.maps(self.first_input()).values())
-        return save_maps(maps, folder / "attention.png") if maps else []
+        """Where the last layer looks in one line that it has not seen, if it has attention."""
+        if self.stepper.sight is None:
+            return []
+        begun, rest = cut_in_two(self.tokenizer, self.corpora["test"].ids)
+        every = self.maps(begun, rest)
+        last = max(layer for _, layer, _ in every)
+        maps = [map_ for (_, layer, _), map_ in every.items() if layer == last]
+        return save_maps(maps, folder / "attention.png")
 
     # --- laws ------------------------------------------------------------------------------
 
@@ -359,6 +366,17 @@ def language_task(recipe: LanguageRecipe, tokenizer: Tokenizer) -> OnText:
     if recipe.model.name == "two_way":
         return Gaps(recipe, tokenizer)
     return NetworkLanguage(recipe, tokenizer)
+
+
+def cut_in_two(tokenizer: Tokenizer, ids: NDArray[Any]) -> tuple[str, str]:
+    """The first line of some length, as far as a picture has room for it, in two halves."""
+    lines = (
+        line[line != END]
+        for line in np.split(ids[:LOOKED_AT], np.flatnonzero(ids[:LOOKED_AT] == END))
+    )
+    line = max(lines, key=lambda line: min(len(line), DRAWN))[:DRAWN].tolist()
+    half = len(line) // 2
+    return tokenizer.decode(line[:half]), tokenizer.decode(line[half:])
 
 
 def _part_of(name: str) -> int:
