@@ -20,7 +20,7 @@ from saccade.data.parallel import (
     load_splits,
     within,
 )
-from saccade.data.sources import PUBLISHED
+from saccade.data.sources import PAIRS
 from saccade.data.tokenizers import normalise
 from saccade.errors import ConfigError, DataError, RunError
 
@@ -195,10 +195,9 @@ def captions(tmp_path, monkeypatch):
     """multi30k with 30, 4 and 3 lines."""
     counts = {"train": 30, "val": 4, "test_2016_flickr": 3}
     small = tuple(
-        replace(file, lines=counts[file.name.partition(".")[0]])
-        for file in PUBLISHED["multi30k"].files
+        replace(file, lines=counts[file.name.partition(".")[0]]) for file in PAIRS["multi30k"].files
     )
-    monkeypatch.setitem(PUBLISHED, "multi30k", replace(PUBLISHED["multi30k"], files=small))
+    monkeypatch.setitem(PAIRS, "multi30k", replace(PAIRS["multi30k"], files=small))
     monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
     sides = {"en": "a dog", "de": "ein Hund"}
     lay_out(
@@ -215,9 +214,9 @@ def captions(tmp_path, monkeypatch):
 @pytest.fixture
 def table(tmp_path, monkeypatch):
     """fra-eng with 4,000 lines: 1,500 English sentences, some of their French said twice."""
-    [file] = PUBLISHED["fra-eng"].files
+    [file] = PAIRS["fra-eng"].files
     small = (replace(file, lines=1000),)
-    monkeypatch.setitem(PUBLISHED, "fra-eng", replace(PUBLISHED["fra-eng"], files=small))
+    monkeypatch.setitem(PAIRS, "fra-eng", replace(PAIRS["fra-eng"], files=small))
     monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
     ends = (".", "!", " ?", "…")
     lines = [
