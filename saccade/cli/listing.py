@@ -53,7 +53,7 @@ ENTRIES = [
     Entry("recipe", "translate", "your own file of pairs (--data)", "by data", "by data"),
     Entry("recipe", "multi30k-seq2seq", "captions, English → German", "11.2 M", "–"),
     Entry("recipe", "multi30k-bahdanau", "the same, looking back", "8.3 M", "–"),
-    Entry("recipe", "multi30k-luong", "the same, looking after each step", "8.0 M", "–"),
+    Entry("recipe", "multi30k-luong", "the same, looking after each step", "7.7 M", "–"),
     Entry("recipe", "multi30k-transformer", "the same, attention alone", "2.3 M", "–"),
     Entry("recipe", "fra-eng", "short sentences, English → French", "by data", "–"),
     Entry("recipe", "language", "your own text, or Python's reference", "0.1 M", "2"),
