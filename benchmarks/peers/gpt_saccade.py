@@ -3,15 +3,14 @@
 import time
 
 import torch
-from peers.gate import Gate, facts_of
+from peers.gate import Gate
 from peers.letters import language_task
 from peers.pipe import THREADS, Pipe
+from peers.train_saccade import train_ours
 
+from saccade.data.vocabulary import END
 from saccade.decoding import Marks, greedy
-from saccade.optim import adamw
-from saccade.tasks.reading import Prompted
-from saccade.training import Event, Standing, train
-from saccade.training.loop import Stepped
+from saccade.tasks.reading import NEVER, Prompted
 
 
 def compete(pipe: Pipe, what: str, kind: str) -> None:
@@ -19,28 +18,7 @@ def compete(pipe: Pipe, what: str, kind: str) -> None:
     if what == "write":
         _write(pipe, kind)
         return
-    gate = Gate(pipe)
-    task = language_task(kind, compile=what == "compiled")
-    settings = task.recipe.train
-
-    def tell(event: Event) -> None:
-        if isinstance(event, Stepped):
-            gate(event.tokens)
-
-    facts = facts_of(task, task.model, lambda batch: task.loss(batch).total)
-    if settings.compile:
-        task.compile()
-    optimizer = adamw(task.model, settings.learning_rate, settings.weight_decay)
-    gate.ready(task.model, **facts, about="its own loop")
-    train(
-        task,
-        optimizer,
-        settings,
-        Standing(),
-        tell=tell,
-        save=lambda standing: None,
-        stop=lambda: False,
-    )
+    train_ours(Gate(pipe), language_task(kind, compile=what == "compiled"))
 
 
 def _write(pipe: Pipe, kind: str) -> None:
@@ -48,7 +26,7 @@ def _write(pipe: Pipe, kind: str) -> None:
     torch.set_num_threads(THREADS)
     task = language_task(kind)
     task.model.eval()
-    stepper, marks = Prompted(task.writing), Marks(2, -1, ())
+    stepper, marks = Prompted(task.writing), Marks(END, NEVER, ())
     parameters = sum(weight.numel() for weight in task.model.parameters())
     pipe.say(parameters=parameters, about="its own search")
     while command := pipe.hear():

@@ -1,5 +1,7 @@
 """Ours: the task, the optimiser and the loop that `saccade train` uses."""
 
+from typing import Any
+
 from peers.corpus import OURS, training_task
 from peers.gate import Gate, facts_of
 from peers.pipe import Pipe
@@ -11,8 +13,11 @@ from saccade.training.loop import Stepped
 
 def compete(pipe: Pipe, folder: str, kind: str) -> None:
     """Train for ever, a window at a time."""
-    gate = Gate(pipe)
-    task = training_task(folder, **OURS[kind])
+    train_ours(Gate(pipe), training_task(folder, **OURS[kind]))
+
+
+def train_ours(gate: Gate, task: Any) -> None:
+    """Any task of ours, by our own loop."""
     settings = task.recipe.train
 
     def tell(event: Event) -> None:
@@ -20,6 +25,8 @@ def compete(pipe: Pipe, folder: str, kind: str) -> None:
             gate(event.tokens)
 
     facts = facts_of(task, task.model, lambda batch: task.loss(batch).total)
+    if settings.compile:
+        task.compile()
     optimizer = adamw(task.model, settings.learning_rate, settings.weight_decay)
     gate.ready(task.model, **facts, about="its own loop")
     train(
