@@ -1,7 +1,7 @@
 """How an answer is to be searched for, as a person says it, and the search that does it."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 from torch import Tensor
@@ -33,7 +33,7 @@ class Continuation(Search):
     """A text goes on to the end of its line, if nothing else is asked for."""
 
     tokens: int | None = Field(None, ge=1)  # so many, over the ends of lines
-    stop: tuple[str, ...] = ()  # texts before which it ends
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()  # texts before which it ends
 
 
 S = TypeVar("S", bound=Search)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -205,7 +205,7 @@ def _size_up(recipe: LanguageRecipe, tokens: int) -> tuple[LanguageRecipe, list[
     epochs = float(np.clip(ENOUGH / tokens, 2, 40))
     steps = int(np.clip(epochs * epoch, 200, 20_000))
     wanted = [
-        *_lengths(recipe.model.name, given.get("data.steps")),
+        *_lengths(recipe.model.name, given),
         Choice("train.steps", steps, f"{steps / epoch:.1f} times through {tokens:,} tokens"),
         Choice("train.evaluate_every", max(50, steps // 20), "twenty times"),
     ]
@@ -219,10 +219,11 @@ def _size_up(recipe: LanguageRecipe, tokens: int) -> tuple[LanguageRecipe, list[
     return recipe, choices
 
 
-def _lengths(model: str, steps: int | None) -> list[Choice]:
-    """How much is read at a time, for models to whom that matters."""
+def _lengths(model: str, given: dict[str, Any]) -> list[Choice]:
+    """How much is read at a time, for models to whom that matters, and as far as nobody said it."""
+    said = ("data.steps", "model.context", "model.segment")
+    size = next((given[path] for path in said if given.get(path)), LONG_SEGMENT)
     if model == "transformer_xl":
-        size = steps or LONG_SEGMENT
         return [
             Choice("data.steps", size, "tokens of a segment"),
             Choice("model.segment", size, "as it is trained"),
@@ -231,7 +232,6 @@ def _lengths(model: str, steps: int | None) -> list[Choice]:
     if model == "two_way":
         return [Choice("data.reading", "random", "each segment is read from both its ends")]
     if model.startswith("gpt"):
-        size = steps or LONG_SEGMENT
         return [
             Choice("data.steps", size, "tokens of a segment"),
             Choice("data.reading", "random", "each segment is read from nothing"),
