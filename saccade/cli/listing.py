@@ -56,7 +56,7 @@ ENTRIES = [
     Entry("recipe", "multi30k-luong", "the same, looking after each step", "7.7 M", "–"),
     Entry("recipe", "multi30k-transformer", "the same, attention alone", "2.3 M", "–"),
     Entry("recipe", "fra-eng", "short sentences, English → French", "by data", "–"),
-    Entry("recipe", "language", "your own text, or Python's reference", "0.1 M", "2"),
+    Entry("recipe", "language", "your own text, or Python's reference", "0.1 M", "–"),
     Entry("recipe", "ptb", "Penn Treebank, word by word", "2.6 M", "–"),
     Entry("recipe", "tinyshakespeare", "plays, letter by letter", "0.8 M", "–"),
     Entry("recipe", "kernel-regression", "a curve, or your own x and y", "1", "0.1"),
