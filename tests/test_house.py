@@ -19,7 +19,7 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-import saccade
+import saccade.nn
 from saccade.config import Config
 
 ROOT = Path(__file__).parent.parent
@@ -343,6 +343,23 @@ def test_no_file_names_a_place_on_one_machine() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_every_module_with_shapes_is_checked_while_the_tests_run(
+    pytestconfig: pytest.Config,
+) -> None:
+    checked = str(pytestconfig.getoption("--jaxtyping-packages")).split(",")[:-1]
+    with_shapes = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in PACKAGE.rglob("*.py")
+        if "jaxtyping" in (text := path.read_text(encoding="utf-8")) or "saccade.types" in text
+    ]
+    assert len(with_shapes) > 40
+    assert not [
+        name
+        for name in with_shapes
+        if not any(name == room or name.startswith(f"{room}.") for room in checked)
+    ]
+
+
 def test_a_wrong_shape_is_refused_while_the_tests_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,9 +370,9 @@ def test_a_wrong_shape_is_refused_while_the_tests_run(
         "    return a + b\n",
         encoding="utf-8",
     )
-    monkeypatch.setattr(saccade, "__path__", [*saccade.__path__, str(tmp_path)])
-    probe = importlib.import_module("saccade.shape_probe")
-    monkeypatch.delitem(sys.modules, "saccade.shape_probe")
+    monkeypatch.setattr(saccade.nn, "__path__", [*saccade.nn.__path__, str(tmp_path)])
+    probe = importlib.import_module("saccade.nn.shape_probe")
+    monkeypatch.delitem(sys.modules, "saccade.nn.shape_probe")
     assert probe.add(torch.ones(2, 3), torch.ones(2, 3)).shape == (2, 3)
     with pytest.raises(TypeCheckError, match=r"parameter 'b'\.\sActual value: f32\[1,3\]"):
         probe.add(torch.ones(2, 3), torch.ones(1, 3))  # torch alone would broadcast

@@ -37,13 +37,19 @@ def reverse(model: str = "bahdanau") -> Recipe:
     elif model == "transformer":
         sizes = {"width": 64, "dropout": 0.0}
         train = {"steps": 600, "learning_rate": 3e-3}
-    return TranslationRecipe(data={"made": "reverse"}, model={"name": model, **sizes}, train=train)
+    return TranslationRecipe(
+        data={"made": "reverse"},
+        model={"name": model, **sizes},
+        train={**train, "batch_tokens": 1024},
+    )
 
 
 def copy(model: str = "bahdanau") -> Recipe:
     """Short words of made-up letters, as they are."""
     return TranslationRecipe(
-        data={"made": "copy"}, model={"name": model, "width": 64}, train={"steps": 300}
+        data={"made": "copy"},
+        model={"name": model, "width": 64},
+        train={"steps": 400, "batch_tokens": 1024},
     )
 
 

@@ -37,14 +37,19 @@ class MetricsLog:
         # whole or not at all: a full disk must not cost the lines that are there
         write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
         self._file = path.open("a", encoding="utf-8")
-        self._last = time.monotonic()
+        self._last = time.monotonic()  # when the last step, or the evaluation after it, ended
+        self._tokens, self._spent = 0, 0.0  # of this sitting's steps since the last report
 
     def __call__(self, event: Event) -> None:
         """Write what is worth keeping."""
-        if isinstance(event, Reported):
-            now = time.monotonic()
-            speed = event.tokens / max(now - self._last, 1e-9)
+        now = time.monotonic()
+        if isinstance(event, Stepped):
+            self._tokens += event.tokens
+            self._spent += now - self._last
             self._last = now
+        elif isinstance(event, Reported):
+            speed = self._tokens / max(self._spent, 1e-9)
+            self._tokens, self._spent = 0, 0.0
             judged = {} if event.accuracy is None else {"accuracy": event.accuracy}
             self._write(
                 step=event.step,
@@ -57,8 +62,8 @@ class MetricsLog:
             )
         elif isinstance(event, Evaluated):
             scores = {f"dev_{name}": value for name, value in event.scores.items()}
-            self._last = time.monotonic()
-            seconds = round(self._last - self.began, 2)
+            self._last = now
+            seconds = round(now - self.began, 2)
             self._write(step=event.step, **scores, best=event.is_best, seconds=seconds)
 
     def settle(self) -> None:

@@ -47,6 +47,26 @@ def test_the_log_has_a_line_for_each_report_and_evaluation(tmp_path: Path) -> No
     assert second == {"step": 2, "dev_exact": 0.5, "best": True}
 
 
+def test_the_rate_is_of_the_steps_alone_and_of_this_sitting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    with MetricsLog(tmp_path / "metrics.jsonl", Standing(step=1, tokens=120)) as log:
+        for event, seconds in (
+            (stepped(2), 2.0),
+            (Evaluated(2, {"exact": 0.5}, True), 50.0),
+            (stepped(3), 4.0),
+            (reported(3), 0.0),
+            (stepped(4), 3.0),
+            (reported(4), 0.0),
+        ):
+            clock[0] += seconds
+            log(event)
+    rates = [line["rate"] for line in read_metrics(tmp_path / "metrics.jsonl") if "rate" in line]
+    assert rates == [240 / 6, 120 / 3]
+
+
 def test_a_line_is_on_the_disk_as_soon_as_it_is_told(tmp_path: Path) -> None:
     with MetricsLog(tmp_path / "metrics.jsonl", Standing()) as log:
         log(reported(2))
