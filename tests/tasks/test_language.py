@@ -17,6 +17,7 @@ from saccade.errors import ConfigError, DataError
 from saccade.look import laws
 from saccade.recipes import find
 from saccade.run import Options, open_run, resume, train
+from saccade.tasks import language
 from saccade.tasks.language import NetworkLanguage
 from saccade.tasks.reading import Prompted
 from saccade.training import Event, Stepped
@@ -335,8 +336,11 @@ def test_a_text_of_one_long_line_is_parted_too(tmp_path: Path) -> None:
     assert sizes["train"] > 8 * sizes["test"] > 0 < sizes["dev"]
 
 
-def test_parts_of_a_batch_side_by_side_are_the_batch(rhyme: Path, tmp_path: Path) -> None:
+def test_parts_of_a_batch_side_by_side_are_the_batch(
+    rhyme: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Split or not, a batch has one loss, and leaves one state behind."""
+    monkeypatch.setattr(language, "LEAST_PART", 128)
     for model in ("lstm", "transformer_xl", "gpt2"):
         changes = {"train.steps": 1, "model.dropout": 0.0, "train.batch_tokens": 768}
         task = train(recipe(model, rhyme, changes), tmp_path / model, Options()).run.task
