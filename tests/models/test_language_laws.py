@@ -65,7 +65,7 @@ every_model = pytest.mark.parametrize("name", list(MODELS))
 
 
 @every_model
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 @torch.no_grad()
 def test_a_text_gives_the_same_however_it_is_cut(name, data):
@@ -82,7 +82,7 @@ def test_a_text_gives_the_same_however_it_is_cut(name, data):
 
 
 @every_model
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(length=st.integers(2, 30), data=st.data())
 @torch.no_grad()
 def test_the_future_is_not_seen_and_the_past_is(name, length, data):
