@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from saccade.nn import causal
 from saccade.nn.masks import Mask
 from saccade.nn.positions import Places
 from saccade.nn.scores import ScaledDot, Score
@@ -43,6 +44,8 @@ class Attention(nn.Module):
     a purely causal one without a table of who may see whom, one with a window in blocks where the
     sequence is long (`saccade.nn.windows`), any other with such a table. It is not used
 
+    - for a short causal sequence that is to learn, which blocks are quicker for
+      (`saccade.nn.causal`);
     - with any score but `ScaledDot`, the only one it knows;
     - with `Relative` positions in training: the kernel of the CPU passes no gradient to a bias.
 
@@ -68,6 +71,8 @@ class Attention(nn.Module):
         if reach is not None:
             return windowed(self._pool, query, keys, values, mask, reach)
         if mask.is_causal_only and steps == places and self._plain:
+            if causal.pays(query, keys):
+                return causal.attend_back(query, keys, values)
             return _fused(query, keys, values, is_causal=True)
         may_see = mask.may_see(steps, places, query.device)
         return self._pool(query, keys, values, may_see, places - steps)

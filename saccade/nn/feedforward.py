@@ -1,28 +1,10 @@
 r"""The part of a block that looks at one place at a time."""
 
-from collections.abc import Callable
-
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from saccade.lookup import pick
+from saccade.nn.activations import ACTIVATIONS
 from saccade.types import Hidden
-
-
-def gelu(x: Tensor) -> Tensor:
-    r"""x Φ(x), by its approximation x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))).
-
-    Hendrycks and Gimpel 2016, section 2; what GPT-1 to GPT-3 compute.
-    """
-    return F.gelu(x, approximate="tanh")
-
-
-def relu(x: Tensor) -> Tensor:
-    r"""max(0, x)."""
-    return x.relu()
-
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": gelu, "relu": relu}
 
 
 class FeedForward(nn.Module):
