@@ -587,7 +587,7 @@ def _go_on(run: Run, options: Options) -> Trained:
     task.model.to(device_named(settings.device))
     if settings.compile:
         task.compile()
-    optimizer = adamw(task.model, settings.learning_rate, settings.weight_decay)
+    optimizer = adamw(task.model, settings.learning_rate, settings.weight_decay, settings.beta2)
     checkpoint = run.folder / "checkpoint"
     for reason in why_not_exact(settings):
         options.said(f"Stopped and resumed, this run may differ in the last bits: {reason}.")

@@ -27,7 +27,7 @@ def train_ours(gate: Gate, task: Any) -> None:
     facts = facts_of(task, task.model, lambda batch: task.loss(batch).total)
     if settings.compile:
         task.compile()
-    optimizer = adamw(task.model, settings.learning_rate, settings.weight_decay)
+    optimizer = adamw(task.model, settings.learning_rate, settings.weight_decay, settings.beta2)
     gate.ready(task.model, **facts, about="its own loop")
     train(
         task,

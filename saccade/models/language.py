@@ -34,6 +34,7 @@ class RecurrentLanguageConfig(Config):
     width: int = Field(256, ge=1)
     depth: int = Field(1, ge=1)
     dropout: float = Field(0.1, ge=0, lt=1)
+    start: float | None = Field(None, gt=0)  # size of an embedding's numbers; width^-½ if not said
     # how far back a gradient goes: to the segment's beginning, `window` steps, or a random number
     truncation: Literal["segment", "window", "random"] = "segment"
     window: int = Field(16, ge=1)
@@ -64,10 +65,12 @@ class NGramConfig(Config):
 class Embedded(LanguageModel, ABC):
     """Embedding in, logits by likeness to the embeddings out; what is between is the model."""
 
-    def __init__(self, vocab_size: int, width: int, dropout: float):
+    def __init__(self, vocab_size: int, width: int, dropout: float, start: float | None = None):
         super().__init__()
         self.table = nn.Embedding(vocab_size, width)
-        nn.init.normal_(self.table.weight, std=width**-0.5)
+        nn.init.normal_(self.table.weight, std=start or width**-0.5)
+        # the table is small in each number, for the sake of the logits; what is read is of size 1
+        self.to_one = 1 / start if start else width**0.5
         self.dropout = Dropout(dropout)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
@@ -77,8 +80,7 @@ class Embedded(LanguageModel, ABC):
 
     def read(self, ids: Ids, past: Past) -> tuple[Hidden, Past]:
         """Read T more tokens."""
-        # the table is small in each number, for the sake of the logits; what is read is of size 1
-        x = self.table(ids) * self.table.embedding_dim**0.5
+        x = self.table(ids) * self.to_one
         hidden, past = self.hidden(self.dropout(x), past)
         return self.dropout(hidden), past
 
@@ -92,7 +94,7 @@ class RecurrentLanguage(Embedded):
     r"""h_t = f(E x_{t-1}, h_{t-1}), layer upon layer (Mikolov et al. 2010 for the first)."""
 
     def __init__(self, config: RecurrentLanguageConfig):
-        super().__init__(config.vocab_size, config.width, config.dropout)
+        super().__init__(config.vocab_size, config.width, config.dropout, config.start)
         self.layers = Recurrent(
             config.name, config.width, config.width, config.depth, dropout=config.dropout
         )

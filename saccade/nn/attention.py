@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.nn import causal
+from saccade.nn.causal import attend_back, pays
 from saccade.nn.masks import Mask
 from saccade.nn.positions import Places
 from saccade.nn.scores import ScaledDot, Score
@@ -71,8 +71,8 @@ class Attention(nn.Module):
         if reach is not None:
             return windowed(self._pool, query, keys, values, mask, reach)
         if mask.is_causal_only and steps == places and self._plain:
-            if causal.pays(query, keys):
-                return causal.attend_back(query, keys, values)
+            if pays(query, keys):
+                return attend_back(query, keys, values)
             return _fused(query, keys, values, is_causal=True)
         may_see = mask.may_see(steps, places, query.device)
         return self._pool(query, keys, values, may_see, places - steps)

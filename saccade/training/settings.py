@@ -18,6 +18,7 @@ class TrainConfig(Config):
     warmup: int = Field(100, ge=0)  # steps
     decay: Literal["cosine", "inverse_sqrt", "linear", "none"] = "cosine"
     weight_decay: float = Field(0.01, ge=0)
+    beta2: float = Field(0.98, gt=0, lt=1)  # of AdamW: how long a squared gradient counts
     clip: float = Field(1.0, gt=0)
     smoothing: float = Field(0.0, ge=0, lt=1)
     seed: int = 1

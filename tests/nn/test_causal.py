@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from saccade.nn import attention as attention_module
 from saccade.nn import causal
 from saccade.nn.attention import Attention
 from saccade.nn.masks import Mask
@@ -90,8 +91,10 @@ def test_attention_that_learns_takes_the_blocks_and_says_the_same(
     query, keys, values = some(2, 4, 70, 8, 8)
     attention = Attention(ScaledDot())
     taken = []
-    by_blocks = causal.attend_back
-    monkeypatch.setattr(causal, "attend_back", lambda *a: taken.append(1) or by_blocks(*a))
+    by_blocks = attention_module.attend_back
+    monkeypatch.setattr(
+        attention_module, "attend_back", lambda *a: taken.append(1) or by_blocks(*a)
+    )
     learning = attention(query, keys, values, Mask.causal())
     with torch.no_grad():
         answering = attention(query, keys, values, Mask.causal())

@@ -106,9 +106,10 @@ def test_a_model_of_one_kind_has_one_group() -> None:
     assert len(adamw(nn.LayerNorm(4), 0.1, 0.1).param_groups) == 1
 
 
-def test_steps_are_the_equation() -> None:
+@pytest.mark.parametrize("beta2", [0.98, 0.999])
+def test_steps_are_the_equation(beta2: float) -> None:
     model = nn.Linear(2, 3).double()
-    optimizer = adamw(model, 0.05, 0.2)
+    optimizer = adamw(model, 0.05, 0.2, beta2)
     expected = [p.detach().clone() for p in model.parameters()]
     first = [torch.zeros_like(p) for p in expected]
     second = [torch.zeros_like(p) for p in expected]
@@ -118,8 +119,8 @@ def test_steps_are_the_equation() -> None:
         for n, parameter in enumerate(model.parameters()):
             parameter.grad = torch.randn_like(parameter)
             first[n] = 0.9 * first[n] + 0.1 * parameter.grad
-            second[n] = 0.98 * second[n] + 0.02 * parameter.grad**2
-            mean, spread = first[n] / (1 - 0.9**step), second[n] / (1 - 0.98**step)
+            second[n] = beta2 * second[n] + (1 - beta2) * parameter.grad**2
+            mean, spread = first[n] / (1 - 0.9**step), second[n] / (1 - beta2**step)
             decay = 0.2 if parameter.dim() == 2 else 0.0
             shrunk = expected[n] * (1 - rate * decay)
             expected[n] = shrunk - rate * mean / (spread.sqrt() + 1e-8)
