@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from saccade.models.gpt import GPT, GPTConfig
 from saccade.models.language import (
@@ -231,3 +232,16 @@ def test_a_context_of_one_is_refused():
         gpt("gpt2", context=1)
     with pytest.raises(ValueError, match="a segment of 0 tokens was asked for"):
         xl(segment=0)
+
+
+@pytest.mark.parametrize("start", [None, 0.3])
+def test_what_is_read_is_of_size_one_wherever_embeddings_begin(start: float | None) -> None:
+    config = RecurrentLanguageConfig(
+        name="lstm", vocab_size=500, width=64, dropout=0.0, start=start
+    )
+    model = RecurrentLanguage(config)
+    assert float(model.table.weight.detach().std()) == pytest.approx(start or 1 / 8, rel=0.05)
+    read: list[Tensor] = []
+    model.layers.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    model.read(torch.arange(500)[None], model.past(1))
+    assert float(read[0].detach().std()) == pytest.approx(1, rel=0.05)
