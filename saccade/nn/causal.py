@@ -26,7 +26,6 @@ def pays(query: Tensor, keys: Tensor) -> bool:
         and query.dtype in (torch.float32, torch.float64)
         and query.shape == keys.shape
         and query.shape[-2] <= MOST
-        and not torch.compiler.is_compiling()
     )
 
 
