@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.data.corpus import reference_text
+from saccade.data.lines import reference_text
 from saccade.data.words import split_words
 from saccade.decoding.search import Marks, beam, greedy
 from saccade.decoding.stepper import Stepper

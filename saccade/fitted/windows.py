@@ -1,0 +1,253 @@
+r"""Word vectors from windows of text: one kernel for skip-gram, CBOW, subwords, sampling and trees.
+
+At each place of a text some input rows (a *bag*) are to foretell some target words:
+
+- **skip-gram**: the bag is that of the word itself, the targets are the words around it;
+- **CBOW**: the bags of the words around it, the target is the word itself.
+
+The bag of a word is its row, and with subwords (fastText) those of its n-grams as well. Their mean
+h is held against the output rows u:
+
+- **negative sampling** (Mikolov et al. 2013), K words n drawn by unigram^¾ for each target t,
+  \(\ell = -\log\sigma(h \cdot u_t) - \sum_{k=1}^{K} \log\sigma(-h \cdot u_{n_k})\);
+- **hierarchical softmax** (Morin and Bengio 2005): \(-\sum_j \log\sigma(\pm h \cdot u_j)\) over the
+  nodes j on the target's path.
+
+One step of gradient descent for the whole window: with \(g = (\text{label} - \sigma(h \cdot
+u))\,\alpha\) \(e \mathrel{+}= g\,u\), \(u \mathrel{+}= g\,h\), and in the end every row of the bag
+\(\mathrel{+}= e\).
+
+Difference from word2vec.c, gensim and fastText: they take each pair by itself, with K negatives of
+its own. Here the targets of a window share S draws, whose part in the loss is weighted by targets
+· K / S (the sharing is that of Ji et al. 2016): the expected gradient is the same, h is read and
+written once a window instead of once a pair, and C + S rows are fetched instead of C (1 + K). As
+in word2vec.c a row of a CBOW bag moves by the whole e, not by e over the size of the bag."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from saccade.compiled import compiled
+from saccade.fitted.drawing import Floats, Ids, Paths, Stream, Whole, below, chance, drawn
+
+LONGEST = 10_000  # words of a line that are taken as one; a longer line is cut, as word2vec.c does
+END = -1  # after each line of a text
+
+# σ(x) for x in [−8, 8): beyond, a label that is right teaches less than 0.0004 of the rate
+_REACH, _PLACES = 8.0, 4096
+_middles = (np.arange(_PLACES) + 0.5) * (2 * _REACH / _PLACES) - _REACH
+SIGMOID = (1 / (1 + np.exp(-_middles))).astype(np.float32)
+
+
+class Words(NamedTuple):
+    """What the kernels know about the words of a vocabulary."""
+
+    kept: Floats  # (V) the chance with which a word is not left out
+    table: NDArray[np.uint32]  # (V, 2) for drawing negatives
+    starts: Whole  # (V + 1) the bag of word w is rows[starts[w] : starts[w + 1]]
+    rows: Ids
+
+
+class Windows(NamedTuple):
+    """How a text is gone through."""
+
+    reach: int  # at most so many words on either side; how many is drawn at each place
+    around: bool  # the words around foretell the word (CBOW), or it foretells them
+    negatives: int  # for each target; 0: by its path in the tree
+    shared: int  # draws for a window
+
+
+@compiled
+def sigmoid(x: np.float32, table: Floats) -> np.float32:
+    """σ(x) from its table."""
+    place = x * np.float32(_PLACES / (2 * _REACH)) + np.float32(_PLACES / 2)
+    return table[np.int64(min(max(place, np.float32(0)), np.float32(_PLACES - 1)))]
+
+
+@compiled
+def product(a: Floats, b: Floats) -> np.float32:
+    """The sum of a · b."""
+    total = np.float32(0)
+    for d in range(a.shape[0]):
+        total += a[d] * b[d]
+    return total
+
+
+@compiled
+def pull(h: Floats, e: Floats, u: Floats, g: np.float32) -> None:
+    """Move u towards h, and note in e where h is to go; away from it, if g is negative."""
+    for d in range(h.shape[0]):
+        e[d] += g * u[d]
+        u[d] += g * h[d]
+
+
+@compiled
+def softplus(x: np.float32) -> float:
+    """−log σ(−x), for any x."""
+    return max(float(x), 0.0) + np.log1p(np.exp(-abs(float(x))))
+
+
+@compiled
+def learn(
+    text: Ids,
+    words: Words,
+    paths: Paths,
+    inputs: Floats,
+    outputs: Floats,
+    windows: Windows,
+    rate: float,
+    state: Stream,
+    table: Floats,
+    judged: NDArray[np.float64],
+) -> int:
+    """Go through a text once; how many places were learned from.
+
+    With a rate of 0 nothing is changed, and judged[0] grows by the loss and judged[1] by the number
+    of targets: that is how held-out text is judged.
+    """
+    h, e = np.empty(inputs.shape[1], np.float32), np.empty(inputs.shape[1], np.float32)
+    line, near = np.empty(LONGEST, np.int32), np.empty(2 * windows.reach, np.int32)
+    negatives = np.empty(windows.shared, np.int64)
+    learned = place = 0
+    while place < len(text):
+        length, place = take_line(text, place, words.kept, state, line)
+        for at in range(length):
+            reach = 1 + below(state, windows.reach)
+            count = 0
+            for other in range(max(0, at - reach), min(length, at + reach + 1)):
+                if other != at:
+                    near[count] = line[other]
+                    count += 1
+            if count == 0:
+                continue
+            learned += 1
+            itself, around = line[at : at + 1], near[:count]
+            sources, targets = (around, itself) if windows.around else (itself, around)
+            for k in range(windows.shared):  # all of them before the first is used: see `fetch`
+                negatives[k] = drawn(state, words.table)
+            fetch(outputs, negatives, e)
+            mean(h, inputs, words, sources)
+            e[:] = 0
+            if windows.negatives > 0:
+                sample(h, e, outputs, targets, negatives, windows.negatives, rate, table, judged)
+            else:
+                descend(h, e, outputs, targets, paths, rate, table, judged)
+            if rate > 0:
+                spread(e, inputs, words, sources)
+    return learned
+
+
+@compiled
+def take_line(text: Ids, place: int, kept: Floats, state: Stream, line: Ids) -> tuple[int, int]:
+    """The words up to the line's end that are not left out: how many, and where the next is."""
+    length = 0
+    while place < len(text) and length < LONGEST:
+        word = text[place]
+        place += 1
+        if word == END:
+            break
+        if chance(state) < kept[word]:
+            line[length] = word
+            length += 1
+    return length, place
+
+
+@compiled
+def fetch(outputs: Floats, rows: Whole, sink: Floats) -> None:
+    """Touch some rows, so that they are on their way, all at once, when they are needed.
+
+    They lie anywhere in many megabytes. What is read goes to a sink that is about to be emptied:
+    were it used nowhere, the compiler would leave it out.
+    """
+    for row in rows:
+        sink[0] += outputs[row, 0]
+
+
+@compiled
+def mean(h: Floats, inputs: Floats, words: Words, sources: Ids) -> None:
+    """h: the mean of the rows of all bags."""
+    h[:] = 0
+    size = 0
+    for word in sources:
+        for place in range(words.starts[word], words.starts[word + 1]):
+            v = inputs[words.rows[place]]
+            for d in range(h.shape[0]):
+                h[d] += v[d]
+            size += 1
+    share = np.float32(1) / np.float32(size)
+    for d in range(h.shape[0]):
+        h[d] *= share
+
+
+@compiled
+def spread(e: Floats, inputs: Floats, words: Words, sources: Ids) -> None:
+    """Every row of the bags moves by e."""
+    for word in sources:
+        for place in range(words.starts[word], words.starts[word + 1]):
+            v = inputs[words.rows[place]]
+            for d in range(e.shape[0]):
+                v[d] += e[d]
+
+
+@compiled
+def sample(
+    h: Floats,
+    e: Floats,
+    outputs: Floats,
+    targets: Ids,
+    negatives: Whole,
+    each: int,
+    rate: float,
+    table: Floats,
+    judged: NDArray[np.float64],
+) -> None:
+    """Negative sampling: targets are drawn to h, words that were drawn at random driven away.
+
+    A word that is a target is not driven away as well.
+    """
+    weight = len(targets) * each / len(negatives)
+    if rate == 0:
+        judged[1] += len(targets)
+    for target in targets:
+        u = outputs[target]
+        x = product(h, u)
+        if rate > 0:
+            pull(h, e, u, (np.float32(1) - sigmoid(x, table)) * np.float32(rate))
+        else:
+            judged[0] += softplus(-x)
+    for word in negatives:
+        is_target = False
+        for target in targets:
+            is_target |= target == word
+        if not is_target:
+            u = outputs[word]
+            x = product(h, u)
+            if rate > 0:
+                pull(h, e, u, -sigmoid(x, table) * np.float32(weight * rate))
+            else:
+                judged[0] += weight * softplus(x)
+
+
+@compiled
+def descend(
+    h: Floats,
+    e: Floats,
+    outputs: Floats,
+    targets: Ids,
+    paths: Paths,
+    rate: float,
+    table: Floats,
+    judged: NDArray[np.float64],
+) -> None:
+    """Hierarchical softmax: on the way to each target every node is to say where it turns."""
+    if rate == 0:
+        judged[1] += len(targets)
+    for target in targets:
+        for place in range(paths.starts[target], paths.starts[target + 1]):
+            u, turn = outputs[paths.nodes[place]], paths.turns[place]
+            x = product(h, u)
+            if rate > 0:
+                pull(h, e, u, (turn - sigmoid(x, table)) * np.float32(rate))
+            else:
+                judged[0] += softplus(-x) if turn == 1 else softplus(x)

@@ -1,0 +1,88 @@
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from saccade.data.sentences import END, Sentences, plain, read_sentences
+from saccade.errors import DataError
+
+
+def slow(text: str, least: int) -> tuple[dict[str, int], list[list[str]]]:
+    """Words by their counts, and the lines without rare ones, as Python has them."""
+    lines = [line.split() for line in text.encode().decode().split("\n")]
+    counts = Counter(word for line in lines for word in line)
+    frequent = {word: count for word, count in counts.items() if count >= least}
+    return frequent, [[word for word in line if word in frequent] for line in lines]
+
+
+def lines_of(sentences: Sentences) -> list[list[str]]:
+    lines: list[list[str]] = [[]]
+    for number in sentences.ids.tolist():
+        if number == END:
+            lines.append([])
+        else:
+            lines[-1].append(sentences.words[number])
+    return lines
+
+
+WORDS = st.text("abé语😀", min_size=1, max_size=3)
+TEXTS = st.lists(st.lists(WORDS, max_size=8).map(" ".join), min_size=1, max_size=8).map("\n".join)
+
+
+@given(TEXTS, st.integers(1, 3), st.booleans())
+def test_it_is_what_python_counts(text: str, least: int, in_a_file: bool) -> None:
+    counts, lines = slow(text, least)
+    contents = [(line + "\n").encode() for line in text.split("\n")]
+    if len(counts) < 2:
+        with pytest.raises(DataError):
+            read_sentences(contents, least=least, split="spaces")
+        return
+    sentences = read_sentences(contents, least=least, split="spaces")
+    assert dict(zip(sentences.words, sentences.counts.tolist(), strict=True)) == counts
+    assert sentences.counts.tolist() == sorted(counts.values(), reverse=True)
+    assert lines_of(sentences) == [*lines, []]
+    assert sentences.read == len(text.split())
+
+
+def test_tables_grow_as_they_must(tmp_path: Path) -> None:
+    words = [f"w{number}" for number in range(100_000)]
+    content = (" ".join(words) + "\n").encode() + b"x" * 1_000_000 + b" w7 w7\n"
+    sentences = read_sentences([content], least=1, split="spaces", place=tmp_path / "text.ids")
+    assert len(sentences.words) == 100_001
+    assert sentences.words[0] == "w7" and sentences.counts[0] == 3
+    assert "x" * 1_000_000 in sentences.words
+    assert lines_of(sentences)[0] == words
+    assert [path.name for path in tmp_path.iterdir()] == ["text.ids"]
+    assert isinstance(sentences.ids, np.memmap)
+
+
+def test_plain_text_is_cut_into_words_and_signs() -> None:
+    assert (
+        plain("The CAT sat.\n\nÉcole, 3.14!\n".encode()).decode()
+        == "the cat sat .\n\nécole , 3.14 !\n"
+    )
+
+
+def test_windows_ends_tabs_and_many_spaces_are_spaces() -> None:
+    sentences = read_sentences([b"a\tb\r\n  a   b \r\n\x0b\x0ca\n"], least=1, split="spaces")
+    assert lines_of(sentences) == [["a", "b"], ["a", "b"], ["a"], []]
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "message"),
+    [
+        ("", 1, "0 words, 0 different"),
+        ("same same same\n", 1, "3 words, 1 different"),
+        (
+            "a b c a\n",
+            5,
+            "fewer than 2 of them are there 5 times or more, the most frequent 2 times",
+        ),
+    ],
+)
+def test_too_little_is_said(text: str, least: int, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_sentences([text.encode()], least=least, split="spaces")
