@@ -7,7 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .peers/.ready
 
-.PHONY: help setup demo format check test prove sizes bench bench-translate bench-answer bench-gpt pictures \
+.PHONY: help setup demo format check test prove sizes bench bench-translate bench-answer bench-gpt bench-vectors pictures \
 	clean
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make sizes    lines per room, longest files and functions"
 	@echo "make bench    the benchmarks"
 	@echo "make bench-translate  training beside other tools, in an environment of theirs (.peers)"
+	@echo "make bench-vectors  word vectors beside gensim's and fastText's"
 	@echo "make bench-gpt  GPTs beside Hugging Face's, training and writing"
 	@echo "make bench-answer RUN=runs/mine  answering beside other tools, with a run's weights"
 	@echo "make pictures the pictures of the docs"
@@ -89,6 +90,10 @@ bench-gpt: $(PEERS)
 	.peers/bin/python benchmarks/gpt.py --size small --json .peers/gpt-small.json $(MORE)
 	.peers/bin/python benchmarks/gpt.py --size small --what compiled --json .peers/gpt-compiled.json $(MORE)
 	.peers/bin/python benchmarks/gpt.py --size small --what write --json .peers/gpt-write.json $(MORE)
+
+bench-vectors: $(PEERS)
+	.peers/bin/python benchmarks/vectors.py --json .peers/vectors.json $(MORE)
+	.peers/bin/python benchmarks/word_rows.py
 
 bench-answer: $(PEERS)
 	@test -n "$(RUN)" || { \

@@ -20,9 +20,10 @@ from timing import say_machine, spread, table
 from saccade.models import TRANSLATORS, BahdanauConfig, TransformerConfig
 from saccade.optim import adamw
 from saccade.storage import write_tensors
-from saccade.training import Standing, TrainConfig, take, write_checkpoint
-from saccade.training.loop import copy_of
+from saccade.training.loop import Standing, copy_of
 from saccade.training.precision import keep_memory
+from saccade.training.resume import take, write_checkpoint
+from saccade.training.settings import TrainConfig
 
 WARMUP, REPEATS = 1, 5
 SIZES: dict[str, Any] = {

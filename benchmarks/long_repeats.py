@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from timing import say_machine, table
 
-from saccade.recipes import find
+from saccade.recipes.finding import find
 from saccade.run import Options, train
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

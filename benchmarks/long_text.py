@@ -18,12 +18,12 @@ from tempfile import TemporaryDirectory
 
 from timing import say_machine, table
 
-from saccade.data.corpus import reference_text
+from saccade.data.lines import reference_text
 
 CHILD = """
 import json, sys, threading, time
 from pathlib import Path
-from saccade.recipes import find
+from saccade.recipes.finding import find
 from saccade.run import Options, train
 
 most = {"RssAnon": 0, "VmHWM": 0}

@@ -23,7 +23,7 @@ from torch.utils.flop_counter import (
 from saccade.data.batching import encode_pairs
 from saccade.data.parallel import PairsConfig, TokenizerConfig, learn_tokenizers, load_splits
 from saccade.optim import clip_by_norm
-from saccade.tasks import TranslationRecipe
+from saccade.tasks.recipe import TranslationRecipe
 from saccade.tasks.translation import Translation
 from saccade.training.precision import set_threads
 from saccade.types import Batch

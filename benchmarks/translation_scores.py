@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from saccade.errors import RunError, SaccadeError
 from saccade.run import Run, open_run
-from saccade.training import set_threads
+from saccade.training.precision import set_threads
 
 BEAM = 5
 FIGURES = {"BLEU": "bleu", "BLEU lower": "bleu_lower", "chrF": "chrf", "chrF lower": "chrf_lower"}

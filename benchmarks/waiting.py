@@ -21,9 +21,9 @@ def child() -> None:
     from timing import train_on
 
     from saccade.optim import adamw
-    from saccade.recipes import dates
+    from saccade.recipes.translation import dates
     from saccade.tasks.translation import Translation, prepare
-    from saccade.training import keep_memory, set_threads
+    from saccade.training.precision import keep_memory, set_threads
 
     set_threads(None)
     keep_memory()

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from saccade.run import Run
-    from saccade.tasks import Recipe
+    from saccade.tasks.task import Recipe
 
 __all__ = ["__version__", "open", "train"]
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 
 def train(
@@ -42,7 +42,7 @@ def train(
 
     from rich.console import Console
 
-    from saccade.recipes import Found, find
+    from saccade.recipes.finding import Found, find
     from saccade.run import Options
     from saccade.run import resume as go_on
     from saccade.run import train as begin

@@ -50,3 +50,17 @@ def weights_seal(folder: Path) -> str:
         raise damaged(
             path, f"it is cut short or is not the file that was written ({error})"
         ) from None
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics file; a last one that was cut short is left out."""
+    lines = []
+    if path.exists():
+        for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                line = json.loads(text)
+            except ValueError:
+                continue
+            if isinstance(line, dict) and "step" in line:
+                lines.append(line)
+    return lines

@@ -14,19 +14,17 @@ import json
 import os
 import platform
 import shutil
-import signal
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tomli_w
-import torch
 from rich.console import Console
 
 from saccade import __version__
@@ -34,48 +32,23 @@ from saccade.alone import alone_in
 from saccade.bars import counting
 from saccade.config import Config, build, differences, set_paths
 from saccade.errors import ConfigError, DataError, RunError, SaccadeError
-from saccade.exchange import ctranslate2, huggingface
-from saccade.exchange.agreement import exported
 from saccade.exchange.apart import Apart
-from saccade.exchange.ctranslate2 import ExportConfig
 from saccade.exchange.engine import export_folder
-from saccade.folder import FORMAT, OWN, OWN_FOLDERS, read_settings, weights_seal
+from saccade.folder import FORMAT, OWN, OWN_FOLDERS, read_metrics, read_settings, weights_seal
 from saccade.look.draw import save_curves, save_maps
 from saccade.look.draw_gradients import save_gradients
-from saccade.look.laws import Finding, not_tried
+from saccade.look.finding import Finding, not_tried
 from saccade.look.terminal import Map, terminal_map
-from saccade.lookup import pick
-from saccade.optim import adamw
+from saccade.lookup import Loaded, pick
 from saccade.sealed import read_json, write_atomically, write_json, write_text
-from saccade.storage import read_tensors, write_tensors
-from saccade.tasks import (
-    Choice,
-    Fitted,
-    Network,
-    Prepared,
-    Recipe,
-    Task,
-    kind_of,
-    read_recipe,
-)
-from saccade.tasks.text import LanguageRecipe
-from saccade.training import (
-    Beside,
-    Event,
-    MetricsLog,
-    Standing,
-    checkpoints,
-    device_named,
-    keep_memory,
-    load_checkpoint,
-    progress_bar,
-    read_metrics,
-    set_threads,
-    take,
-    why_not_exact,
-    write_checkpoint,
-)
-from saccade.training import train as train_loop
+from saccade.storage import read_arrays, read_tensors, write_arrays, write_tensors
+from saccade.tasks.kinds import kind_of, read_recipe
+from saccade.tasks.task import Choice, Fitting, Prepared, Recipe, Task
+from saccade.training.cores import cores
+from saccade.training.interrupts import interrupts
+
+if TYPE_CHECKING:
+    from saccade.training.loop import Event
 
 
 class Look:
@@ -135,7 +108,7 @@ class Run:
         is given. `how` is the tool's own: quantization="int8" for CTranslate2.
         """
         write = pick(EXPORTS, to, "tool to export to")
-        weights, _ = read_tensors(self.folder / "model.safetensors")
+        weights, _ = self.read(self.folder / "model.safetensors")
         out = self.folder / "exports" / to if folder is None else Path(folder)
         write(self, out, weights, how)
         if to in self._engines:  # what it has opened is no longer there
@@ -257,6 +230,8 @@ class Run:
         try:
             rows = np.arange(min(inputs, len(self.task.encoded[split])))
             example = self.task.example(split, rows)
+            from saccade.exchange.agreement import exported
+
             return exported(law, self.task.model, example, self._engine("ctranslate2"))
         except SaccadeError as error:  # it is of other weights, say
             return not_tried(law, str(error))
@@ -264,7 +239,7 @@ class Run:
     def save(self, folder: Path) -> None:
         """Write all that prediction needs: settings, vocabulary, weights."""
         self.save_settings(folder)
-        write_tensors(folder / "model.safetensors", self.task.weights(), {})
+        self._write(folder / "model.safetensors", self.task.weights(), {})
 
     def save_settings(self, folder: Path) -> None:
         """Write settings and vocabulary; run.toml comes last, and makes the folder a run."""
@@ -281,9 +256,7 @@ class Run:
     @property
     def parameters(self) -> int:
         """How many numbers the model has learned."""
-        if isinstance(self.task, Network):  # tied weights count once
-            return sum(parameter.numel() for parameter in self.task.model.parameters())
-        return sum(tensor.numel() for tensor in self.task.weights().values())
+        return int(self.task.parameters)
 
     def _split_for(self, data: str | Path | None, split: str) -> str:
         """The split that a file becomes, or the run's own once its data is read."""
@@ -304,24 +277,59 @@ class Run:
         self.task.give(prepared)
         self._has_data = True
 
-    def save_model(self, weights: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+    def save_model(self, weights: dict[str, Any], facts: dict[str, Any]) -> None:
         """Replace the weights in the folder."""
-        write_tensors(self.folder / "model.safetensors", weights, facts)
+        self._write(self.folder / "model.safetensors", weights, facts)
+
+    @property
+    def _write(self) -> Callable[..., None]:
+        return write_arrays if kind_of(self.recipe).light else write_tensors
+
+    @property
+    def read(self) -> Callable[[Path], Any]:
+        """How weights are read: as tensors, or as arrays where there is no torch."""
+        return read_arrays if kind_of(self.recipe).light else read_tensors
 
 
 def _to_ctranslate2(run: Run, out: Path, weights: dict[str, Any], how: dict[str, Any]) -> None:
+    from saccade.exchange import ctranslate2
+
     parts = (run.recipe.model, run.recipe.data, run.vocabulary, weights)
-    settings = build(ExportConfig, how, "the export")
+    settings = build(ctranslate2.ExportConfig, how, "the export")
     ctranslate2.export(out, *parts, weights_seal(run.folder), settings)
 
 
 def _to_huggingface(run: Run, out: Path, weights: dict[str, Any], how: dict[str, Any]) -> None:
+    from saccade.exchange import huggingface
+
     build(Config, how, "the export")  # there is nothing to set
     huggingface.export(out, run.recipe.model, run.vocabulary, weights)
 
 
-EXPORTS = {"ctranslate2": _to_ctranslate2, "huggingface": _to_huggingface}
-IMPORTS = {"gpt2": huggingface.take_in}
+def _to_word_vectors(
+    run: Run, out: Path, weights: dict[str, Any], how: dict[str, Any], *, layout: str
+) -> None:
+    from saccade.exchange import word_vectors
+
+    build(Config, how, "the export")  # there is nothing to set
+    if run.recipe.task != "vectors":
+        raise ConfigError(f"{layout} holds word vectors, and {run.folder} has none.")
+    word_vectors.export(layout, out, run.task.lexicon.words, run.task.model.of_words())
+
+
+EXPORTS = {"ctranslate2": _to_ctranslate2, "huggingface": _to_huggingface} | {
+    layout: partial(_to_word_vectors, layout=layout)
+    for layout in ("fasttext", "glove", "word2vec", "word2vec-binary")
+}
+IMPORTS: Loaded[Callable[[Path], Any]] = Loaded(
+    {
+        "fasttext": "saccade.exchange.word_vectors:take_in_fasttext",
+        "glove": "saccade.exchange.word_vectors:take_in_text",
+        "gpt2": "saccade.exchange.huggingface:take_in",
+        "word2vec": "saccade.exchange.word_vectors:take_in_text",
+        "word2vec-binary": "saccade.exchange.word_vectors:take_in_binary",
+    }
+)
 ENGINES = {"ctranslate2": Apart}
 
 
@@ -336,9 +344,11 @@ def open_run(folder: str | Path) -> Run:
     """Read a run: settings, vocabulary and weights, each checked against its seal."""
     folder = Path(folder)
     run = _open_without_weights(folder)
-    weights, _ = read_tensors(folder / "model.safetensors")
+    weights, _ = run.read(folder / "model.safetensors")
     _load(run.task, weights, folder / "model.safetensors")
-    if isinstance(run.task, Network):
+    if run.task.by_steps:
+        from saccade.training.precision import device_named
+
         run.task.model.to(device_named(run.recipe.train.device)).eval()
     return run
 
@@ -350,7 +360,7 @@ def _open_without_weights(folder: Path) -> Run:
     return Run(folder, recipe, values["made"], vocabulary)
 
 
-def _load(task: Task, weights: dict[str, torch.Tensor], path: Path) -> None:
+def _load(task: Task, weights: dict[str, Any], path: Path) -> None:
     try:
         task.load(weights)
     except RuntimeError as error:
@@ -362,11 +372,8 @@ def take_in(kind: str, folder: str | Path, out: Path) -> Run:
     """A model that another tool has written, as a run: kind is its layout (gpt2)."""
     taken = pick(IMPORTS, kind, "layout to import from")(Path(folder))
     _check_free(out, overwrite=False)
-    recipe = LanguageRecipe(
-        data={"tokenizer": {"kind": taken.tokenizer.kind}, "steps": taken.model.context},
-        model=taken.model,
-    )
-    run = Run(out, recipe, _made(torch.get_num_threads(), ""), taken.tokenizer)
+    recipe = read_recipe(taken.recipe, str(folder))
+    run = Run(out, recipe, _made(cores(), ""), taken.vocabulary)
     _load(run.task, taken.weights, Path(folder))
     run.save(out)
     return run
@@ -384,7 +391,7 @@ class Options(NamedTuple):
     show: Console | None = None  # where progress goes; None: nowhere
     said: Callable[[str], None] = lambda message: None  # what a person should hear
     choices: Callable[[list[Choice]], None] = lambda choices: None
-    tell: Callable[[Event], None] = lambda event: None
+    tell: "Callable[[Event], None]" = lambda event: None
 
 
 class Trained(NamedTuple):
@@ -397,8 +404,11 @@ class Trained(NamedTuple):
 def train(recipe: Recipe, folder: Path, options: Options) -> Trained:
     """Train a recipe from its beginning into a new folder."""
     _check_free(folder, options.overwrite)
-    device_named(recipe.train.device)  # before the old run is cleared away, not after
-    threads = set_threads(recipe.train.threads)
+    if not kind_of(recipe).light:
+        from saccade.training.precision import device_named
+
+        device_named(recipe.train.device)  # before the old run is cleared away, not after
+    threads = _set_threads(recipe, recipe.train.threads)
     vocabulary, weights = None, None
     if options.weights_from is not None:
         other = open_run(options.weights_from)
@@ -429,11 +439,20 @@ def train(recipe: Recipe, folder: Path, options: Options) -> Trained:
 def _made(threads: int, data: str) -> dict[str, Any]:
     return {
         "saccade": __version__,
-        "torch": torch.__version__,
+        "torch": metadata.version("torch"),
         "python": platform.python_version(),
         "threads": threads,
         "data": data,
     }
+
+
+def _set_threads(recipe: Recipe, threads: int | None) -> int:
+    """So many threads, or as many as there are cores: how many that is."""
+    if kind_of(recipe).light:
+        return threads or cores()
+    from saccade.training.precision import set_threads
+
+    return set_threads(threads)
 
 
 def resume(folder: Path, changes: dict[str, Any], options: Options) -> Trained:
@@ -451,12 +470,12 @@ def _resumed(run: Run, changes: dict[str, Any], options: Options) -> Trained:
             "Resume it as it was, or start a new run from its weights with --from."
         )
     has_weights = (folder / "model.safetensors").exists()
-    if has_weights and isinstance(run.task, Network) and not checkpoints(folder / "checkpoint"):
+    if has_weights and run.task.by_steps and not _checkpoints(folder):
         raise RunError(
             f"{folder} has weights but no checkpoint to go on from. "
             "Start a new run from its weights with --from."
         )
-    threads = set_threads(run.recipe.train.threads or run.made["threads"])
+    threads = _set_threads(run.recipe, run.recipe.train.threads or run.made["threads"])
     if threads != run.made["threads"]:
         options.said(
             f"This run was started with {run.made['threads']} threads and goes on with {threads}: "
@@ -470,6 +489,12 @@ def _resumed(run: Run, changes: dict[str, Any], options: Options) -> Trained:
         )
     run.give(prepared)
     return _go_on(run, options)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    from saccade.training.resume import checkpoints
+
+    return checkpoints(folder / "checkpoint")
 
 
 def _changed(recipe: Recipe, changes: dict[str, Any]) -> list[str]:
@@ -580,75 +605,48 @@ def _go_on(run: Run, options: Options) -> Trained:
     """The training itself, from the newest checkpoint or from the beginning."""
     for begun in run.folder.rglob(".*.part"):  # by a sitting that was killed
         begun.unlink(missing_ok=True)
-    if isinstance(run.task, Fitted):
+    if not run.task.by_steps:
         return _fit(run, options)
-    settings, task = run.recipe.train, run.task
-    keep_memory()
-    task.model.to(device_named(settings.device))
-    if settings.compile:
-        task.compile()
-    optimizer = adamw(task.model, settings.learning_rate, settings.weight_decay, settings.beta2)
-    checkpoint = run.folder / "checkpoint"
-    for reason in why_not_exact(settings):
-        options.said(f"Stopped and resumed, this run may differ in the last bits: {reason}.")
-    standing = load_checkpoint(checkpoint, task.model, optimizer, options.said)
-    task.carried = standing.carried
-    kept = 0  # the step whose weights this sitting has put into model.safetensors
-    console = options.show or Console(quiet=True)
-    with ExitStack() as stack:
-        log = stack.enter_context(MetricsLog(run.folder / "metrics.jsonl", standing))
-        bar = stack.enter_context(progress_bar(console, standing.step, settings.steps))
-        stop = stack.enter_context(_interrupts())
-        beside = stack.enter_context(Beside())
+    from saccade.sitting import learn
 
-        def tell(event: Event) -> None:
-            for listener in (log, bar, options.tell):
-                listener(event)
-
-        def save(standing: Standing) -> None:
-            nonlocal kept
-            taken = take(task.model, optimizer, standing)
-            best = _best(standing) if standing.best_step != kept else None
-            kept = standing.best_step
-
-            def write() -> None:
-                log.settle()
-                write_checkpoint(checkpoint, taken)
-                if best is not None:
-                    run.save_model(*best)
-
-            beside.begin(write)
-
-        ended = train_loop(task, optimizer, settings, standing, tell=tell, save=save, stop=stop)
-        save(standing)
-    if standing.best_weights:
-        task.model.load_state_dict(standing.best_weights)
-        run.save_model(*_best(standing, ended))
-    task.model.eval()
+    show = options.show or Console(quiet=True)
+    ended = learn(run.task, run.folder, show=show, said=options.said, tell=options.tell)
     if ended != "stop":
         report(run, options)
     return Trained(run, ended)
 
 
 def _fit(run: Run, options: Options) -> Trained:
-    """Let a model fit itself; that is not done by steps, so one that was cut off begins anew."""
-    console = options.show or Console(quiet=True)
-    began = time.monotonic()
-    with counting(console, f"fitting {run.recipe.model.name}") as bar:
-        run.task.fit(bar.show)
+    """Let a model fit itself; one that cannot go on from where it was begins anew."""
+    kept = run.folder / "checkpoint" / "fitting.safetensors"
+    stood, facts = run.read(kept) if kept.exists() else (None, {"seconds": 0.0})
+    began = time.monotonic() - facts["seconds"]
+    lines = [line for line in run.metrics() if line["seconds"] <= facts["seconds"]]
+
+    def note(figures: dict[str, float]) -> None:
+        seconds = round(time.monotonic() - began, 2)
+        lines.append({"step": len(lines) + 1, **figures, "seconds": seconds})
+        content = "".join(json.dumps(line) + "\n" for line in lines)
+        write_atomically(run.folder / "metrics.jsonl", content.encode())
+
+    def save(standing: dict[str, Any]) -> None:
+        kept.parent.mkdir(exist_ok=True)
+        run._write(kept, standing, {"seconds": time.monotonic() - began})
+
+    with ExitStack() as stack:
+        console = options.show or Console(quiet=True)
+        bar = stack.enter_context(counting(console, f"fitting {run.recipe.model.name}"))
+        stop = stack.enter_context(interrupts()) if run.task.goes_on else lambda: False
+        run.task.fit(Fitting(bar.show, note, stop, save, stood, run.made["threads"], run._tokens()))
+        if stop():
+            return Trained(run, "stop")
     scores = run.task.evaluate("dev")
     facts = {"step": 1, "goodness": run.task.goodness(scores), "ended": "fitted"}
-    write_tensors(run.folder / "model.safetensors", run.task.weights(), facts)
-    line = {"step": 1, **{f"dev_{name}": value for name, value in scores.items()}, "best": True}
-    line["seconds"] = round(time.monotonic() - began, 2)
-    write_atomically(run.folder / "metrics.jsonl", (json.dumps(line) + "\n").encode())
+    run.save_model(run.task.weights(), facts)
+    note({**{f"dev_{name}": value for name, value in scores.items()}, "best": True})
+    kept.unlink(missing_ok=True)
     report(run, options)
     return Trained(run, "fitted")
-
-
-def _best(standing: Standing, ended: str = "") -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    facts = {"step": standing.best_step, "goodness": standing.best, "ended": ended}
-    return standing.best_weights, facts
 
 
 def report(run: Run, options: Options) -> None:
@@ -656,29 +654,7 @@ def report(run: Run, options: Options) -> None:
     folder = run.folder / "report"
     folder.mkdir(exist_ok=True)
     messages = run.task.pictures(folder)
-    if isinstance(run.task, Network):
+    if run.task.by_steps:
         messages += save_curves(run.metrics(), folder / "curves.png")
     for message in messages:
         options.said(message)
-
-
-@contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C asks for a stop at the end of the step; a second one stops at once."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
-        return
-
-    def ask(number: int, frame: Any) -> None:
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
-        print("\nStopping after this step … (Ctrl-C again to stop at once)", file=sys.stderr)
-
-    before = {name: signal.signal(name, ask) for name in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked.is_set
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)

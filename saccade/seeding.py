@@ -2,15 +2,19 @@
 
 Nothing here keeps a state that would have to be saved: whoever knows the three can make the
 same choice again. That is what lets a run be taken up at any step and give the same bits.
+torch is loaded by those who draw with it, and by nobody else.
 """
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 
 def seed_for(seed: int, purpose: str, step: int = 0) -> int:
@@ -27,12 +31,16 @@ def generator(seed: int, purpose: str, step: int = 0) -> np.random.Generator:
 @contextmanager
 def borrowed() -> Iterator[None]:
     """Give torch's global generator back as it was found: training leaves no mark on the caller."""
+    import torch
+
     with torch.random.fork_rng():
         yield
 
 
 def reseed(seed: int, purpose: str, step: int = 0) -> None:
     """Point torch's global generator (dropout, initial weights) at one purpose and step."""
+    import torch
+
     # asking every kind of device in turn takes half a millisecond
     everywhere = torch.accelerator.is_available()
     seeded = torch.manual_seed if everywhere else torch.default_generator.manual_seed
@@ -45,6 +53,8 @@ _thread = threading.local()
 @contextmanager
 def drawing_from(seed: int, purpose: str, step: int) -> Iterator[None]:
     """Let this thread's random choices be its own while the block is open, whatever others do."""
+    import torch
+
     _thread.generator = torch.Generator().manual_seed(seed_for(seed, purpose, step))
     try:
         yield
@@ -52,6 +62,6 @@ def drawing_from(seed: int, purpose: str, step: int) -> Iterator[None]:
         _thread.generator = None
 
 
-def luck() -> torch.Generator | None:
+def luck() -> "torch.Generator | None":
     """What a random choice is to be drawn from here; None is torch's global generator."""
     return getattr(_thread, "generator", None)

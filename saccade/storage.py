@@ -1,34 +1,55 @@
-"""Tensors in sealed files: the seal of a safetensors file is in its header.
+"""Tensors and arrays in sealed files: the seal of a safetensors file is in its header.
 
-The other files of a run are those of `saccade.sealed`, which loads no torch.
+The other files of a run are those of `saccade.sealed`. torch is loaded by those who have tensors,
+and by nobody else.
 """
 
 import json
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
 
 from saccade.errors import RunError
 from saccade.sealed import SEAL, damaged, write_atomically
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+Facts = Mapping[str, Any]
+
+
+def write_tensors(path: Path, tensors: "Mapping[str, Tensor]", facts: Facts) -> None:
     """Write tensors and a few plain facts as one sealed safetensors file."""
+    from safetensors.torch import save
+
     whole = _each_its_own(tensors)
-    note = json.dumps(facts, sort_keys=True)
-    seal = _seal(whole, note)
-    # one entry: of several, safetensors would write them in another order every time
-    sealed = json.dumps({"facts": note, SEAL: seal})
-    write_atomically(path, save(whole, metadata={"sealed": sealed}))
+    write_atomically(path, save(whole, metadata=_notes(whole, facts)))
 
 
-def _each_its_own(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], facts: Facts) -> None:
+    """Write arrays and a few plain facts as one sealed safetensors file."""
+    from safetensors.numpy import save
+
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    write_atomically(path, save(whole, metadata=_notes(whole, facts)))
+
+
+def read_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
+    """The tensors and facts that were written, or a `RunError` if they were changed."""
+    return _read(path, "pt")
+
+
+def read_arrays(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """The same as arrays."""
+    return _read(path, "numpy")
+
+
+def _each_its_own(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
     """On the CPU, and apart: safetensors refuses tied weights, which share their memory."""
     whole, seen = {}, set()
     for name, tensor in tensors.items():
@@ -39,14 +60,19 @@ def _each_its_own(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return whole
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and facts that `write_tensors` wrote, or a `RunError` if they were changed."""
+def _notes(whole: Mapping[str, Any], facts: Facts) -> dict[str, str]:
+    note = json.dumps(facts, sort_keys=True)
+    # one entry: of several, safetensors would write them in another order every time
+    return {"sealed": json.dumps({"facts": note, SEAL: _seal(whole, note)})}
+
+
+def _read(path: Path, framework: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if not path.exists():
         raise RunError(f"{path} is missing. Is {path.parent} a finished run?")
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework=framework) as file:
             notes = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            whole = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if "sealed" in notes:  # in format 1 the two stood by themselves
             notes = json.loads(notes["sealed"])
         note, seal = notes["facts"], notes[SEAL]
@@ -55,16 +81,25 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise damaged(
             path, f"it is cut short or is not the file that was written ({error})"
         ) from None
-    if _seal(tensors, note) != seal:
+    if _seal(whole, note) != seal:
         raise damaged(path, "its content does not match its seal")
-    return tensors, dict(facts)
+    return whole, dict(facts)
 
 
-def _seal(tensors: Mapping[str, Tensor], note: str) -> str:
+def _seal(whole: Mapping[str, Any], note: str) -> str:
     digest = sha256(note.encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        # numpy knows no bfloat16, so the bytes are taken as bytes
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    for name in sorted(whole):
+        kind, content = _plain(whole[name])
+        digest.update(f"{name} {kind} {tuple(whole[name].shape)}\n".encode())
+        digest.update(content)
     return digest.hexdigest()
+
+
+def _plain(tensor: Any) -> tuple[str, Any]:
+    """The name of its numbers' format, and its bytes; of a tensor and an array the same."""
+    if isinstance(tensor, np.ndarray):
+        return f"torch.{tensor.dtype}", tensor.reshape(-1).view(np.uint8).data
+    import torch
+
+    # numpy knows no bfloat16, so the bytes are taken as bytes
+    return str(tensor.dtype), tensor.reshape(-1).view(torch.uint8).numpy().data

@@ -107,7 +107,7 @@ def threads_given_back() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def smallest(words_file: Path) -> Callable[..., Any]:
     """`smallest("bahdanau", {"train.steps": 5})`: a recipe that trains in no time."""
-    from saccade.recipes import find  # not before the shape checks are in place
+    from saccade.recipes.finding import find
 
     def recipe(model: str = "bahdanau", changes: Mapping[str, Any] | None = None) -> Any:
         more = {"model.depth": 1, "model.heads": 2} if model == "transformer" else {}
@@ -199,3 +199,22 @@ def nursery_of() -> Iterator[Callable[[str], Callable[..., bool]]]:
     yield begin
     for process in started:
         process.communicate()
+
+
+@pytest.fixture(scope="session")
+def learned_by_fasttext() -> Callable[..., Path]:
+    """A model of fastText's own from a text, by one of its two ways of learning.
+
+    This build begins from memory that was never written. In a process whose memory is handed out
+    full of zeros that does no harm.
+    """
+    code = "import json, sys, fasttext; way, text, out, how = sys.argv[1:]; "
+    code += "getattr(fasttext, way)(text, verbose=0, **json.loads(how)).save_model(out)"
+
+    def learned(way: str, text: Path, **how: Any) -> Path:
+        out = text.with_suffix(".bin")
+        command = [sys.executable, "-c", code, way, str(text), str(out), json.dumps(how)]
+        subprocess.run(command, check=True, env={**os.environ, "MALLOC_PERTURB_": "255"})
+        return out
+
+    return learned

@@ -10,7 +10,7 @@ import pytest
 
 from saccade.errors import RunError
 from saccade.run import Options, open_run, resume, train
-from saccade.training import Event, Stepped
+from saccade.training.loop import Event, Stepped
 
 Damage = Callable[[bytes, random.Random], bytes]
 SOURCES = ["abc", "fed", "a", "cafe", "bead"]

@@ -27,11 +27,12 @@ PACKAGE = ROOT / "saccade"
 
 LAYERS = [
     {"errors"},
-    {"alone", "bars", "lookup", "predictions", "sealed"},
+    {"alone", "bars", "compiled", "lookup", "predictions", "sealed"},
     {"types", "config", "folder", "seeding", "storage"},
     {"nn", "data", "optim", "decoding", "metrics"},
     {"models", "fitted", "look", "training"},
     {"tasks", "exchange"},
+    {"sitting"},
     {"run"},
     {"recipes", "serve"},
     {"verbs", "studio"},
@@ -39,6 +40,7 @@ LAYERS = [
     {"__main__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+WAIT_FOR_TORCH = {"__init__", "cli", "run", "seeding", "storage"}
 HOMELESS = {"common", "helper", "helpers", "misc", "util", "utils"}
 
 Import = ast.Import | ast.ImportFrom
@@ -119,11 +121,11 @@ def core_packages() -> set[str]:
 
 
 def hidden_imports(package: Path) -> list[str]:
-    """Inside functions only extras are imported; the front door and `cli` may, to be quick."""
+    """Inside functions only extras are imported; but those who can do without torch wait for it."""
     always_there = core_packages() | set(sys.stdlib_module_names) | {"saccade"}
     wrong = set()
     for name, tree in modules(package).items():
-        if room_of(name) in ("__init__", "cli"):
+        if room_of(name) in WAIT_FOR_TORCH:
             continue
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -8,9 +8,9 @@ import os
 import random
 from pathlib import Path
 
-from saccade.recipes import find
+from saccade.recipes.finding import find
 from saccade.run import FORMAT, Options, open_run, resume, train
-from saccade.training import Event, Stepped
+from saccade.training.loop import Event, Stepped
 
 SOURCES = ["abc", "fed", "a", "cafe", "bead", ""]
 SETTINGS = {

@@ -17,7 +17,7 @@ from saccade.data.parallel import TokenizerConfig, Tokenizers, learn_tokenizers
 from saccade.data.text import read_pairs
 from saccade.data.vocabulary import PAD
 from saccade.sealed import read_json, write_json
-from saccade.tasks import TranslationRecipe
+from saccade.tasks.recipe import TranslationRecipe
 from saccade.tasks.translation import Translation
 from saccade.types import Batch
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from saccade.recipes import tinyshakespeare
+from saccade.recipes.language import tinyshakespeare
 from saccade.tasks.language import NetworkLanguage
 from saccade.tasks.text import prepare
 

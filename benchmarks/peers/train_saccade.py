@@ -7,8 +7,7 @@ from peers.gate import Gate, facts_of
 from peers.pipe import Pipe
 
 from saccade.optim import adamw
-from saccade.training import Event, Standing, train
-from saccade.training.loop import Stepped
+from saccade.training.loop import Event, Standing, Stepped, train
 
 
 def compete(pipe: Pipe, folder: str, kind: str) -> None:

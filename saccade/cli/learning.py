@@ -63,7 +63,7 @@ def train(
             "train needs a recipe, a .toml or a file of pairs; saccade list shows them."
         )
     else:
-        from saccade.recipes import find
+        from saccade.recipes.finding import find
 
         found = find(what, data=data, model=model, changes=changes)
         options = _options()._replace(
@@ -89,7 +89,7 @@ def _asked(
     what: str | None, data: str | None, model: str | None, changes: dict[str, Any]
 ) -> dict[str, Any]:
     """What a call of resume asks to be so; it is refused if the run has it otherwise."""
-    from saccade.recipes import find
+    from saccade.recipes.finding import find
 
     asked = dict(changes)
     if what is not None or data is not None:
@@ -160,7 +160,7 @@ def demo(
     saccade demo
     """
     from saccade.data.dates import date_examples
-    from saccade.recipes import dates
+    from saccade.recipes.translation import dates
     from saccade.run import train as begin
 
     errors().print("Learning to read dates in 46 languages (a minute or two) …\n")
@@ -205,7 +205,7 @@ def copy(
     """
     from saccade.config import flatten, to_toml
     from saccade.lookup import pick
-    from saccade.recipes import RECIPES
+    from saccade.recipes.finding import RECIPES
     from saccade.sealed import write_atomically
 
     function = pick(RECIPES, recipe, "recipe")

@@ -7,11 +7,14 @@ import typer
 
 from saccade.cli.printing import errors, print_json, table
 from saccade.errors import ConfigError
+from saccade.folder import read_settings
 
 
 def look(
     what: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or a text file.")],
-    text: Annotated[str | None, typer.Argument(help="What to answer.")] = None,
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to answer; words.")
+    ] = None,
     answer: Annotated[
         str | None, typer.Option(help="An answer to read in place of its own.")
     ] = None,
@@ -30,23 +33,26 @@ def look(
     saccade look runs/dates "5 de março de 2024"
     saccade look runs/mine "ein Haus" --layer 1 --head 2 --save map.png
     saccade look runs/language --gradients --save gradients.png
+    saccade look runs/vectors king queen man woman --save words.png
     saccade look book.txt --save zipf.png
     """
     if what.is_file():
         _words(what, save, json)
+    elif read_settings(what)["recipe"]["task"] == "vectors":
+        _map_of_words(what, text or [], save, json)
     elif gradients:
         _gradients(what, save or what / "report" / "gradients.png", json)
     elif text is None:
         raise ConfigError(f"look needs a text for {what} to answer, or --gradients.")
     else:
-        _maps(what, text, answer, kind, layer, head, save, json)
+        _maps(what, " ".join(text), answer, kind, layer, head, save, json)
 
 
 def _words(path: Path, save: Path | None, json: bool) -> None:
     """Zipf's law: the n-th word occurs about 1/n times as often as the first."""
     from rich.console import Console
 
-    from saccade.data.corpus import read_corpus
+    from saccade.data.lines import read_corpus
     from saccade.look.counts import fits, rank_frequencies, word_ids
     from saccade.look.draw_counts import NAMES, save_zipf
 
@@ -81,6 +87,31 @@ def _words(path: Path, save: Path | None, json: bool) -> None:
             f"{law.exponent:.3f}" if law else "too few",
             f"{law.first:,} to {law.last:,}" if law else "",
         )
+    Console(highlight=False).print(shown)
+
+
+def _map_of_words(folder: Path, words: list[str], save: Path | None, json: bool) -> None:
+    from rich.console import Console
+
+    from saccade.run import open_run
+
+    if len(words) < 2:
+        raise ConfigError(f"look needs two words or more to draw a map of, got {len(words)}.")
+    task = open_run(folder).task
+    cosines = task.cosines(words)
+    if save is not None:
+        try:
+            for message in task.draw(words, save):
+                errors().print(message)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        errors().print(f"A map of {len(words)} words is drawn in {save}.")
+    if json:
+        print_json({"words": words, "cosines": cosines.tolist()})
+        return
+    shown = table("", *words)
+    for word, row in zip(words, cosines, strict=True):
+        shown.add_row(word, *(f"{cosine:.2f}" for cosine in row))
     Console(highlight=False).print(shown)
 
 

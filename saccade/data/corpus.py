@@ -1,4 +1,4 @@
-r"""Text as data: its lines, and two ways to read its ids (`data.tokens`) in pieces.
+r"""Two ways to read the ids of a text (`data.tokens`) in pieces.
 
 A model reads the row in segments; its targets are its inputs shifted by one. Random segments
 come in random order, and each is read from nothing. In sequential ones a row of a batch goes on
@@ -6,10 +6,7 @@ in the same row of the next batch, so that state carries over. Every token but t
 which there is nothing, is a target exactly once an epoch: no tail is dropped.
 """
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
-from pydoc_data.topics import topics
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,51 +15,12 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saccade.data.files import STANDARD_INPUT, read_lines
 from saccade.data.vocabulary import PAD
-from saccade.errors import DataError
 from saccade.lookup import pick
 from saccade.seeding import generator
 from saccade.types import Ids, Lengths
 
 Numbers = NDArray[np.int64]
-
-
-# --- lines --------------------------------------------------------------------------------------
-
-
-def read_corpus(path: str | Path) -> Iterator[str]:
-    """Each line of a text file (plain, .gz or .xz), or of all files of a folder by their names.
-
-    Hidden files are left out, folders inside are read too. The text must hold something.
-    """
-    some = False
-    for file in _files(path):
-        for line in read_lines(file):
-            some = some or bool(line.strip())
-            yield line
-    if not some:
-        raise DataError(f"{path} holds no text; a text of one word or more was wanted.")
-
-
-def _files(path: str | Path) -> list[Path]:
-    folder = Path(path)
-    if str(path) == STANDARD_INPUT or not os.path.isdir(folder):
-        return [folder]
-    inside = (entry.relative_to(folder) for entry in folder.rglob("*") if entry.is_file())
-    shown = [entry for entry in inside if not any(part.startswith(".") for part in entry.parts)]
-    if not shown:
-        raise DataError(f"{path} is a folder with no files to read; put some text files there.")
-    return [folder / entry for entry in sorted(shown, key=lambda entry: entry.parts)]
-
-
-def reference_text() -> str:
-    """The Python language reference that every interpreter carries, by its topics' names.
-
-    It is the one real text that is always there. It differs a little from one version of Python
-    to the next.
-    """
-    return "\n".join(topics[name] for name in sorted(topics))
 
 
 # --- segments -----------------------------------------------------------------------------------

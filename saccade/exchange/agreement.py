@@ -6,7 +6,8 @@ import torch
 
 from saccade.data.vocabulary import END, PAD
 from saccade.exchange.apart import Apart
-from saccade.look.laws import Example, Finding, not_tried
+from saccade.look.finding import Finding, not_tried
+from saccade.look.laws import Example
 
 TOLERANCE = 1e-4  # of the log-probability of a token, both in float32
 

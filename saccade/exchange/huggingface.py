@@ -186,8 +186,17 @@ class Taken(NamedTuple):
     """A GPT that came in: its settings, vocabulary and weights."""
 
     model: GPTConfig
-    tokenizer: BytePair
+    vocabulary: BytePair
     weights: dict[str, Tensor]
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "task": "language",
+            "data": {"tokenizer": {"kind": self.vocabulary.kind}, "steps": self.model.context},
+            "model": self.model.model_dump(),
+        }
 
 
 def take_in(folder: Path) -> Taken:

@@ -13,39 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from saccade.decoding import Answer, Marks, beam, greedy
+from saccade.look.finding import Finding, not_tried
 from saccade.nn.attention import Attention
 from saccade.types import Ids, Lengths
 
 # Of logits, in each format: some hundred roundings, one on the other. A law that is broken shows
 # as a difference near 1.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.bfloat16: 0.1}
-
-
-class Finding(NamedTuple):
-    """What looking for a broken law found."""
-
-    law: str
-    tried: int  # inputs; 0: it could not be tried, and `note` says why
-    difference: float  # the largest seen
-    tolerance: float
-    note: str = ""
-
-    @property
-    def holds(self) -> bool:
-        """Whether all differences are within the tolerance (one that is NaN is not)."""
-        return self.difference <= self.tolerance
-
-    @property
-    def verdict(self) -> str:
-        """holds, BROKEN, or not tried."""
-        if not self.tried:
-            return "not tried"
-        return "holds" if self.holds else "BROKEN"
-
-
-def not_tried(law: str, note: str) -> Finding:
-    """A law that could not be looked at, and why."""
-    return Finding(law, 0, 0.0, 0.0, note)
 
 
 class Example(NamedTuple):

@@ -6,37 +6,31 @@ from typing import Any, NamedTuple
 
 from saccade.config import read_toml, set_paths
 from saccade.errors import ConfigError
-from saccade.lookup import did_you_mean, pick
-from saccade.recipes.forecast import forecast
-from saccade.recipes.language import language, ptb, tinyshakespeare
-from saccade.recipes.published import (
-    fra_eng,
-    multi30k_bahdanau,
-    multi30k_luong,
-    multi30k_seq2seq,
-    multi30k_transformer,
-)
-from saccade.recipes.regression import kernel_regression
-from saccade.recipes.translation import copy, dates, numbers, reverse, translate
-from saccade.tasks import TASKS, Recipe, kind_of, read_recipe
+from saccade.lookup import Loaded, did_you_mean, pick
+from saccade.tasks.kinds import TASKS, kind_of, read_recipe
+from saccade.tasks.task import Recipe
 
-RECIPES: dict[str, Callable[..., Recipe]] = {
-    "copy": copy,
-    "dates": dates,
-    "forecast": forecast,
-    "fra-eng": fra_eng,
-    "kernel-regression": kernel_regression,
-    "language": language,
-    "multi30k-bahdanau": multi30k_bahdanau,
-    "multi30k-luong": multi30k_luong,
-    "multi30k-seq2seq": multi30k_seq2seq,
-    "multi30k-transformer": multi30k_transformer,
-    "numbers": numbers,
-    "ptb": ptb,
-    "reverse": reverse,
-    "tinyshakespeare": tinyshakespeare,
-    "translate": translate,
-}
+RECIPES: Loaded[Callable[..., Recipe]] = Loaded(
+    {
+        "classify": "saccade.recipes.words:classify",
+        "copy": "saccade.recipes.translation:copy",
+        "dates": "saccade.recipes.translation:dates",
+        "forecast": "saccade.recipes.forecast:forecast",
+        "fra-eng": "saccade.recipes.published:fra_eng",
+        "kernel-regression": "saccade.recipes.regression:kernel_regression",
+        "language": "saccade.recipes.language:language",
+        "multi30k-bahdanau": "saccade.recipes.published:multi30k_bahdanau",
+        "multi30k-luong": "saccade.recipes.published:multi30k_luong",
+        "multi30k-seq2seq": "saccade.recipes.published:multi30k_seq2seq",
+        "multi30k-transformer": "saccade.recipes.published:multi30k_transformer",
+        "numbers": "saccade.recipes.translation:numbers",
+        "ptb": "saccade.recipes.language:ptb",
+        "reverse": "saccade.recipes.translation:reverse",
+        "tinyshakespeare": "saccade.recipes.language:tinyshakespeare",
+        "translate": "saccade.recipes.translation:translate",
+        "vectors": "saccade.recipes.words:vectors",
+    }
+)
 
 
 class Found(NamedTuple):
@@ -73,7 +67,7 @@ def find(
     elif data is None and (Path(what).exists() or "," in what):
         if model is not None:
             pick(TASKS["translate"].models, model, "model")
-        recipe, open_model, data = translate(model or "bahdanau"), model is None, what
+        recipe, open_model, data = RECIPES["translate"](model or "bahdanau"), model is None, what
     else:
         raise ConfigError(
             f"There is no recipe {what!r} and no file of that name.{did_you_mean(what, RECIPES)} "

@@ -5,7 +5,8 @@ The other direction is one setting away: --set data.direction=de-en. The vocabul
 
 from typing import Any
 
-from saccade.tasks import Recipe, TranslationRecipe
+from saccade.tasks.recipe import TranslationRecipe
+from saccade.tasks.task import Recipe
 
 # The numbers that were tried, all of them here.
 # Wu et al. 2021 ("Good for Misconceived Reasons") call this size Transformer-Tiny.

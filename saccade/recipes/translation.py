@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from saccade.tasks import Recipe, TranslationRecipe
+from saccade.tasks.recipe import TranslationRecipe
+from saccade.tasks.task import Recipe
 
 
 def dates(model: str = "bahdanau") -> Recipe:

@@ -21,13 +21,15 @@ from saccade.data.rows import shuffled
 from saccade.data.series import Series, noisy_sine, read_series
 from saccade.errors import ConfigError, DataError
 from saccade.look.draw_fits import Growth, Line, save_forecasts
-from saccade.look.laws import TOLERANCE, Finding
+from saccade.look.finding import Finding
+from saccade.look.laws import TOLERANCE
 from saccade.lookup import pick
 from saccade.models.forecasters import FORECASTERS, AutoregressiveConfig, LatentConfig, roll
+from saccade.tasks.network import Network
 from saccade.tasks.numbers import Numbers, answer_of, numbers_in, refuse_search, spelt
-from saccade.tasks.sizing import Choice
-from saccade.tasks.task import Network, Progress, Scored, print_of
-from saccade.training import Loss, TrainConfig
+from saccade.tasks.task import Choice, Kind, Progress, Scored, anywhere, print_of
+from saccade.training.loop import Loss
+from saccade.training.settings import TrainConfig
 
 Floats = NDArray[np.float64]
 
@@ -438,3 +440,6 @@ def _finding(law: str, pairs: list[tuple[Tensor, Tensor]]) -> Finding:
     worst = [float((one - other).abs().max()) for one, other in pairs if one.numel()]
     difference = float(np.max(worst)) if worst else 0.0  # of NaN numpy makes NaN
     return Finding(law, len(pairs[0][0]), difference, TOLERANCE[pairs[0][0].dtype])
+
+
+FORECAST = Kind(ForecastRecipe, MODELS, SERIES, {}, anywhere(prepare), Forecast, Units.from_json)

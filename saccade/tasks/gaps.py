@@ -12,14 +12,15 @@ from saccade.data.corpus import Segments, random_segments, training_segments
 from saccade.data.tokenizers import Tokenizer
 from saccade.data.vocabulary import BEGIN, END, PAD, UNKNOWN
 from saccade.errors import ConfigError
-from saccade.look.laws import Finding
+from saccade.look.finding import Finding
 from saccade.models.two_way import TwoWay
 from saccade.nn.losses import Judged, word_loss
 from saccade.predictions import Prediction
+from saccade.tasks.network import Network
 from saccade.tasks.reading import OnText
-from saccade.tasks.task import Network, Scored
+from saccade.tasks.task import Scored
 from saccade.tasks.text import LanguageRecipe, Text, real
-from saccade.training import Loss
+from saccade.training.loop import Loss
 
 GAP = re.compile("_{3,}")
 ROWS = 64  # segments that are scored at a time

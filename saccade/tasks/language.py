@@ -1,6 +1,6 @@
 """Language: what a batch, a loss and a law mean for a model that goes on with a text."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from saccade.data.corpus import Segments, rows_of, sequential_segments, training_segments
-from saccade.data.tokenizers import Tokenizer
+from saccade.data.sources import TEXTS
+from saccade.data.tokenizers import Tokenizer, from_json
 from saccade.data.vocabulary import END
 from saccade.errors import ConfigError
 from saccade.fitted.ngram import NGram
 from saccade.look import laws
 from saccade.look.draw import save_maps
-from saccade.look.laws import Example, Finding
+from saccade.look.finding import Finding
+from saccade.look.laws import Example
 from saccade.look.terminal import Map
 from saccade.look.watch import watch
 from saccade.models.gpt import GPT
@@ -44,10 +46,11 @@ from saccade.nn.truncation import (
 )
 from saccade.seeding import generator
 from saccade.tasks.gaps import Gaps
+from saccade.tasks.network import Network
 from saccade.tasks.reading import MARKS, OnText, Reading, Tell
-from saccade.tasks.task import Fitted, Network
-from saccade.tasks.text import LanguageRecipe, Text, real
-from saccade.training import Loss
+from saccade.tasks.task import Fitted, Fitting, Kind
+from saccade.tasks.text import MADE, LanguageRecipe, Text, prepare, real
+from saccade.training.loop import Loss
 from saccade.types import Ids, State, select
 
 ROWS = 16  # stretches that are read side by side when a text is scored
@@ -329,9 +332,9 @@ class CountedLanguage(Reading, Fitted):
         """The counts."""
         return self.ngram
 
-    def fit(self, tell: Callable[[str, int, int], None]) -> None:
+    def fit(self, around: Fitting) -> None:
         """Count."""
-        tell("counting", 0, 0)
+        around.tell("counting", 0, 0)
         self.ngram.fit(self.corpora["train"].ids)
 
     def weights(self) -> dict[str, Tensor]:
@@ -381,3 +384,6 @@ def cut_in_two(tokenizer: Tokenizer, ids: NDArray[Any]) -> tuple[str, str]:
 
 def _part_of(name: str) -> int:
     return int(name.split(".")[1])
+
+
+LANGUAGE = Kind(LanguageRecipe, LANGUAGE_MODELS, MADE, TEXTS, prepare, language_task, from_json)

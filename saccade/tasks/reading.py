@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saccade.data.corpus import read_corpus
+from saccade.data.lines import read_corpus
 from saccade.data.tokenizers import Tokenizer
 from saccade.data.tokens import Corpus, corpus_of
 from saccade.data.vocabulary import BEGIN, END, PAD, UNKNOWN

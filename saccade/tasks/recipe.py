@@ -1,6 +1,6 @@
 """What a recipe is: four things, the same for every family."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -13,7 +13,7 @@ from saccade.models import (
     Seq2SeqConfig,
     TransformerConfig,
 )
-from saccade.training import TrainConfig
+from saccade.training.settings import TrainConfig
 
 TranslatorConfig = Annotated[
     Seq2SeqConfig | BahdanauConfig | LuongConfig | ConvolutionalConfig | TransformerConfig,
@@ -28,6 +28,3 @@ class TranslationRecipe(Config):
     data: PairsConfig = PairsConfig()
     model: TranslatorConfig = BahdanauConfig()
     train: TrainConfig = TrainConfig()
-
-
-Recipe = Any  # one of the recipes in `kinds.TASKS`: task, data, model, train

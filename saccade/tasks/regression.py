@@ -17,20 +17,32 @@ from pydantic import Field
 from torch import Tensor
 
 from saccade.config import Config
-from saccade.data.curves import END, Points, PointsConfig, Splits, load_points, read_points
+from saccade.data.curves import CURVES, END, Points, PointsConfig, Splits, load_points, read_points
 from saccade.data.rows import shuffled
 from saccade.errors import ConfigError, DataError
 from saccade.fitted.kernel import Estimate, KernelRegression, attend, leave_one_out_error
 from saccade.look.draw import save_maps
 from saccade.look.draw_fits import Line, save_fit
-from saccade.look.laws import TOLERANCE, Finding, not_tried
+from saccade.look.finding import Finding, not_tried
+from saccade.look.laws import TOLERANCE
 from saccade.look.terminal import Map
 from saccade.models.kernel import KernelAttention, KernelAttentionConfig, KernelConfig
 from saccade.seeding import generator
+from saccade.tasks.network import Network
 from saccade.tasks.numbers import Numbers, answer_of, numbers_in, refuse_search, spelt
-from saccade.tasks.sizing import Choice
-from saccade.tasks.task import Fitted, Network, Progress, Scored, Task, print_of
-from saccade.training import Loss, TrainConfig
+from saccade.tasks.task import (
+    Choice,
+    Fitted,
+    Fitting,
+    Kind,
+    Progress,
+    Scored,
+    Task,
+    anywhere,
+    print_of,
+)
+from saccade.training.loop import Loss
+from saccade.training.settings import TrainConfig
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -335,9 +347,9 @@ class KernelFit(Regression, Fitted):
         assert self.model.width is not None
         return self.model.width
 
-    def fit(self, tell: Progress) -> None:
+    def fit(self, around: Fitting) -> None:
         """Find the width of the least error when each point is foretold from the others."""
-        tell("learning the width", 0, 0)
+        around.tell("learning the width", 0, 0)
         self.model.fit(self.points.x, self.points.y)
 
     def weights(self) -> dict[str, Tensor]:
@@ -422,3 +434,8 @@ def regression(recipe: RegressionRecipe, points: Points) -> KernelFit | Attentio
     """The task of a recipe, by its model."""
     kind = KernelFit if isinstance(recipe.model, KernelConfig) else AttentionFit
     return kind(recipe, points)
+
+
+REGRESSION = Kind(
+    RegressionRecipe, MODELS, CURVES, {}, anywhere(prepare), regression, Points.from_json
+)

@@ -17,6 +17,7 @@ import numpy as np
 from saccade.config import flatten, set_paths
 from saccade.data.pairs import Pairs
 from saccade.tasks.recipe import TranslationRecipe
+from saccade.tasks.task import Choice
 
 LOOKED_AT = 20_000  # pairs
 LETTERS_IN_A_PIECE = 4.0
@@ -49,15 +50,6 @@ def facts_of(pairs: Pairs) -> Facts:
         target_words=float(np.mean([len(text.split()) for text in targets])),
         common=len(left & right) / max(1, len(left | right)),
     )
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One setting, its value, and why."""
-
-    path: str
-    value: Any
-    reason: str
 
 
 def choose_model(facts: Facts) -> str:

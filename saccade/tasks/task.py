@@ -1,26 +1,29 @@
-"""What a run asks of a task, and what tasks that train a network have in common.
+"""What a run asks of a task; what those that train a network have in common is in `network`.
 
 The loop asks for less (`training.Task`). A task whose model fits itself has `fit` in place of
 `batches` and `loss`.
 """
 
+import math
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from pydantic import Field
 
-from saccade.errors import ConfigError
-from saccade.look.laws import Finding
+from saccade.config import Config
+from saccade.data.sources import Published
+from saccade.look.finding import Finding
 from saccade.look.terminal import Map
-from saccade.seeding import borrowed, reseed
-from saccade.tasks.sizing import Choice
 
+Recipe = Any  # one of the recipes of `kinds.TASKS`: task, data, model, train
 AT_ONCE = 1 << 22  # numbers of an array
+SAVED_EVERY = 60.0  # seconds
 Progress = Callable[[str, int, int], None]  # what is being done, how much of it, of how much
 Scored = tuple[dict[str, float], dict[str, str]]  # figures, and how each was counted
 
@@ -29,6 +32,15 @@ class Text(NamedTuple):
     """An answer that is a text and nothing more."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One setting, its value, and why."""
+
+    path: str
+    value: Any
+    reason: str
 
 
 @runtime_checkable
@@ -59,6 +71,7 @@ class Task(ABC):
     """What is the same for every task, or is so unless the task has something to say about it."""
 
     streams = False  # whether an answer can be watched as it is written
+    by_steps = False  # whether the loop trains it; else it has `fit`
 
     def __init__(self, recipe: Any):
         self.recipe = recipe
@@ -78,12 +91,17 @@ class Task(ABC):
         return {}
 
     @abstractmethod
-    def weights(self) -> dict[str, Tensor]:
-        """All that was learned, by name."""
+    def weights(self) -> dict[str, Any]:
+        """All that was learned, by name: tensors, or arrays where there is no torch."""
 
     @abstractmethod
-    def load(self, weights: dict[str, Tensor]) -> None:
+    def load(self, weights: dict[str, Any]) -> None:
         """Take up what was learned; a `RuntimeError` says if it does not fit."""
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers were learned."""
+        return sum(math.prod(weight.shape) for weight in self.weights().values())
 
     def evaluate(self, split: str, most: int | None = None) -> dict[str, float]:
         """Figures by name, on at most so many examples."""
@@ -122,51 +140,78 @@ class Task(ABC):
         return []
 
 
-class Network(Task):
-    """A task whose model is trained by the loop."""
+class FitConfig(Config):
+    """What fitting takes, apart from the model's settings."""
 
-    model: nn.Module
-    carried: dict[str, Tensor]  # what a batch leaves for the next one, a hidden state say
+    seed: int = 1
+    threads: int | None = Field(None, ge=1)  # 1: the same bits every time
 
-    def __init__(self, recipe: Any, make: Callable[[], nn.Module]):
-        super().__init__(recipe)
-        self.carried = {}
-        with borrowed():
-            reseed(recipe.train.seed, "weights")
-            try:
-                self.model = make()
-            except ValueError as error:
-                raise ConfigError(f"model: {error}") from None
+
+@dataclass(frozen=True)
+class Fitting:
+    """What is around a model that fits itself: who is told, and where it stood when it stopped."""
+
+    tell: Progress
+    report: Callable[[dict[str, float]], None] = lambda figures: None  # a line of metrics.jsonl
+    stop: Callable[[], bool] = lambda: False
+    save: Callable[[dict[str, Any]], None] = lambda standing: None  # to go on from
+    stood: dict[str, Any] | None = None  # what was saved last; None: it begins
+    threads: int = 1
+    place: Path | None = None  # a folder for what is large; None: memory
 
     @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return next(self.model.parameters()).device
+    def first(self) -> int:
+        """The block that it begins or goes on with."""
+        return 0 if self.stood is None else int(self.stood["next"][0])
 
-    def weights(self) -> dict[str, Tensor]:
-        """The model's."""
-        return self.model.state_dict()
+    def in_blocks(
+        self,
+        total: int,
+        learn: Callable[[int, Callable[[], bool]], int],
+        arrays: Callable[[], dict[str, Any]],
+    ) -> None:
+        """Learn block after block; what is learned is saved every minute, and when it is stopped.
 
-    def load(self, weights: dict[str, Tensor]) -> None:
-        """Into the model."""
-        self.model.load_state_dict(weights)
-
-    def where(self, batch: Any) -> str:
-        """The file and lines of a batch, for a message."""
-        return self.name
-
-    def parts(self, batch: Any, most: int) -> Sequence[Any]:
-        """A batch in so many parts at most, to be learned from side by side; here the whole."""
-        return [batch]
-
-    def compile(self) -> None:
-        """Let torch.compile make kernels for this model."""
-        raise ConfigError(f"{self.recipe.task} cannot be compiled; leave train.compile out.")
+        `learn(first, stop)` learns from block `first` on, until it is to stop, and says which block
+        would be next. `arrays` gives what is to be saved.
+        """
+        first = self.first
+        while first < total and not self.stop():
+            ends = time.monotonic() + SAVED_EVERY
+            first = learn(first, lambda ends=ends: self.stop() or time.monotonic() > ends)  # type: ignore[misc]
+            if first < total:
+                self.save({**arrays(), "next": np.array([first])})
 
 
 class Fitted(Task):
     """A task whose model fits itself, by counting or solving."""
 
+    goes_on = False  # whether it can be stopped, and go on from what it saved
+
     @abstractmethod
-    def fit(self, tell: Callable[[str, int, int], None]) -> None:
-        """Fit the model to the data that was given; one thread, the same bits every time."""
+    def fit(self, around: Fitting) -> None:
+        """Fit the model to the data that was given; with one thread, the same bits every time."""
+
+
+class Kind(NamedTuple):
+    """A task: its settings, its models, the data that is always there, and how it is made."""
+
+    recipe: type[Config]
+    models: Mapping[str, Any]
+    made: Mapping[str, Any]
+    published: Mapping[str, Published]
+    prepare: Callable[..., Prepared]  # (recipe, tell, vocabulary, name_model, place)
+    task: Callable[[Any, Any], Any]  # (recipe, vocabulary)
+    vocabulary: Callable[[dict[str, Any]], Any]  # as it was kept in tokenizer.json
+    light: bool = False  # it holds arrays and needs no torch
+
+
+def anywhere(prepare: Callable[..., Prepared]) -> Callable[..., Prepared]:
+    """Of data that is held in memory, whatever the `place` for more."""
+
+    def prepared(
+        recipe: Any, tell: Any, vocabulary: Any = None, name_model: bool = False, place: Any = None
+    ) -> Prepared:
+        return prepare(recipe, tell, vocabulary, name_model)
+
+    return prepared

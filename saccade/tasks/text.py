@@ -11,8 +11,9 @@ from pydantic import Field
 from torch import Tensor
 
 from saccade.config import Config, flatten, set_paths
-from saccade.data.corpus import Segments, read_corpus, reference_text
+from saccade.data.corpus import Segments
 from saccade.data.files import STANDARD_INPUT
+from saccade.data.lines import read_corpus, reference_text
 from saccade.data.parallel import TokenizerConfig
 from saccade.data.sources import TEXTS, obtain
 from saccade.data.tokenizers import Tokenizer, train
@@ -38,9 +39,8 @@ from saccade.models.language import (
 from saccade.models.nnlm import NNLMConfig
 from saccade.models.transformer_xl import TransformerXLConfig
 from saccade.models.two_way import TwoWayConfig
-from saccade.tasks.sizing import Choice
-from saccade.tasks.task import Progress, print_of
-from saccade.training import TrainConfig
+from saccade.tasks.task import Choice, Progress, print_of
+from saccade.training.settings import TrainConfig
 
 ENOUGH = 2.5e6  # tokens that are read in training, if the text is not longer
 LONG_SEGMENT = 128  # tokens, for models that see a segment whole

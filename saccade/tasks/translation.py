@@ -19,12 +19,15 @@ from saccade.data.grouping import groups_of_like_length
 from saccade.data.pairs import Pairs
 from saccade.data.parallel import Tokenizers, learn_tokenizers, load_splits, within
 from saccade.data.shortening import shortened
+from saccade.data.sources import PAIRS
+from saccade.data.synthetic import SYNTHETIC
 from saccade.data.text import read_pairs
 from saccade.data.vocabulary import BEGIN, END, PAD, UNKNOWN
 from saccade.decoding import Answer, Marks
 from saccade.errors import ConfigError, DataError
 from saccade.look.draw import save_maps
-from saccade.look.laws import Example, Finding, all_of, same
+from saccade.look.finding import Finding
+from saccade.look.laws import Example, all_of, same
 from saccade.look.terminal import Map
 from saccade.look.watch import Watched, watch
 from saccade.metrics.rouge import rouge
@@ -32,11 +35,13 @@ from saccade.metrics.translation import bleu, chrf, exact, taught_bleu_corpus
 from saccade.models import TRANSLATORS, writer
 from saccade.nn.losses import word_loss
 from saccade.predictions import Prediction
+from saccade.tasks.network import Network
 from saccade.tasks.recipe import TranslationRecipe
 from saccade.tasks.searching import Search, search, search_from
-from saccade.tasks.sizing import Choice, choose_model, facts_of, size_up
-from saccade.tasks.task import Network, Progress, Scored, print_of
-from saccade.training import Loss, each_apart
+from saccade.tasks.sizing import choose_model, facts_of, size_up
+from saccade.tasks.task import Choice, Kind, Progress, Scored, anywhere, print_of
+from saccade.training.loop import Loss
+from saccade.training.workers import each_apart
 from saccade.types import Batch
 
 MODELS: dict[str, Callable[[Any], nn.Module]] = dict(TRANSLATORS)
@@ -521,3 +526,14 @@ def _moved(batch: Batch, device: torch.device) -> Batch:
         return batch
     parts: list[Any] = [p.to(device) if isinstance(p, Tensor) else p for p in batch]
     return Batch(*parts)
+
+
+TRANSLATE = Kind(
+    TranslationRecipe,
+    MODELS,
+    SYNTHETIC,
+    PAIRS,
+    anywhere(prepare),
+    Translation,
+    Tokenizers.from_json,
+)

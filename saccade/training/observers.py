@@ -22,6 +22,7 @@ from rich.table import Column
 from rich.text import Text
 
 from saccade.errors import RunError
+from saccade.folder import read_metrics
 from saccade.sealed import write_atomically
 from saccade.training.loop import Evaluated, Event, Reported, Standing, Stepped, Tell
 
@@ -97,20 +98,6 @@ class MetricsLog:
 def _is_behind(line: dict[str, Any], standing: Standing) -> bool:
     """Whether a line was written before this standing was; at one step there may be two."""
     return line["step"] <= (standing.evaluated if "best" in line else standing.step)
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics file; a last one that was cut short is left out."""
-    lines = []
-    if path.exists():
-        for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                line = json.loads(text)
-            except ValueError:
-                continue
-            if isinstance(line, dict) and "step" in line:
-                lines.append(line)
-    return lines
 
 
 class _Figures(ProgressColumn):

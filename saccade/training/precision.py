@@ -1,7 +1,6 @@
 """Devices, number formats and threads."""
 
 import ctypes
-import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
 
@@ -9,6 +8,7 @@ import torch
 from torch import nn
 
 from saccade.errors import ConfigError
+from saccade.training.cores import cores
 
 
 def device_named(name: str) -> torch.device:
@@ -40,8 +40,7 @@ def autocast(precision: str, model: nn.Module) -> AbstractContextManager[object]
 
 def set_threads(threads: int | None) -> int:
     """Use so many threads (None: as many as there are cores), and say how many that is."""
-    mine = getattr(os, "sched_getaffinity", None)  # the cores this process may use, on Linux
-    torch.set_num_threads(threads or (len(mine(0)) if mine else os.cpu_count() or 1))
+    torch.set_num_threads(threads or cores())
     return torch.get_num_threads()
 
 

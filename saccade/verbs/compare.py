@@ -17,11 +17,11 @@ from saccade.config import flatten, set_paths
 from saccade.errors import ConfigError, DataError, RunError
 from saccade.look.draw import format_of
 from saccade.look.draw_comparison import save_comparison
-from saccade.recipes import find
+from saccade.recipes.finding import find
 from saccade.run import Options, Run, open_run, resume
 from saccade.sealed import read_json, read_text, write_json
-from saccade.tasks import kind_of, read_recipe
-from saccade.training import set_threads
+from saccade.tasks.kinds import kind_of, read_recipe
+from saccade.training.precision import set_threads
 from saccade.verbs.measuring import (
     Difference,
     Figure,

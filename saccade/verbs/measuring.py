@@ -33,7 +33,7 @@ from saccade.metrics.significance import paired_bootstrap
 from saccade.metrics.translation import chrf, plain
 from saccade.run import Run
 from saccade.storage import read_tensors
-from saccade.training import set_threads
+from saccade.training.precision import set_threads
 
 ENOUGH = 0.9  # of the best score: how soon is that reached?
 CHANCE = 0.05  # of stating a difference that is the test set's luck

@@ -33,7 +33,7 @@ from saccade.errors import ConfigError, RunError
 from saccade.nn.pruning import heads_of, measured, prune_heads, switched_off
 from saccade.run import Run, open_run
 from saccade.tasks.translation import kind_of_attention
-from saccade.training import set_threads
+from saccade.training.precision import set_threads
 
 TOLERANCE = 0.005  # of each dev score
 SAMPLE = 500  # dev inputs that are answered for one head

@@ -18,11 +18,11 @@ import tomli_w
 
 from saccade.cli.listing import ENTRIES
 from saccade.cli.main import VERBS
-from saccade.recipes import RECIPES
+from saccade.recipes.finding import RECIPES
 from saccade.run import FORMAT, open_run
 from saccade.sealed import read_text, write_text
 from saccade.storage import read_tensors
-from saccade.tasks import TASKS
+from saccade.tasks.kinds import TASKS
 
 SMALL = [
     f"--set={setting}"

@@ -8,9 +8,12 @@ import pytest
 from saccade.cli.listing import ENTRIES, list_all
 from saccade.data.sources import PUBLISHED
 from saccade.models import TRANSLATORS
-from saccade.recipes import RECIPES, dates, find, language
-from saccade.tasks import TASKS, Prepared
+from saccade.recipes.finding import RECIPES, find
+from saccade.recipes.language import language
+from saccade.recipes.translation import dates
+from saccade.tasks.kinds import TASKS
 from saccade.tasks.language import LANGUAGE_MODELS, language_task
+from saccade.tasks.task import Prepared
 from saccade.tasks.text import prepare as prepare_text
 from saccade.tasks.translation import prepare
 

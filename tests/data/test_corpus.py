@@ -13,11 +13,10 @@ from saccade.data.corpus import (
     READINGS,
     batches_in_epoch,
     random_segments,
-    read_corpus,
-    reference_text,
     sequential_segments,
     training_segments,
 )
+from saccade.data.lines import read_corpus, reference_text
 from saccade.data.vocabulary import PAD
 from saccade.errors import ConfigError, DataError
 

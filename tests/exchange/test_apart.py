@@ -14,7 +14,7 @@ import torch
 from saccade.errors import ConfigError, RunError
 from saccade.exchange.apart import Apart
 from saccade.folder import weights_seal
-from saccade.look.laws import Finding
+from saccade.look.finding import Finding
 from saccade.predictions import Prediction
 from saccade.run import Run, _check_free, _clear, open_run
 from saccade.sealed import read_json, write_json

@@ -79,10 +79,10 @@ def test_what_comes_in_gives_the_same_probabilities(gpt2: Path) -> None:
     theirs = GPT2LMHeadModel.from_pretrained(gpt2).eval()
     engine = Engine.from_file(str(gpt2 / "tokenizer.json"))
     text = "the cat sat on a naïve 🙂"
-    there, here = engine.encode(text), torch.tensor([taken.tokenizer.encode(text)])
+    there, here = engine.encode(text), torch.tensor([taken.vocabulary.encode(text)])
     ours, _ = model.step(here, model.start(here))
     wanted = theirs(torch.tensor([there.ids])).logits
-    numbers = taken.tokenizer.numbered()
+    numbers = taken.vocabulary.numbered()
     known = {**numbers, "<|endoftext|>": 1, "Ċ": 2}  # where each of their tokens is with us
     order = [known[engine.id_to_token(id)] for id in range(engine.get_vocab_size())]
     torch.testing.assert_close(ours[:, :, order], wanted, atol=1e-5, rtol=1e-5)
@@ -101,7 +101,7 @@ def test_the_older_two_files_do_as_well(gpt2: Path, tmp_path: Path) -> None:
     merges = "\n".join(" ".join(merge) for merge in values["model"]["merges"])
     (tmp_path / "merges.txt").write_text(f"#version: 0.2\n{merges}\n")
     one, two = take_in(gpt2), take_in(tmp_path)
-    assert one.model == two.model and one.tokenizer.merges == two.tokenizer.merges
+    assert one.model == two.model and one.vocabulary.merges == two.vocabulary.merges
     assert all(torch.equal(one.weights[name], two.weights[name]) for name in one.weights)
 
 
@@ -109,7 +109,7 @@ def test_out_and_in_again_is_the_same(tmp_path: Path) -> None:
     config, model, tokenizer = small("bytepair")
     export(tmp_path / "out", config, tokenizer, model.state_dict())
     taken = take_in(tmp_path / "out")
-    assert taken.tokenizer.merges == tokenizer.merges
+    assert taken.vocabulary.merges == tokenizer.merges
     assert taken.model.absent == []
     for name, tensor in model.state_dict().items():
         assert torch.equal(taken.weights[name], tensor)

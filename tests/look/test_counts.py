@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.image import imread
 
-from saccade.data.corpus import reference_text
+from saccade.data.lines import reference_text
 from saccade.look.counts import fit_zipf, fits, rank_frequencies, ranked, word_ids, zipf_range
 from saccade.look.draw_counts import POINTS, save_zipf, some_ranks, zipf_figure
 

@@ -7,7 +7,8 @@ import torch
 
 from saccade.decoding import Marks
 from saccade.look import laws
-from saccade.look.laws import Example, Finding
+from saccade.look.finding import Finding
+from saccade.look.laws import Example
 from saccade.models import (
     Bahdanau,
     BahdanauConfig,

@@ -8,7 +8,7 @@ from saccade.config import flatten
 from saccade.data.sources import PUBLISHED
 from saccade.errors import ConfigError
 from saccade.models import TRANSLATORS
-from saccade.recipes import RECIPES, find
+from saccade.recipes.finding import RECIPES, find
 
 MULTI30K = [name for name in RECIPES if name.startswith("multi30k-")]
 

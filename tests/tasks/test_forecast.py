@@ -11,10 +11,11 @@ import torch
 
 from saccade.data.series import noisy_sine
 from saccade.errors import ConfigError, DataError
-from saccade.recipes import find
+from saccade.folder import read_metrics
+from saccade.recipes.finding import find
 from saccade.run import Options, Run, open_run, resume, train
 from saccade.tasks.forecast import Forecast, Units, prepare, units_of
-from saccade.training import Event, Reported, read_metrics
+from saccade.training.loop import Event, Reported
 
 MODELS = ("autoregressive", "latent")
 both = pytest.mark.parametrize("model", MODELS)

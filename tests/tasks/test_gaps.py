@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from saccade.cli.main import run as saccade
 from saccade.errors import ConfigError
 from saccade.models.two_way import TwoWay, TwoWayConfig
-from saccade.recipes import find
+from saccade.recipes.finding import find
 from saccade.run import Options, open_run, train
 
 VOCAB = 9

@@ -15,12 +15,12 @@ from saccade.cli.main import run as saccade
 from saccade.data.vocabulary import END
 from saccade.errors import ConfigError, DataError
 from saccade.look import laws
-from saccade.recipes import find
+from saccade.recipes.finding import find
 from saccade.run import Options, open_run, resume, train
 from saccade.tasks import language
 from saccade.tasks.language import NetworkLanguage
 from saccade.tasks.reading import Prompted
-from saccade.training import Event, Stepped
+from saccade.training.loop import Event, Stepped
 
 GPTS = ("gpt1", "gpt2", "gpt3")
 NETWORKS = (

@@ -11,10 +11,11 @@ import torch
 from saccade.data.curves import noisy_curve, true_curve
 from saccade.errors import ConfigError, DataError
 from saccade.fitted.kernel import attend, leave_one_out_error
-from saccade.recipes import find
+from saccade.folder import read_metrics
+from saccade.recipes.finding import find
 from saccade.run import Options, Run, open_run, resume, train
 from saccade.tasks.regression import AttentionFit, KernelFit, prepare, regression
-from saccade.training import Event, Reported, read_metrics
+from saccade.training.loop import Event, Reported
 
 MODELS = ("kernel", "attention")
 both = pytest.mark.parametrize("model", MODELS)

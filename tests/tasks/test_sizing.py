@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from saccade.config import flatten
 from saccade.data.pairs import Pairs
-from saccade.recipes import translate
+from saccade.recipes.translation import translate
 from saccade.tasks.sizing import Facts, choose_model, facts_of, size_up
 
 MODELS = ("bahdanau", "seq2seq", "transformer")

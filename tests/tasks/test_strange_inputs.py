@@ -15,7 +15,7 @@ from saccade.cli.main import run
 from saccade.data.shortening import WIDE, shortened
 from saccade.data.tokenizers import Tokenizer, train
 from saccade.errors import DataError
-from saccade.recipes import find
+from saccade.recipes.finding import find
 from saccade.run import Options, Run, open_run
 from saccade.run import train as train_run
 

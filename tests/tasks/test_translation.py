@@ -13,7 +13,8 @@ from torch import Tensor
 from saccade.config import set_paths
 from saccade.data.vocabulary import BEGIN, END
 from saccade.errors import ConfigError, DataError
-from saccade.recipes import find, reverse
+from saccade.recipes.finding import find
+from saccade.recipes.translation import reverse
 from saccade.run import Options, Run, open_run, train
 from saccade.tasks.translation import Translation, kind_of_attention, prepare, score_answers
 

@@ -15,7 +15,7 @@ ON_A_SMALL_DISK = """
 import shutil, subprocess, sys
 from pathlib import Path
 from saccade.errors import RunError
-from saccade.recipes import find
+from saccade.recipes.finding import find
 from saccade.run import Options, resume, train
 
 words, place, result, full_at = sys.argv[1:]

@@ -10,8 +10,17 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from saccade.errors import TrainingError
-from saccade.training import Evaluated, Event, Loss, Reported, Standing, Stepped, TrainConfig, train
-from saccade.training.loop import mean_of
+from saccade.training.loop import (
+    Evaluated,
+    Event,
+    Loss,
+    Reported,
+    Standing,
+    Stepped,
+    mean_of,
+    train,
+)
+from saccade.training.settings import TrainConfig
 
 
 class Rows(NamedTuple):

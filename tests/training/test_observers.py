@@ -8,15 +8,9 @@ from rich.console import Console
 
 from saccade.bars import counting
 from saccade.errors import RunError
-from saccade.training import (
-    Evaluated,
-    MetricsLog,
-    Reported,
-    Standing,
-    Stepped,
-    progress_bar,
-    read_metrics,
-)
+from saccade.folder import read_metrics
+from saccade.training.loop import Evaluated, Reported, Standing, Stepped
+from saccade.training.observers import MetricsLog, progress_bar
 
 
 def stepped(step: int, loss: float = 2.5, share: float | None = None) -> Stepped:

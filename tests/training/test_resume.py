@@ -12,8 +12,8 @@ import torch
 from saccade.errors import RunError, TrainingError
 from saccade.run import Options, resume, train
 from saccade.storage import read_tensors
-from saccade.tasks import Translation
-from saccade.training import Event, Loss, Reported, Stepped
+from saccade.tasks.translation import Translation
+from saccade.training.loop import Event, Loss, Reported, Stepped
 
 Recipes = Callable[..., Any]
 Outcomes = Callable[[Path], dict[str, Any]]

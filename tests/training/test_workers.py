@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from saccade.run import Options, train
 from saccade.seeding import drawing_from, luck
 from saccade.tasks import translation
-from saccade.training import Loss, TrainConfig
+from saccade.training.loop import Loss
+from saccade.training.settings import TrainConfig
 from saccade.training.workers import Workers
 
 Recipes = Callable[..., Any]

@@ -10,8 +10,8 @@ from saccade.cli.main import run as command
 from saccade.errors import ConfigError, DataError, RunError
 from saccade.look.draw_comparison import save_comparison, together
 from saccade.run import Options, open_run
-from saccade.tasks import TASKS
-from saccade.training import Stepped
+from saccade.tasks.kinds import TASKS
+from saccade.training.loop import Stepped
 from saccade.verbs import compare, measuring
 from saccade.verbs.measuring import Figure, One, Row, curve, ranked, said_of, seconds_to
 

@@ -1,0 +1,133 @@
+"""One tool learns word vectors, or labels, from one file: seconds, peak memory, and the result.
+
+    python -m peers.learn_words TOOL KIND CORPUS OUT SEED
+
+Reading the file is in its time; starting Python, importing the tool and compiling kernels is not.
+"""
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+THREADS = 2
+WIDTH, WINDOW, NEGATIVES, LEAST, SUBSAMPLE, EPOCHS = 100, 5, 5, 5, 1e-3, 5
+
+
+def with_gensim(kind: str, corpus: Path, out: Path, seed: int) -> float:
+    """From its fastest input."""
+    from gensim.models import Word2Vec
+
+    tree = kind.endswith("-tree")
+    began = time.perf_counter()
+    model = Word2Vec(
+        corpus_file=str(corpus),
+        vector_size=WIDTH,
+        window=WINDOW,
+        min_count=LEAST,
+        sample=SUBSAMPLE,
+        sg=int(kind.startswith("skipgram")),
+        hs=int(tree),
+        negative=0 if tree else NEGATIVES,
+        workers=THREADS,
+        seed=seed,
+        epochs=EPOCHS,
+    )
+    took = time.perf_counter() - began
+    model.wv.save_word2vec_format(str(out))
+    return took
+
+
+def with_fasttext(kind: str, corpus: Path, out: Path, seed: int) -> float:
+    """Without n-grams of letters, unless they are asked for."""
+    import fasttext
+
+    if kind.startswith("classify"):
+        return _labels_with_fasttext(corpus, out, seed)
+    grams = {"minn": 3, "maxn": 6} if kind == "fasttext" else {"minn": 0, "maxn": 0}
+    began = time.perf_counter()
+    model = fasttext.train_unsupervised(
+        str(corpus),
+        model="cbow" if kind == "cbow" else "skipgram",
+        dim=WIDTH,
+        ws=WINDOW,
+        neg=NEGATIVES,
+        minCount=LEAST,
+        t=SUBSAMPLE,
+        epoch=EPOCHS,
+        thread=THREADS,
+        seed=seed,
+        verbose=0,
+        **grams,
+    )
+    took = time.perf_counter() - began
+    with out.open("w", encoding="utf-8") as file:
+        words = model.get_words()
+        file.write(f"{len(words)} {WIDTH}\n")
+        for word in words:
+            numbers = " ".join(format(x, ".9g") for x in model.get_word_vector(word))
+            file.write(f"{word} {numbers}\n")
+    return took
+
+
+def _labels_with_fasttext(corpus: Path, out: Path, seed: int) -> float:
+    import fasttext
+
+    began = time.perf_counter()
+    model = fasttext.train_supervised(str(corpus), thread=THREADS, seed=seed, verbose=0)
+    took = time.perf_counter() - began
+    lines = (corpus.parent / "news-test.txt").read_text(encoding="utf-8").splitlines()
+    texts = [line.split(" ", 1)[1] for line in lines]
+    found, _ = model.predict(texts)
+    out.write_text("\n".join(label[0] for label in found), encoding="utf-8")
+    return took
+
+
+def with_saccade(kind: str, corpus: Path, out: Path, seed: int) -> float:
+    """By the run that `saccade train` makes."""
+    import shutil
+
+    from saccade.recipes.finding import find
+    from saccade.run import Options, open_run, train
+
+    def run(data: Path, folder: Path, **more: Any) -> float:
+        shutil.rmtree(folder, ignore_errors=True)
+        changes = {"train.seed": seed, "train.threads": THREADS, "data.split": "spaces", **more}
+        recipe = find(what, data=str(data), model=model, changes=changes).recipe
+        began = time.perf_counter()
+        train(recipe, folder, Options())
+        return time.perf_counter() - began
+
+    what = "classify" if kind.startswith("classify") else "vectors"
+    model = "fasttext" if what == "classify" else kind.removesuffix("-tree")
+    more: dict[str, Any] = {"model.negatives": 0} if kind.endswith("-tree") else {}
+    if what == "classify":
+        more = {"data.dev_share": 0, "data.test_share": 0}
+    warm = corpus.with_name(f"warm-{what}.txt")  # kernels are compiled once and kept
+    with corpus.open(encoding="utf-8") as file:
+        warm.write_text("".join(line for line, _ in zip(file, range(2000), strict=False)))
+    folder = out.with_suffix(".run")
+    run(warm, folder, **more)
+    took = run(corpus, folder, **more)
+    if what == "classify":
+        lines = (corpus.parent / "news-test.txt").read_text(encoding="utf-8").splitlines()
+        answers = open_run(folder).predict([line.split(" ", 1)[1] for line in lines])
+        out.write_text("\n".join(f"__label__{answer.text}" for answer in answers))
+    else:
+        open_run(folder).export("word2vec", out)
+    return took
+
+
+def main() -> None:
+    """As it is asked for."""
+    tool, kind, corpus, out, seed = sys.argv[1:]
+    learn = {"gensim": with_gensim, "fastText": with_fasttext, "saccade": with_saccade}[tool]
+    took = learn(kind, Path(corpus), Path(out), int(seed))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"seconds": took, "peak": peak, "torch": "torch" in sys.modules}))
+
+
+if __name__ == "__main__":
+    main()

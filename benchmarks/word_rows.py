@@ -1,0 +1,170 @@
+"""Where does the time of skip-gram and CBOW go, and how far is it from memory?
+
+    SACCADE_DATA=folder python benchmarks/word_rows.py
+
+Learning word vectors is fetching rows from a table that is larger than the caches, adding to them
+and putting them back. Beside a copy of memory stands the rate at which this machine can do just
+that: rows by their frequency, each read, added to and written, and nothing else. What a kernel
+moves is counted from its windows (each row it uses once read and once written, whether a cache had
+it or not), and given as a share of both. Then the kernel again, part by part: the text and the
+windows alone, with the draws, with all.
+
+The text is that of `vectors.py` (words that are there 5 times or more), width 100, two threads. A
+share far below the plain additions' is where to look.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from machine import copy_rate
+from numpy.typing import NDArray
+from peers.words import corpus
+from timing import say_machine, spread, table
+
+from saccade.compiled import compiled
+from saccade.data.sentences import read_sentences
+from saccade.fitted.drawing import Floats, Ids, Stream, below, drawn, stream
+from saccade.fitted.windows import LONGEST, Windows, Words, take_line
+from saccade.fitted.word2vec import Learner, Word2VecConfig, begun, own_rows
+
+THREADS, WIDTH, REPEATS = 2, 100, 5
+BLOCKS = 24  # that are gone through each time
+ROWS = 1 << 20  # that each thread adds to
+
+
+@compiled
+def add_to_rows(outputs: Floats, rows: Ids, g: np.float32) -> None:
+    """Each row read, added to and written."""
+    for row in rows:
+        u = outputs[row]
+        for d in range(u.shape[0]):
+            u[d] += g
+
+
+@compiled
+def walk(
+    text: Ids, words: Words, windows: Windows, draws: bool, state: Stream, moved: NDArray[np.int64]
+) -> int:
+    """The text as `learn` goes through it, without learning; moved[0] grows by the rows it uses."""
+    line = np.empty(LONGEST, np.int32)
+    place, drawn_from = 0, 0
+    while place < len(text):
+        length, place = take_line(text, place, words.kept, state, line)
+        for at in range(length):
+            reach = 1 + below(state, windows.reach)
+            count = min(length, at + reach + 1) - max(0, at - reach) - 1
+            if count == 0:
+                continue
+            moved[0] += count + 1 + windows.shared
+            if draws:
+                for _ in range(windows.shared):
+                    drawn_from += drawn(state, words.table)
+    return drawn_from
+
+
+def on_all_cores(work: Callable[[int], object], parts: int) -> float:
+    """The seconds that it takes two threads to do so many parts."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        began = time.perf_counter()
+        list(pool.map(work, range(parts)))
+        return time.perf_counter() - began
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=Path(".peers") / "words")
+    asked = parser.parse_args()
+    say_machine()
+    corpus(asked.folder / "corpus.txt")
+    content = (asked.folder / "corpus.txt").read_bytes()
+    began = time.perf_counter()
+    sentences = read_sentences([content], split="spaces")
+    reading = time.perf_counter() - began
+    print(f"Reading {sentences.read:,} words, once: {reading:.1f} s (and compiling).")
+
+    size, wide = len(sentences.words), -(-WIDTH // 8) * 8
+    row_bytes = 2 * 4 * wide  # read and written
+    learner = Learner(
+        sentences, Word2VecConfig(), begun(size, size, WIDTH, 1), own_rows(size), seed=1
+    )
+    rows = [
+        np.array([drawn(state, learner.words.table) for _ in range(ROWS)], np.int32)
+        for state in (stream(1), stream(2))
+    ]
+    outputs = learner.vectors.outputs
+    add_to_rows(outputs, rows[0][:8], np.float32(0))
+
+    def add(part: int) -> None:
+        add_to_rows(outputs, rows[part], np.float32(0))
+
+    added = spread(
+        [THREADS * ROWS * row_bytes / on_all_cores(add, THREADS) / 1e9 for _ in range(REPEATS)]
+    )
+    print(f"\nA table of {size:,} rows: {size * 4 * wide / 1e6:.0f} MB.")
+    table(["memory", "GB/s"], [["copy", copy_rate()], ["rows added to", added]])
+    print()
+    lines = []
+    for name in ("skipgram", "cbow"):
+        learner = Learner(
+            sentences, Word2VecConfig(name=name), begun(size, size, WIDTH, 1), own_rows(size), 1
+        )
+        lines += parts_of(name, learner, row_bytes, added.middle)
+    heads = ["", "million words/s", "seconds of the whole", "rows moved, GB/s", "of the additions"]
+    table(heads, lines)
+
+
+def parts_of(name: str, learner: Learner, row_bytes: int, most: float) -> list[list[str]]:
+    """The kernel part by part."""
+    moved = np.zeros(1, np.int64)
+    blocks = learner.blocks[:BLOCKS]
+    words = sum(last - first for first, last in blocks)
+
+    def gone_through(draws: bool) -> Callable[[int], object]:
+        def work(part: int) -> int:
+            first, last = blocks[part]
+            state, mine = stream(1, 1, part), np.zeros(1, np.int64)
+            found = walk(
+                learner.text[first:last], learner.words, learner.windows, draws, state, mine
+            )
+            moved[0] += mine[0]
+            return found
+
+        return work
+
+    def learned(part: int) -> int:
+        return learner.block(part, 0.1)
+
+    timed: dict[str, float] = {}
+    rows = 0
+    for part, work in (
+        ("text and windows", gone_through(False)),
+        ("with draws", gone_through(True)),
+        ("with rows", learned),
+    ):
+        on_all_cores(work, 1)  # compiled
+        moved[0] = 0
+        timed[part] = spread([on_all_cores(work, len(blocks)) for _ in range(REPEATS)]).middle
+        rows = int(moved[0]) // REPEATS or rows  # learning goes through the same ones
+    lines = []
+    for part, took in timed.items():
+        rate = rows * row_bytes / took / 1e9
+        last = part == "with rows"
+        lines.append(
+            [
+                f"{name}, {part}",
+                f"{words / took / 1e6:.2f}",
+                f"{took / timed['with rows']:.0%}",
+                f"{rate:.1f}" if last else "",
+                f"{rate / most:.0%}" if last else "",
+            ]
+        )
+    return lines
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""What tasks that train a network have in common."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from saccade.errors import ConfigError
+from saccade.seeding import borrowed, reseed
+from saccade.tasks.task import Task
+
+
+class Network(Task):
+    """A task whose model is trained by the loop."""
+
+    by_steps = True
+    model: nn.Module
+    carried: dict[str, Tensor]  # what a batch leaves for the next one, a hidden state say
+
+    def __init__(self, recipe: Any, make: Callable[[], nn.Module]):
+        super().__init__(recipe)
+        self.carried = {}
+        with borrowed():
+            reseed(recipe.train.seed, "weights")
+            try:
+                self.model = make()
+            except ValueError as error:
+                raise ConfigError(f"model: {error}") from None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers were learned; tied weights count once."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+    def weights(self) -> dict[str, Tensor]:
+        """The model's."""
+        return self.model.state_dict()
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        """Into the model."""
+        self.model.load_state_dict(weights)
+
+    def where(self, batch: Any) -> str:
+        """The file and lines of a batch, for a message."""
+        return self.name
+
+    def parts(self, batch: Any, most: int) -> Sequence[Any]:
+        """A batch in so many parts at most, to be learned from side by side; here the whole."""
+        return [batch]
+
+    def compile(self) -> None:
+        """Let torch.compile make kernels for this model."""
+        raise ConfigError(f"{self.recipe.task} cannot be compiled; leave train.compile out.")

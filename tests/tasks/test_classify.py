@@ -1,0 +1,146 @@
+"""Labels for texts as a task: read, learned, asked, judged, refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import fasttext
+import numpy as np
+import pytest
+
+from saccade.data.labelled import Labelled, days_and_languages, read_labelled
+from saccade.errors import ConfigError, DataError
+from saccade.recipes.finding import find
+from saccade.run import Options, open_run, resume, train
+from saccade.tasks.classify import Classify
+
+LOSSES = ("softmax", "tree", "one_against_all")
+
+
+def written(path: Path, rows: list[Labelled], marked: bool = False) -> Path:
+    """As a table, or as fastText has it."""
+    form = (
+        (lambda row: " ".join(f"__label__{label}" for label in row.labels) + f" {row.text}")
+        if marked
+        else (lambda row: f"{','.join(row.labels)}\t{row.text}")
+    )
+    path.write_text("".join(f"{form(row)}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def topics(count: int = 600) -> list[Labelled]:
+    """Two kinds of sentences that words tell apart, with other words among them."""
+    random = np.random.default_rng(1)
+    words = {"food": ("soup", "bread", "cheese"), "sky": ("star", "moon", "cloud")}
+    rows = []
+    for _ in range(count):
+        label = ("food", "sky")[int(random.integers(2))]
+        own = words[label][int(random.integers(3))]
+        rows.append(Labelled((label,), f"I saw {own} number {int(random.integers(50))} today"))
+    return rows
+
+
+def trained(data: Path, folder: Path, **changes: object) -> Classify:
+    """A run of one thread."""
+    settings = {"train.threads": 1, "model.epochs": 10, **changes}
+    recipe = find("classify", data=str(data), changes=settings).recipe
+    task: Classify = train(recipe, folder, Options()).run.task
+    return task
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("ngrams", [1, 2])
+def test_it_learns_is_kept_and_answers(loss: str, ngrams: int, tmp_path: Path) -> None:
+    path = written(tmp_path / "topics.tsv", topics())
+    task = trained(path, tmp_path / "run", **{"model.loss": loss, "model.ngrams": ngrams})
+    assert task.evaluate("test")["precision_at_1"] == 1
+    run = open_run(tmp_path / "run")
+    answer, other = run.predict(["the MOON today", "cheese and soup"], n_best=2)
+    assert answer.text == "sky" and other.text == "food" and answer.score > 0.5
+    assert {answer.text, answer.others[0].text} == {"sky", "food"}
+    assert all(finding.holds for finding in run.check() if finding.tried)
+    assert (tmp_path / "run" / "report" / "confusion.png").exists()
+    assert np.array_equal(task.confusion("test"), np.diag(np.diag(task.confusion("test"))))
+
+
+@pytest.mark.parametrize("ngrams", [1, 2])
+def test_stopped_and_gone_on_with_is_the_same_bits(
+    ngrams: int, tmp_path: Path, killed_once_saved: Callable[[Callable[[], object]], int]
+) -> None:
+    path = written(tmp_path / "topics.tsv", topics(3000))
+    changes = {"model.ngrams": ngrams, "model.epochs": 200}
+    whole = trained(path, tmp_path / "whole", **changes)
+    place = tmp_path / "killed"
+    assert killed_once_saved(lambda: trained(path, place, **changes)) > 0
+    assert not (place / "model.safetensors").exists()
+    gone_on = resume(place, {}, Options()).run.task
+    for name, array in whole.weights().items():
+        assert np.array_equal(array, gone_on.weights()[name]), name
+
+
+def test_both_forms_of_a_file_are_the_same(tmp_path: Path) -> None:
+    rows = [Labelled(("a", "b"), "one two"), Labelled(("c",), "three")]
+    table = written(tmp_path / "table.tsv", rows)
+    marked = written(tmp_path / "marked.txt", rows, marked=True)
+    assert list(read_labelled(table, several=True)) == list(read_labelled(marked)) == rows
+    assert next(read_labelled(table)).labels == ("a,b",)
+
+
+def test_texts_with_several_labels_are_told_all_of_them(tmp_path: Path) -> None:
+    random = np.random.default_rng(2)
+    rows = []
+    for _ in range(800):
+        some = [name for name in ("red", "green", "blue") if random.random() < 0.5] or ["red"]
+        rows.append(Labelled(tuple(some), " ".join(f"it is {name}ish" for name in some)))
+    path = written(tmp_path / "colours.tsv", rows)
+    task = trained(
+        path, tmp_path / "run", **{"data.several": True, "model.loss": "one_against_all"}
+    )
+    [answer] = task.predict(["it is redish it is blueish"], n_best=3)
+    chances = {one.text: one.score for one in (answer, *answer.others)}
+    assert chances["red"] > 0.5 and chances["blue"] > 0.5 and chances["green"] < 0.5
+
+
+def test_it_is_no_worse_than_fasttexts_own(
+    tmp_path: Path, learned_by_fasttext: Callable[..., Path]
+) -> None:
+    rows = list(days_and_languages(6000))
+    path = written(tmp_path / "days.txt", rows[:5000], marked=True)
+    test = written(tmp_path / "test.txt", rows[5000:], marked=True)
+    changes = {"data.split": "spaces", "data.dev_share": 0, "data.test_share": 0}
+    task = trained(path, tmp_path / "run", **changes)
+    ours = task.evaluate(task.add_file(test))["precision_at_1"]
+    theirs = fasttext.load_model(
+        str(learned_by_fasttext("train_supervised", path, epoch=10, thread=1))
+    )
+    assert ours >= theirs.test(str(test))[1] - 0.02
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "holds nothing"),
+        ("\n\n", "holds nothing"),
+        ("a label without a tab\n", "line 1: got"),
+        ("a\tx\n\ttext\n", "line 2: got"),
+        ("a\tx y\na\tz\n", "all 2 texts have the same label"),
+        ("a\t\nb\t\n", "0 words"),
+    ],
+)
+def test_files_that_teach_nothing_are_refused(content: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.tsv"
+    path.write_text(content)
+    with pytest.raises(DataError, match=said):
+        trained(path, tmp_path / "run")
+
+
+def test_a_text_of_unknown_words_has_an_answer(tmp_path: Path) -> None:
+    task = trained(written(tmp_path / "topics.tsv", topics(100)), tmp_path / "run")
+    answers = task.predict(["", "xqzw", "\t \n"], n_best=2)
+    assert all(len((one, *one.others)) == 2 for one in answers)
+
+
+def test_what_it_is_to_learn_from_must_be_said() -> None:
+    with pytest.raises(ConfigError, match="texts are wanted"):
+        from saccade.tasks.classify import ClassifyRecipe, prepare
+
+        prepare(ClassifyRecipe(), lambda *what: None)
