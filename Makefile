@@ -63,7 +63,7 @@ sizes: $(READY)
 	@$(BIN)/python tools/sizes.py
 
 # benchmarks/ten_million_pairs.py takes many minutes: it is run by hand
-BENCHMARKS := machine transformer_training memory recurrent cells windows waiting checkpoints
+BENCHMARKS := machine transformer_training memory recurrent cells windows kernels waiting checkpoints
 
 bench: $(READY)
 	@for name in $(BENCHMARKS); do \

@@ -21,6 +21,8 @@ from peers.alternating import Contestant, ratio, say, summary
 from peers.letters import SIZES, language_task
 from timing import matrix_rate, say_machine, spread, table
 
+from saccade.training.cores import WAITING
+
 OURS, THEIRS, MACHINE = "saccade", "Hugging Face", "machine"
 EQUAL = 1e-4  # between losses of the same weights
 PROMPT = 16  # tokens
@@ -65,7 +67,10 @@ def train(asked: argparse.Namespace) -> dict[str, Any]:
     try:
         for name, file in files.items():
             say(f"starting {name}")
-            contestants[name] = Contestant(name, file, asked.what, asked.size)
+            tuning = (
+                WAITING if name == OURS and asked.what == "eager" else None
+            )  # what the command line sets
+            contestants[name] = Contestant(name, file, asked.what, asked.size, tuning=tuning)
         contestants[MACHINE] = Contestant(MACHINE, "train_machine")
         theirs, ours = (contestants[THEIRS].facts[name] for name in ("loss", "ours"))
         if abs(theirs - ours) > EQUAL:

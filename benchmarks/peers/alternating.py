@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryFile
@@ -45,7 +45,7 @@ class Window(NamedTuple):
 class Contestant:
     """A process that waits for its turn."""
 
-    def __init__(self, name: str, *arguments: str):
+    def __init__(self, name: str, *arguments: str, tuning: Mapping[str, str] | None = None):
         self.name = name
         self.windows: list[Window] = []
         self.repeated = 0
@@ -55,7 +55,7 @@ class Contestant:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=environment(),
+            env=environment() | (tuning or {}),
             text=True,
         )
         self.facts = self.hear()

@@ -23,6 +23,7 @@ from saccade.cli.listing import list_all
 from saccade.cli.looking import look
 from saccade.cli.pruning import prune
 from saccade.errors import SaccadeError
+from saccade.training.cores import WAITING
 
 app = typer.Typer(
     name="saccade",
@@ -95,10 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run a verb and return its exit code; whatever goes wrong becomes one message."""
-    # Before torch is loaded: threads that spin long while they wait for one another gain about a
-    # quarter alone on the machine, and take twice as long beside one other busy process
-    # (benchmarks/waiting.py). People have other programs open; who has not may set it themselves.
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    for name, value in WAITING.items():
+        os.environ.setdefault(name, value)
     debug = "--debug" in arguments
     # wherever it stands: nobody remembers whether it belongs before or behind the verb
     arguments = [argument for argument in arguments if argument != "--debug"]

@@ -11,16 +11,19 @@ from torch.autograd.function import once_differentiable
 HELD = 1 << 18  # numbers that are taken the whole way at once, while a processor's cache has them
 LINEAR = 2 * (2 / torch.pi) ** 0.5
 CUBIC = 0.044715
+HAS_QUICK_TANH = torch.backends.cpu.get_cpu_capability() == "AVX512"  # in the framework's kernel
 
 
 def gelu(x: Tensor) -> Tensor:
     r"""x Φ(x), by its approximation x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))).
 
-    Hendrycks and Gimpel 2016, section 2; what GPT-1 to GPT-3 compute. On a processor that is to
-    learn it is computed as x σ(2√(2/π) (x + 0.044715 x³)), which is the same number.
+    Hendrycks and Gimpel 2016, section 2; what GPT-1 to GPT-3 compute. On a processor without
+    AVX-512 that is to learn it is computed as x σ(2√(2/π) (x + 0.044715 x³)), which is the same
+    number (`benchmarks/kernels.py` has the times).
     """
     learning = torch.is_grad_enabled() and x.requires_grad and not torch.compiler.is_compiling()
-    if learning and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
+    plain = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+    if learning and plain and not HAS_QUICK_TANH:
         gelu_by_parts: Tensor = _Gelu.apply(x)
         return gelu_by_parts
     return F.gelu(x, approximate="tanh")
@@ -29,8 +32,8 @@ def gelu(x: Tensor) -> Tensor:
 class _Gelu(torch.autograd.Function):
     r"""With s = σ(a (x + b x³)): y = x s, and y' = s + 3ab (y - y s) (x² + 1/3b).
 
-    Both are found on the way forward, while the cache has x, and the way back only scales. The
-    framework's own kernels for tanh take twice as long. There is no second derivative.
+    Both are found on the way forward, while the cache has x, and the way back only scales. There
+    is no second derivative.
     """
 
     @staticmethod

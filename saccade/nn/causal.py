@@ -3,7 +3,8 @@ r"""Causal attention that is to learn on a processor: blocks of queries, product
 A block of queries is compared with the keys up to its own end, so that of the table of T² weights
 little more than the half that is not hidden is computed: (1 + 1/n) / 2 of it with n blocks. The
 weights are kept for the way back, where the framework's fused kernel makes them again. That is
-quicker as long as they are few (`MOST`), and gives the same numbers.
+quicker as long as they are few (`MOST`), and gives the same numbers. Where there is AVX-512 the
+fused kernel is the quicker one for short sequences (`FEWEST`); `benchmarks/kernels.py` shows it.
 """
 
 from typing import Any
@@ -15,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 BLOCK = 64  # queries
 MOST = 512  # places; beyond, the tables of weights are large
+FEWEST = 256 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 0  # up to there, fused
 
 
 def pays(query: Tensor, keys: Tensor) -> bool:
@@ -25,7 +27,7 @@ def pays(query: Tensor, keys: Tensor) -> bool:
         and query.device.type == "cpu"
         and query.dtype in (torch.float32, torch.float64)
         and query.shape == keys.shape
-        and query.shape[-2] <= MOST
+        and FEWEST < query.shape[-2] <= MOST
     )
 
 

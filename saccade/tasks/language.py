@@ -56,7 +56,7 @@ from saccade.types import Ids, State, select
 ROWS = 16  # stretches that are read side by side when a text is scored
 DRAWN = 32  # tokens of a picture of attention
 LOOKED_AT = 4096  # tokens among which a line is looked for, to be drawn
-LEAST_PART = 1024  # tokens that are worth a core of their own; with fewer, both wait for each other
+LEAST_PART = 256  # tokens that are worth a core of their own
 LANGUAGE_MODELS: dict[str, Any] = {
     "convolution": ConvolutionLanguage,
     "gpt1": GPT,

@@ -170,7 +170,8 @@ def _make_step(
     """
     tokens = sum(batch.tokens for batch in group)
     rate = optimizer.param_groups[0]["lr"]
-    task.model.train()
+    if not task.model.training:  # telling every module again takes a millisecond
+        task.model.train()
     learned = [workers.learn(batch, tokens, step) for batch in group]
     total = sum(loss for loss, _ in learned)
     right = [correct for _, correct in learned if correct is not None]

@@ -94,11 +94,8 @@ class Workers:
                 for place, part in enumerate(parts)
             ]
             found = [part.result() for part in asked]
-        each = (part.gradients for part in found)
-        for weight, *gradients in zip(self.weights, *each, strict=True):
-            for gradient in gradients:
-                if gradient is not None:
-                    _add(weight, gradient)
+        for part in found:
+            _add(self.weights, part.gradients)
         right = [part.correct for part in found if part.correct is not None]
         total = sum(part.total for part in found)
         return total, sum(right) if len(right) == len(found) else None
@@ -115,10 +112,18 @@ class Workers:
         return Learned(float(loss.total.detach()), correct, gradients)
 
 
-def _add(weight: Tensor, gradient: Tensor) -> None:
-    if weight.grad is not None:
-        weight.grad += gradient
-    elif gradient.stride() == weight.stride():
-        weight.grad = gradient
-    else:  # a fused optimiser takes the numbers in the order in which they lie in memory
-        weight.grad = torch.empty_like(weight).copy_(gradient)
+def _add(weights: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
+    """Each weight's gradient grows by its own, all of them in one call."""
+    before, more = [], []
+    for weight, gradient in zip(weights, gradients, strict=True):
+        if gradient is None:
+            continue
+        if weight.grad is not None:
+            before.append(weight.grad)
+            more.append(gradient)
+        elif gradient.stride() == weight.stride():
+            weight.grad = gradient
+        else:  # a fused optimiser takes the numbers in the order in which they lie in memory
+            weight.grad = torch.empty_like(weight).copy_(gradient)
+    if before:
+        torch._foreach_add_(before, more)

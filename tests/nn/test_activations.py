@@ -11,6 +11,12 @@ from saccade.nn import activations
 from saccade.nn.activations import gelu
 
 
+@pytest.fixture(autouse=True, params=[True, False], ids=["framework", "own"])
+def quick_tanh(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways, whichever this processor would take."""
+    monkeypatch.setattr(activations, "HAS_QUICK_TANH", request.param)
+
+
 def test_gelu_is_the_papers_approximation_learning_or_not() -> None:
     x = torch.linspace(-30, 30, 1201, dtype=torch.float64)
     by_hand = torch.tensor(

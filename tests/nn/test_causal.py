@@ -90,12 +90,17 @@ def test_attention_that_learns_takes_the_blocks_and_says_the_same(
 ) -> None:
     query, keys, values = some(2, 4, 70, 8, 8)
     attention = Attention(ScaledDot())
-    taken = []
+    taken: list[int] = []
     by_blocks = attention_module.attend_back
     monkeypatch.setattr(
         attention_module, "attend_back", lambda *a: taken.append(1) or by_blocks(*a)
     )
+    monkeypatch.setattr(causal, "FEWEST", 70)
+    fused = attention(query, keys, values, Mask.causal())
+    assert not taken  # as many as the fused kernel is quicker for
+    monkeypatch.setattr(causal, "FEWEST", 69)
     learning = attention(query, keys, values, Mask.causal())
+    assert torch.allclose(learning, fused, atol=1e-12)
     with torch.no_grad():
         answering = attention(query, keys, values, Mask.causal())
     assert len(taken) == 1
