@@ -186,7 +186,7 @@ class Taken(NamedTuple):
     """A GPT that came in: its settings, vocabulary and weights."""
 
     model: GPTConfig
-    vocabulary: BytePair
+    vocabulary: BytePair | Character
     weights: dict[str, Tensor]
 
     @property
@@ -204,9 +204,7 @@ def take_in(folder: Path) -> Taken:
     config = _read(folder / "config.json")
     if complaints := _strange(config):
         raise DataError(several(complaints, f"{folder} is not a GPT-2 that can be taken in:"))
-    theirs, merges = _vocabulary(folder)
-    tokenizer = BytePair(merges)
-    rows, absent = _rows(theirs, tokenizer, folder)
+    tokenizer, rows, absent = _tokenizer(folder)
     model = GPTConfig(
         name="gpt2",
         vocab_size=tokenizer.vocab_size,
@@ -240,6 +238,25 @@ def _strange(config: dict[str, Any]) -> list[str]:
         if name not in config:
             complaints.append(f"its config.json says nothing of {name}.")
     return complaints
+
+
+def _tokenizer(folder: Path) -> tuple[BytePair | Character, list[int | None], list[int]]:
+    """Ours for theirs; then as `_rows` says. By letters it can only be one that we wrote."""
+    path = folder / "tokenizer.json"
+    model = (_read(path) if path.exists() else {}).get("model") or {}
+    if model.get("type") == "WordLevel":
+        known = sorted(model["vocab"], key=model["vocab"].__getitem__)
+        marks, letters = known[: len(SPECIALS)], known[len(SPECIALS) :]
+        if marks != list(SPECIALS) or any(len(letter) != 1 for letter in letters):
+            raise DataError(
+                f"{path} is a tokenizer by whole words, which is not GPT-2's; one by byte pairs, "
+                "or one by letters that `saccade export` wrote, was wanted."
+            )
+        tokenizer = Character(letters)
+        return tokenizer, list(range(tokenizer.vocab_size)), []
+    theirs, merges = _vocabulary(folder)
+    pairs = BytePair(merges)
+    return pairs, *_rows(theirs, pairs, folder)
 
 
 def _vocabulary(folder: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:

@@ -105,11 +105,12 @@ def test_the_older_two_files_do_as_well(gpt2: Path, tmp_path: Path) -> None:
     assert all(torch.equal(one.weights[name], two.weights[name]) for name in one.weights)
 
 
-def test_out_and_in_again_is_the_same(tmp_path: Path) -> None:
-    config, model, tokenizer = small("bytepair")
+@pytest.mark.parametrize("kind", ["bytepair", "character"])
+def test_out_and_in_again_is_the_same(kind: str, tmp_path: Path) -> None:
+    config, model, tokenizer = small(kind)
     export(tmp_path / "out", config, tokenizer, model.state_dict())
     taken = take_in(tmp_path / "out")
-    assert taken.vocabulary.merges == tokenizer.merges
+    assert taken.vocabulary.to_json() == tokenizer.to_json()
     assert taken.model.absent == []
     for name, tensor in model.state_dict().items():
         assert torch.equal(taken.weights[name], tensor)
@@ -176,6 +177,10 @@ def test_what_is_no_gpt2_is_refused(gpt2: Path, tmp_path: Path) -> None:
         with pytest.raises(DataError, match=reason):
             take_in(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(config))
+    words = {"model": {"type": "WordLevel", "vocab": {"[UNK]": 0, "the": 1}}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(words))
+    with pytest.raises(DataError, match="by whole words, which is not GPT-2's"):
+        take_in(tmp_path)
     (tmp_path / "tokenizer.json").write_bytes((gpt2 / "tokenizer.json").read_bytes())
     with pytest.raises(DataError, match="model.safetensors is missing"):
         take_in(tmp_path)
