@@ -2,10 +2,13 @@
 
 from saccade.optim.adaptive import adamw, set_rate
 from saccade.optim.clipping import clip_by_norm
+from saccade.optim.layerwise import LAMB, LARS
 from saccade.optim.schedules import DECAYS, scale
 
 __all__ = [
     "DECAYS",
+    "LAMB",
+    "LARS",
     "adamw",
     "clip_by_norm",
     "scale",
