@@ -9,7 +9,7 @@ All tensors of a group are taken through each operation together (torch's for-ea
 `torch.optim` does it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -140,8 +140,8 @@ def _count(optimizer: Optimizer, weights: list[Tensor]) -> int:
     return step
 
 
-def _norms(tensors: list[Tensor]) -> Tensor:
-    return torch.stack(torch._foreach_norm(tensors))
+def _norms(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.stack(torch._foreach_norm(list(tensors)))
 
 
 def _where_both(one: Tensor, other: Tensor, ratio: Tensor) -> Tensor:
@@ -149,5 +149,5 @@ def _where_both(one: Tensor, other: Tensor, ratio: Tensor) -> Tensor:
     return torch.where((one > 0) & (other > 0), ratio, torch.ones_like(ratio))
 
 
-def _scale(tensors: list[Tensor], factors: Tensor) -> None:
-    torch._foreach_mul_(tensors, list(factors.unbind()))
+def _scale(tensors: Sequence[Tensor], factors: Tensor) -> None:
+    torch._foreach_mul_(list(tensors), list(factors.unbind()))
