@@ -90,6 +90,7 @@ bench-gpt: $(PEERS)
 	.peers/bin/python benchmarks/gpt.py --size small --json .peers/gpt-small.json $(MORE)
 	.peers/bin/python benchmarks/gpt.py --size small --what compiled --json .peers/gpt-compiled.json $(MORE)
 	.peers/bin/python benchmarks/gpt.py --size small --what write --json .peers/gpt-write.json $(MORE)
+	.peers/bin/python benchmarks/gpt.py --size small --what profile
 
 bench-vectors: $(PEERS)
 	.peers/bin/python benchmarks/vectors.py --json .peers/vectors.json $(MORE)

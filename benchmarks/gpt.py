@@ -8,7 +8,8 @@ float32, two threads, eager against eager and compiled against compiled, each in
 own and in turns, after a warm-up (compiling is in it). Writing: the likeliest token each time, one
 prompt and sixteen, as many tokens as there is room for in the context.
 
-A ratio below 1.3 (laptop, eager), 1.2 (small, eager), 1 (compiled) or 2 (writing) is where to look.
+A ratio below 1.3 (laptop, eager), 1.2 (small, eager), 1 (compiled) or 2 (writing) is where to look;
+`--what profile` shows where our own time goes.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from typing import Any
 
 from peers.alternating import Contestant, ratio, say, summary
 from peers.letters import SIZES, language_task
+from peers.shares import show_profile
 from timing import matrix_rate, say_machine, spread, table
 
 from saccade.training.cores import WAITING
@@ -32,7 +34,9 @@ def arguments() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--size", choices=SIZES, default="small")
-    parser.add_argument("--what", choices=["eager", "compiled", "write"], default="eager")
+    parser.add_argument(
+        "--what", choices=["eager", "compiled", "write", "profile"], default="eager"
+    )
     parser.add_argument("--windows", type=int, default=7, help="of each contestant")
     parser.add_argument("--seconds", type=float, default=8, help="of a window")
     parser.add_argument("--warm", type=float, default=40, help="seconds before the first window")
@@ -116,6 +120,15 @@ def shown(contestants: dict[str, Contestant], size: str) -> dict[str, Any]:
     return kept
 
 
+def profile(asked: argparse.Namespace) -> dict[str, Any]:
+    """Where our own time goes."""
+    ours = Contestant(OURS, "gpt_saccade", "eager", asked.size, tuning=WAITING)
+    try:
+        return show_profile(ours, min(asked.warm, 10.0))
+    finally:
+        ours.end()
+
+
 def write(asked: argparse.Namespace) -> dict[str, Any]:
     """One prompt and sixteen, both in turns."""
     ids = language_task(asked.size).corpora["test"].ids
@@ -156,7 +169,7 @@ def main() -> None:
     """Measure, print, and keep."""
     asked = arguments()
     say_machine()
-    kept = write(asked) if asked.what == "write" else train(asked)
+    kept = {"write": write, "profile": profile}.get(asked.what, train)(asked)
     if asked.json:
         settings = {name: str(value) for name, value in vars(asked).items()}
         asked.json.write_text(json.dumps({"asked": settings, **kept}, indent=1) + "\n")

@@ -27,6 +27,7 @@ from typing import Any
 
 from peers.alternating import Contestant, ratio, say, summary
 from peers.corpus import write_vocabulary
+from peers.shares import show_profile
 from timing import say_machine, spread, table
 
 OURS, MACHINE = "saccade", "machine"
@@ -40,7 +41,6 @@ PEERS = {
     "recurrent": {"JoeyNMT": "train_joey", "d2l": "train_d2l"},
 }
 EQUAL = 1e-4  # between losses of the same weights
-PROFILED = 6  # steps
 
 
 def arguments() -> argparse.Namespace:
@@ -135,14 +135,6 @@ def show(contestants: dict[str, Contestant]) -> dict[str, Any]:
     return kept
 
 
-def show_profile(found: dict[str, Any]) -> None:
-    """Print where our time goes."""
-    print(f"\nOur own time over {found['steps']} steps, under the profiler:")
-    table(["kind of work", "of the time"], [[k, f"{v:.1%}"] for k, v in found["kinds"].items()])
-    print()
-    table(["operator", "own time"], [[k, f"{v:.1%}"] for k, v in found["operators"].items()])
-
-
 def main() -> None:
     """Measure, print, and keep."""
     asked = arguments()
@@ -159,9 +151,7 @@ def main() -> None:
                 say(f"starting {name}")
                 contestants[name] = Contestant(name, file, folder, asked.model)
             if asked.profile:
-                contestants[OURS].ask(do="window", seconds=min(asked.warm, 10.0))
-                kept = contestants[OURS].ask(do="profile", steps=PROFILED)
-                show_profile(kept)
+                kept = show_profile(contestants[OURS], min(asked.warm, 10.0))
             else:
                 check_losses(contestants)
                 race(contestants, asked.windows, asked.seconds, asked.warm)

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
 
+from peers.alternating import Contestant
+from timing import table
 from torch import nn
 from torch._C._profiler import _ExperimentalConfig
 from torch.autograd.profiler import record_function
@@ -14,14 +16,16 @@ from torch.profiler import ProfilerActivity, profile
 # the first kind of which a word is in the name is taken
 KINDS = {
     "optimiser": ("optimizer", "adam", "foreach", "linalg_vector_norm"),
-    "attention": ("scaled_dot_product",),
+    "attention": ("scaled_dot_product", "attendback"),
     "matrix products": ("mm", "matmul", "linear", "bmm", "einsum"),
     "loss": ("log_softmax", "nll_loss", "cross_entropy", "argmax"),
     "dropout": ("dropout", "random_", "bernoulli"),
     "norms": ("layer_norm", "layernorm"),
+    "GELU": ("gelu",),
     "embeddings": ("embedding", "index_select"),
 }
 REST = "rest"
+PROFILED = 6  # steps
 MARKED = ("Dropout", "Embedding", "LayerNorm")  # modules whose small operations are theirs
 NODE = "autograd::engine::evaluate_function"
 
@@ -103,3 +107,14 @@ def shares(seen: profile) -> dict[str, Any]:
         return {name: time / total for name, time in costly}
 
     return {"kinds": ordered(kinds, len(kinds)), "operators": ordered(operators, 15)}
+
+
+def show_profile(contestant: Contestant, warm: float) -> dict[str, Any]:
+    """Print where a contestant's time goes, once it is warm, and give what was printed."""
+    contestant.ask(do="window", seconds=warm)
+    found = contestant.ask(do="profile", steps=PROFILED)
+    print(f"\n{contestant.name}'s own time over {found['steps']} steps, under the profiler:")
+    table(["kind of work", "of the time"], [[k, f"{v:.1%}"] for k, v in found["kinds"].items()])
+    print()
+    table(["operator", "own time"], [[k, f"{v:.1%}"] for k, v in found["operators"].items()])
+    return found
