@@ -17,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from timing import Spread, say_machine, seconds, some_batches, spread, table, translation_task
 
-from saccade.nn.losses import Words, cross_entropy, word_loss
+from saccade.nn.losses import cross_entropy
+from saccade.nn.words import Words, word_loss
 from saccade.optim import adamw, clip_by_norm
 from saccade.tasks.translation import Translation
 from saccade.training.precision import keep_memory

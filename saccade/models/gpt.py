@@ -26,10 +26,10 @@ from torch import Tensor, nn
 from saccade.config import Config
 from saccade.models.speaking import LanguageModel
 from saccade.nn.dropout import Dropout
-from saccade.nn.losses import Words
 from saccade.nn.positions import Learned, Rotary
 from saccade.nn.state import KeyValue, newest
 from saccade.nn.transformer import CausalBlock
+from saccade.nn.words import Words
 from saccade.types import Hidden, Ids
 
 START = 0.02  # the standard deviation of the weights

@@ -19,8 +19,8 @@ from saccade.config import Config
 from saccade.models.speaking import LanguageModel
 from saccade.nn.convolution import ConvolutionStack, Recent
 from saccade.nn.dropout import Dropout
-from saccade.nn.losses import Words
 from saccade.nn.recurrent import Recurrent
+from saccade.nn.words import Words
 from saccade.types import Hidden, Ids
 
 Past = tuple[Tensor, ...]

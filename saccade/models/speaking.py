@@ -6,7 +6,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.nn.losses import Words
+from saccade.nn.words import Words
 from saccade.types import Hidden, Ids, Logits, State
 
 

@@ -16,13 +16,13 @@ from torch import nn
 from saccade.config import Config
 from saccade.models.speaking import Translator
 from saccade.nn.embedding import Embedding
-from saccade.nn.losses import Words
 from saccade.nn.masks import Mask
 from saccade.nn.positions import Learned, Places, Relative, Rotary, Sinusoidal
 from saccade.nn.pruning import prune_heads
 from saccade.nn.scores import score_named
 from saccade.nn.state import KeyValue
 from saccade.nn.transformer import DecoderBlock, EncoderBlock
+from saccade.nn.words import Words
 from saccade.types import Hidden, Ids, Lengths, State
 
 

@@ -29,10 +29,10 @@ from torch import Tensor, nn
 from saccade.config import Config
 from saccade.models.speaking import LanguageModel
 from saccade.nn.dropout import Dropout
-from saccade.nn.losses import Words
 from saccade.nn.positions import Relative
 from saccade.nn.state import KeyValue, newest
 from saccade.nn.transformer import CausalBlock
+from saccade.nn.words import Words
 from saccade.types import Hidden, Ids
 
 Carried = tuple[Tensor, ...]  # what each layer was handed, (B, M, D)

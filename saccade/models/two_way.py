@@ -21,8 +21,8 @@ from torch import nn
 from saccade.config import Config
 from saccade.models.speaking import Speaker
 from saccade.nn.dropout import Dropout
-from saccade.nn.losses import Words
 from saccade.nn.recurrent import Recurrent, reverse
+from saccade.nn.words import Words
 from saccade.types import Hidden, Ids, Lengths
 
 

@@ -10,7 +10,7 @@ from saccade.nn.attention import (
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import Embedding
 from saccade.nn.feedforward import FeedForward
-from saccade.nn.losses import Judged, Words, cross_entropy, word_loss
+from saccade.nn.losses import cross_entropy
 from saccade.nn.masks import Mask
 from saccade.nn.positions import POSITIONS, Learned, Places, Relative, Rotary, Sinusoidal
 from saccade.nn.recurrent import CELLS, Cell, Read, Recurrent
@@ -28,6 +28,7 @@ from saccade.nn.scores import (
 )
 from saccade.nn.state import KeyValue, extend
 from saccade.nn.transformer import Decoded, DecoderBlock, EncoderBlock, Residual
+from saccade.nn.words import Judged, Words, word_loss
 
 __all__ = [
     "Additive",

@@ -1,14 +1,80 @@
-r"""What training makes small."""
+r"""What training makes small: how far an answer is from the truth, summed over examples.
 
-from typing import Any, NamedTuple
+Sums, not means, so that pieces of a batch add up to the whole; every example may have a weight w.
+Classes of two are ±1 for the losses of a margin m = y·f (zero–one, hinge, log, exponential) and
+0 or 1 where a probability is learned (`binary_cross_entropy`).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-HELD = 1 << 22  # logits that are held at once: 16 MB, which a processor's cache may keep
+STEEPEST = 50.0  # from this negative margin on the exponential loss goes on in a straight line
+
+Each = Float[Tensor, "*N"]
+
+
+# --- of numbers -----------------------------------------------------------------------------------
+
+
+def absolute(predicted: Each, target: Each, weights: Each | None = None) -> Float[Tensor, ""]:
+    r"""Σ_n w_n |ŷ_n - y_n|: made small by the median. The subgradient at 0 is 0."""
+    return _summed((predicted - target).abs(), weights)
+
+
+def square(predicted: Each, target: Each, weights: Each | None = None) -> Float[Tensor, ""]:
+    r"""Σ_n w_n (ŷ_n - y_n)²: made small by the mean. Others' version may have a ½ before it."""
+    return _summed((predicted - target).square(), weights)
+
+
+def huber(
+    predicted: Each, target: Each, weights: Each | None = None, delta: float = 1.0
+) -> Float[Tensor, ""]:
+    r"""Σ_n w_n ½r² where |r| ≤ δ, else δ(|r| - ½δ), with r = ŷ - y (Huber 1964)."""
+    return _summed(F.huber_loss(predicted, target, reduction="none", delta=delta), weights)
+
+
+# --- of a margin ----------------------------------------------------------------------------------
+
+
+def zero_one(margin: Each, weights: Each | None = None) -> Float[Tensor, ""]:
+    r"""Σ_n w_n [m_n ≤ 0]: how many are wrong. It has no gradient: the others stand in for it."""
+    return _summed((margin <= 0).to(margin.dtype), weights)
+
+
+def hinge(margin: Each, weights: Each | None = None) -> Float[Tensor, ""]:
+    r"""Σ_n w_n max(0, 1 - m_n) (Cortes and Vapnik 1995); the subgradient at m = 1 is 0."""
+    return _summed((1 - margin).relu(), weights)
+
+
+def log(margin: Each, weights: Each | None = None) -> Float[Tensor, ""]:
+    r"""Σ_n w_n log(1 + exp(-m_n)): -log of the chance that a logistic model gives the truth."""
+    return _summed(-F.logsigmoid(margin), weights)
+
+
+def exponential(margin: Each, weights: Each | None = None) -> Float[Tensor, ""]:
+    r"""Σ_n w_n exp(-m_n), which boosting makes small (Freund and Schapire 1997).
+
+    Beyond m = -50 it goes on as a straight line with the slope that it has there: exp(88) is more
+    than a float32 holds, and an infinite loss has no gradient.
+    """
+    held = (-margin).clamp(max=STEEPEST)
+    return _summed(held.exp() * (1 + (-margin - held)), weights)
+
+
+MARGINS: dict[str, Callable[[Tensor], Tensor]] = {
+    "exponential": exponential,
+    "hinge": hinge,
+    "log": log,
+    "zero_one": zero_one,
+}
+
+
+# --- of classes -----------------------------------------------------------------------------------
 
 
 def cross_entropy(
@@ -19,9 +85,8 @@ def cross_entropy(
 ) -> Float[Tensor, ""]:
     r"""Σ_n w_n · -Σ_v q_v log softmax(logits_n)_v with q = (1 - ε) onehot(target) + ε/V.
 
-    The sum, not the mean, so that pieces of a batch add up to the whole. Label smoothing as in
-    Szegedy et al. 2016: the mass ε is spread over all V entries, the right one included. Padding
-    never comes here: the caller hands in the real positions only.
+    Label smoothing as in Szegedy et al. 2016: the mass ε is spread over all V entries, the right
+    one included. Padding never comes here: the caller hands in the real positions only.
     """
     if weights is None:
         return F.cross_entropy(logits, target, label_smoothing=smoothing, reduction="sum")
@@ -29,115 +94,43 @@ def cross_entropy(
     return (each * weights).sum()
 
 
-class Words(NamedTuple):
-    """The last layer of a model that writes: a row, and perhaps a bias, for each word."""
+def binary_cross_entropy(
+    logits: Each, target: Each, smoothing: float = 0.0, weights: Each | None = None
+) -> Float[Tensor, ""]:
+    r"""Σ_n w_n · -(q_n log σ(f_n) + (1 - q_n) log σ(-f_n)) with q = (1 - ε) y + ε/2, y 0 or 1.
 
-    rows: Float[Tensor, "V D"]
-    bias: Float[Tensor, " V"] | None = None
-
-    def logits(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """How much each vector is like each word."""
-        return F.linear(hidden, self.rows, self.bias)
-
-
-class Judged(NamedTuple):
-    """The summed loss, and for how many no word is likelier than the right one."""
-
-    total: Float[Tensor, ""]
-    correct: Int[Tensor, ""]
-
-
-def word_loss(
-    hidden: Float[Tensor, "N D"],
-    words: Words,
-    target: Int[Tensor, " N"],
-    smoothing: float = 0.0,
-    weights: Float[Tensor, " N"] | None = None,
-) -> Judged:
-    r"""`cross_entropy(words.logits(hidden), …)` without ever holding all N·V logits.
-
-    A few rows at a time are taken the whole way, while the cache has them: logits z, loss, and,
-    if there is to be a gradient, softmax(z) - q in the place of z and from it the gradients
-
-        ∂/∂hidden_n = w_n (softmax(z_n) - q_n) W,   ∂/∂W = Σ_n w_n (softmax(z_n) - q_n) hidden_nᵀ.
-
-    So the gradient is found on the way forward, and the way back only scales it (Hsu et al. 2024,
-    for graphics cards, have the idea). It has no second derivative.
+    The `cross_entropy` of the logits (0, f).
     """
-    return Judged(*_WordLoss.apply(hidden, words.rows, words.bias, target, smoothing, weights))
+    wanted = target * (1 - smoothing) + smoothing / 2
+    return _summed(F.binary_cross_entropy_with_logits(logits, wanted, reduction="none"), weights)
 
 
-class _WordLoss(torch.autograd.Function):
-    """`word_loss`, with the gradients that are found on the way forward.
+# --- risk -----------------------------------------------------------------------------------------
 
-    Only the exponentials are made for every word. With e_v = exp(z_v - max z), s = Σ_v e_v and
-    ε' = ε/V, what else is done for every word can be done for the few numbers of a row instead:
 
-        loss = log s + max z - (1 - ε) z_right - ε' Σ_v z_v,    Σ_v z_v = hᵀ Σ_v W_v + Σ_v b_v,
-        (softmax(z) - q)ᵀ W = (e - (1 - ε) s onehot)ᵀ W / s - ε' Σ_v W_v.
+class Risk(NamedTuple):
+    """What is made small: the mean loss, and what simplicity adds to it, each to be seen."""
+
+    empirical: Float[Tensor, ""]
+    penalty: Float[Tensor, ""]
+
+    @property
+    def structural(self) -> Float[Tensor, ""]:
+        r"""R_emp + λ J: the sum of both."""
+        return self.empirical + self.penalty
+
+
+def penalty(parameters: Iterable[Tensor], strength: float, power: int = 2) -> Float[Tensor, ""]:
+    r"""λ/2 Σ w² (power 2, ridge) or λ Σ |w| (power 1, lasso).
+
+    As a part of the loss its gradient goes through the optimiser like any other: under Adam that
+    is not the decoupled weight decay of AdamW (Loshchilov and Hutter 2019).
     """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: Tensor,
-        rows: Tensor,
-        bias: Tensor | None,
-        target: Tensor,
-        smoothing: float,
-        weights: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        """A few rows at a time: logits, loss, gradients."""
-        device, held, sure = hidden.device.type, max(1, HELD // len(rows)), 1 - smoothing
-        # products in bfloat16 where the caller has asked for that; sums never
-        half = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else rows.dtype
-        many, words, spread = hidden.to(half), rows.to(half), smoothing / len(rows)
-        all_words, all_bias = rows.sum(dim=0), 0.0 if bias is None else bias.sum()
-        total, correct = rows.new_zeros((), dtype=torch.float64), target.new_zeros(())
-        to_hidden, to_rows = torch.empty_like(hidden), torch.zeros_like(rows)
-        to_bias = None if bias is None else torch.zeros_like(bias)
-        with torch.autocast(device, enabled=False):
-            for start in range(0, len(hidden), held):
-                some = slice(start, start + held)
-                right, few = target[some, None], hidden[some].to(rows.dtype)
-                logits = torch.mm(many[some], words.t()).to(rows.dtype)
-                if bias is not None:
-                    logits += bias
-                at_right, most = logits.gather(1, right), logits.amax(dim=1, keepdim=True)
-                correct += (at_right >= most).sum()
-                exps = logits.sub_(most).exp_()
-                sums = exps.sum(dim=1, keepdim=True)
-                losses = sums.log() + most - sure * at_right
-                if smoothing:
-                    losses -= spread * ((few @ all_words)[:, None] + all_bias)
-                share = torch.ones_like(sums) if weights is None else weights[some, None]
-                total += (losses * share).sum(dtype=torch.float64)
-                if any(ctx.needs_input_grad):
-                    exps.scatter_add_(1, right, -sure * sums)
-                    wrong, scale = exps.to(half), share / sums
-                    to_hidden[some] = scale * torch.mm(wrong, words) - share * spread * all_words
-                    _add_product(to_rows, wrong.t(), (scale * few).to(half))
-                    if to_bias is not None:
-                        to_bias += (exps.t() @ scale)[:, 0]
-            if smoothing:
-                each = hidden if weights is None else weights[:, None] * hidden
-                to_rows -= spread * each.sum(dim=0, dtype=rows.dtype)
-                if to_bias is not None:
-                    to_bias -= spread * (len(hidden) if weights is None else weights.sum())
-        ctx.save_for_backward(to_hidden, to_rows, to_bias)
-        ctx.mark_non_differentiable(correct)
-        return total.to(rows.dtype), correct
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        """They only have to be scaled."""
-        found = (None if gradient is None else gradient * scale for gradient in ctx.saved_tensors)
-        return *found, None, None, None
+    if power not in (1, 2):
+        raise ValueError(f"a penalty of the power {power} was asked for; wanted 1 or 2.")
+    each = [w.abs().sum() if power == 1 else w.square().sum() / 2 for w in parameters]
+    return strength * torch.stack(each).sum()
 
 
-def _add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
-    if into.dtype == left.dtype:
-        into.addmm_(left, right)
-    else:
-        into += torch.mm(left, right)
+def _summed(each: Tensor, weights: Tensor | None) -> Tensor:
+    return each.sum() if weights is None else (each * weights).sum()

@@ -14,7 +14,7 @@ from saccade.data.vocabulary import BEGIN, END, PAD, UNKNOWN
 from saccade.errors import ConfigError
 from saccade.look.finding import Finding
 from saccade.models.two_way import TwoWay
-from saccade.nn.losses import Judged, word_loss
+from saccade.nn.words import Judged, word_loss
 from saccade.predictions import Prediction
 from saccade.tasks.network import Network
 from saccade.tasks.reading import OnText

@@ -35,7 +35,6 @@ from saccade.models.speaking import LanguageModel
 from saccade.models.transformer_xl import TransformerXL
 from saccade.models.two_way import TwoWay
 from saccade.models.writing import writer
-from saccade.nn.losses import Judged, word_loss
 from saccade.nn.truncation import (
     Step,
     full,
@@ -44,6 +43,7 @@ from saccade.nn.truncation import (
     truncated,
     unroll,
 )
+from saccade.nn.words import Judged, word_loss
 from saccade.seeding import generator
 from saccade.tasks.gaps import Gaps
 from saccade.tasks.network import Network

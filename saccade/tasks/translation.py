@@ -33,7 +33,7 @@ from saccade.look.watch import Watched, watch
 from saccade.metrics.rouge import rouge
 from saccade.metrics.translation import bleu, chrf, exact, taught_bleu_corpus
 from saccade.models import TRANSLATORS, writer
-from saccade.nn.losses import word_loss
+from saccade.nn.words import word_loss
 from saccade.predictions import Prediction
 from saccade.tasks.network import Network
 from saccade.tasks.recipe import TranslationRecipe

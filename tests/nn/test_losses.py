@@ -1,4 +1,5 @@
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,9 +8,8 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.profiler import profile
 
-from saccade.nn import Words, cross_entropy, losses, word_loss
+from saccade.nn import cross_entropy, losses
 
 seeds = st.integers(0, 2**31)
 
@@ -102,100 +102,109 @@ def test_no_positions_cost_nothing() -> None:
     assert cross_entropy(torch.zeros(0, 5), none, 0.1, torch.zeros(0)) == 0
 
 
-# --- without holding all logits -------------------------------------------------------------------
+# --- of numbers and of margins --------------------------------------------------------------------
+
+OF_NUMBERS: dict[str, tuple[Any, Callable[[float, float], float]]] = {
+    "absolute": (losses.absolute, lambda y, t: abs(y - t)),
+    "square": (losses.square, lambda y, t: (y - t) ** 2),
+    "huber": (
+        lambda y, t, w: losses.huber(y, t, w, delta=0.7),
+        lambda y, t: (y - t) ** 2 / 2 if abs(y - t) <= 0.7 else 0.7 * (abs(y - t) - 0.35),
+    ),
+}
+OF_MARGINS: dict[str, tuple[Any, Callable[[float], float]]] = {
+    "zero_one": (losses.zero_one, lambda m: float(m <= 0)),
+    "hinge": (losses.hinge, lambda m: max(0.0, 1 - m)),
+    "log": (losses.log, lambda m: math.log(1 + math.exp(-m))),
+    "exponential": (losses.exponential, lambda m: math.exp(-m)),
+}
 
 
-def drawn(N: int, D: int, V: int, biased: bool, weighted: bool, seed: int) -> tuple[Any, ...]:
-    torch.manual_seed(seed)
-    hidden = torch.randn(N, D, dtype=torch.float64, requires_grad=True)
-    rows = torch.randn(V, D, dtype=torch.float64, requires_grad=True)
-    bias = torch.randn(V, dtype=torch.float64, requires_grad=True) if biased else None
-    weights = torch.rand(N, dtype=torch.float64) if weighted else None
-    return hidden, rows, bias, torch.randint(V, (N,)), weights
-
-
-@settings(deadline=None)
-@given(
-    st.integers(1, 9),
-    st.integers(2, 7),
-    st.integers(1, 40),
-    st.sampled_from([0.0, 0.1, 0.7]),
-    st.booleans(),
-    st.booleans(),
-    st.integers(0, 99),
-)
-def test_a_few_rows_at_a_time_give_the_loss_and_gradients_of_all_at_once(
-    N: int, V: int, held: int, smoothing: float, biased: bool, weighted: bool, seed: int
+@pytest.mark.parametrize("name", OF_NUMBERS)
+@given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9), st.floats(0, 3)), min_size=1))
+def test_losses_of_numbers_are_their_equations(
+    name: str, rows: list[tuple[float, float, float]]
 ) -> None:
-    hidden, rows, bias, target, weights = drawn(N, 3, V, biased, weighted, seed)
-    asked = [tensor for tensor in (hidden, rows, bias) if tensor is not None]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(losses, "HELD", held)
-        got = word_loss(hidden, Words(rows, bias), target, smoothing, weights)
-        got_grads = torch.autograd.grad(3 * got.total, asked)
-    logits = Words(rows, bias).logits(hidden)
-    wanted = cross_entropy(logits, target, smoothing, weights)
-    torch.testing.assert_close(got.total, wanted)
-    for mine, theirs in zip(got_grads, torch.autograd.grad(3 * wanted, asked), strict=True):
-        torch.testing.assert_close(mine, theirs)
-    assert int(got.correct) == int((logits.argmax(1) == target).sum())
+    loss, by_hand = OF_NUMBERS[name]
+    y, t, w = (torch.tensor(column, dtype=torch.float64) for column in zip(*rows, strict=True))
+    wanted = sum(weight * by_hand(one, other) for one, other, weight in rows)
+    assert float(loss(y, t, w)) == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+    plain = sum(by_hand(one, other) for one, other, _ in rows)
+    assert float(loss(y, t, None)) == pytest.approx(plain, rel=1e-9, abs=1e-12)
 
 
-def test_its_gradients_are_those_of_differences(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losses, "HELD", 10)
-    hidden, rows, bias, target, weights = drawn(5, 3, 4, True, True, 0)
-    assert torch.autograd.gradcheck(
-        lambda h, r, b: word_loss(h, Words(r, b), target, 0.1, weights).total, (hidden, rows, bias)
+@pytest.mark.parametrize("name", OF_MARGINS)
+@given(st.lists(st.tuples(st.floats(-30, 30), st.floats(0, 3)), min_size=1))
+def test_losses_of_margins_are_their_equations(name: str, rows: list[tuple[float, float]]) -> None:
+    loss, by_hand = OF_MARGINS[name]
+    m, w = (torch.tensor(column, dtype=torch.float64) for column in zip(*rows, strict=True))
+    wanted = sum(weight * by_hand(margin) for margin, weight in rows)
+    assert float(loss(m, w)) == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+
+
+def test_the_others_stand_in_for_zero_one() -> None:
+    margins = torch.linspace(-5, 5, 101, dtype=torch.float64)
+    wrong = (margins <= 0).double()
+    for name, scale in (("hinge", 1.0), ("exponential", 1.0), ("log", 1 / math.log(2))):
+        each = torch.stack([OF_MARGINS[name][0](m[None]) for m in margins])
+        assert (scale * each >= wrong - 1e-12).all()  # it is never below
+
+
+def test_gradients_of_numbers_and_margins() -> None:
+    y = torch.randn(6, dtype=torch.float64, requires_grad=True)
+    t, w = torch.randn(6, dtype=torch.float64), torch.rand(6, dtype=torch.float64)
+    for loss, _ in OF_NUMBERS.values():
+        assert torch.autograd.gradcheck(lambda x, loss=loss: loss(x, t, w), (y,))
+    for name in ("hinge", "log", "exponential"):
+        assert torch.autograd.gradcheck(lambda x, f=OF_MARGINS[name][0]: f(x, w), (y,))
+    at_zero = torch.zeros(1, requires_grad=True)
+    assert torch.autograd.grad(losses.absolute(at_zero, torch.zeros(1)), at_zero)[0] == 0
+    at_one = torch.ones(1, requires_grad=True)
+    assert torch.autograd.grad(losses.hinge(at_one), at_one)[0] == 0
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 9), st.floats(0, 1), seeds)
+def test_binary_is_the_cross_entropy_of_two_classes(N: int, smoothing: float, seed: int) -> None:
+    torch.manual_seed(seed)
+    f, y, w = torch.randn(N).double(), torch.randint(2, (N,)), torch.rand(N).double()
+    two = torch.stack([torch.zeros_like(f), f], dim=1)
+    torch.testing.assert_close(
+        losses.binary_cross_entropy(f, y.double(), smoothing, w),
+        cross_entropy(two, y, smoothing, w),
     )
 
 
-def test_the_gradient_may_be_asked_for_twice() -> None:
-    hidden, rows, _, target, _ = drawn(4, 3, 5, False, False, 1)
-    total = word_loss(hidden, Words(rows), target).total
-    first = torch.autograd.grad(total, hidden, retain_graph=True)[0]
-    assert torch.equal(first, torch.autograd.grad(total, hidden)[0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_extreme_logits_give_numbers_and_gradients(dtype: torch.dtype) -> None:
+    f = torch.tensor([1e4, -1e4, 300.0, -300.0, 0.0], dtype=dtype, requires_grad=True)
+    signs = torch.tensor([-1, 1, 1, -1, 1], dtype=dtype)
+    found = {name: OF_MARGINS[name][0](f * signs) for name in OF_MARGINS}
+    found["binary"] = losses.binary_cross_entropy(f, (signs > 0).to(dtype), 0.1)
+    two = torch.stack([torch.zeros_like(f), f], dim=1)
+    found["classes"] = cross_entropy(two, (signs > 0).long())
+    found["huber"] = losses.huber(f, signs)
+    for name, loss in found.items():
+        assert loss.detach().isfinite(), name
+        if name != "zero_one":
+            assert torch.autograd.grad(loss, f, retain_graph=True)[0].isfinite().all(), name
+    assert int(found["zero_one"]) == 3
 
 
-def test_nothing_is_lost_at_extreme_logits() -> None:
-    hidden = torch.tensor([[1e4], [-1e4]], requires_grad=True)
-    total, correct = word_loss(hidden, Words(torch.tensor([[1.0], [-1.0]])), torch.tensor([0, 0]))
-    assert (total.item(), correct.item()) == (2e4, 1)
-    total.backward()
-    assert hidden.grad is not None
-    assert hidden.grad.flatten().tolist() == [0.0, -2.0]
+def test_the_exponential_loss_goes_on_straight_where_it_is_steepest() -> None:
+    m = torch.tensor([-49.999, -50.0, -50.001, -60.0], dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(losses.exponential(m), m)
+    assert slope[1:].tolist() == pytest.approx([-math.exp(50)] * 3)
+    m = m.detach()
+    assert float(losses.exponential(m[3:])) == pytest.approx(11 * math.exp(50))
+    assert float(losses.exponential(m[:1])) == pytest.approx(math.exp(49.999))
 
 
-def test_under_autocast_the_products_are_rounded_and_the_sums_are_not() -> None:
-    torch.manual_seed(0)
-    hidden = torch.randn(64, 16, requires_grad=True)
-    rows = torch.randn(50, 16, requires_grad=True)
-    target = torch.randint(50, (64,))
-    exact = word_loss(hidden, Words(rows), target, 0.1).total
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        rounded = word_loss(hidden, Words(rows), target, 0.1).total
-    assert rounded.dtype == torch.float32
-    assert rounded != exact
-    torch.testing.assert_close(rounded, exact, rtol=1e-2, atol=0)
-    for mine, theirs in zip(
-        torch.autograd.grad(rounded, (hidden, rows)),
-        torch.autograd.grad(exact, (hidden, rows)),
-        strict=True,
-    ):
-        torch.testing.assert_close(mine, theirs, rtol=0.1, atol=0.1)
-
-
-def test_it_never_holds_all_logits() -> None:
-    """Of 4,000 × 20,000 logits, which are 320 MB, 16 MB are there at a time."""
-    hidden = torch.randn(4000, 4, requires_grad=True)
-    rows = torch.randn(20_000, 4, requires_grad=True)
-    target = torch.randint(20_000, (4000,))
-    with profile(profile_memory=True) as seen:
-        word_loss(hidden, Words(rows), target, 0.1).total.backward()
-    largest = max(event.self_cpu_memory_usage for event in seen.events())
-    assert 4 * losses.HELD / 2 < largest <= 2 * 4 * losses.HELD
-
-
-def test_no_rows_at_all_lose_nothing() -> None:
-    none = torch.zeros(0, dtype=torch.long)
-    total, correct = word_loss(torch.zeros(0, 3), Words(torch.randn(5, 3)), none, 0.1)
-    assert (total.item(), correct.item()) == (0, 0)
+def test_risk_shows_both_its_terms() -> None:
+    weights = [torch.tensor([3.0, -4.0]), torch.tensor([[1.0]])]
+    ridge, lasso = losses.penalty(weights, 0.2), losses.penalty(weights, 0.2, power=1)
+    assert float(ridge) == pytest.approx(0.2 / 2 * 26) and float(lasso) == pytest.approx(0.2 * 8)
+    risk = losses.Risk(torch.tensor(1.5), ridge)
+    assert float(risk.structural) == pytest.approx(1.5 + 2.6)
+    with pytest.raises(ValueError, match="of the power 3 was asked for; wanted 1 or 2"):
+        losses.penalty(weights, 1.0, power=3)
