@@ -5,12 +5,16 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from saccade.seeding import luck
 
 HELD = 1 << 18  # numbers that are taken the whole way at once, while a processor's cache has them
 LINEAR = 2 * (2 / torch.pi) ** 0.5
 CUBIC = 0.044715
+QUICK = 1.702
+SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 HAS_QUICK_TANH = torch.backends.cpu.get_cpu_capability() == "AVX512"  # in the framework's kernel
 
 
@@ -62,9 +66,94 @@ def _held(*tensors: Tensor) -> Iterable[tuple[Tensor, ...]]:
     return zip(*(tensor.view(-1).split(HELD) for tensor in tensors), strict=True)
 
 
+def gelu_exact(x: Tensor) -> Tensor:
+    r"""x Φ(x) = x/2 (1 + erf(x/√2)) (Hendrycks and Gimpel 2016): what `gelu` comes near to."""
+    return F.gelu(x)
+
+
+def gelu_sigmoid(x: Tensor) -> Tensor:
+    r"""x σ(1.702 x): the cheaper approximation of x Φ(x), by the same paper."""
+    return x * torch.sigmoid(QUICK * x)
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    r"""σ(x) = 1 / (1 + exp(-x)); its slope σ(1 - σ) is ¼ at most, and near 0 for large |x|."""
+    return x.sigmoid()
+
+
+def tanh(x: Tensor) -> Tensor:
+    r"""(exp(x) - exp(-x)) / (exp(x) + exp(-x)) = 2σ(2x) - 1; its slope is 1 - tanh², 1 at most."""
+    return x.tanh()
+
+
 def relu(x: Tensor) -> Tensor:
-    r"""max(0, x)."""
+    r"""max(0, x); the subgradient at 0 is 0."""
     return x.relu()
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": gelu, "relu": relu}
+def leaky_relu(x: Tensor) -> Tensor:
+    r"""x where x > 0, else 0.01 x (Maas et al. 2013); the subgradient at 0 is 0.01."""
+    return F.leaky_relu(x, 0.01)
+
+
+def elu(x: Tensor) -> Tensor:
+    r"""x where x > 0, else exp(x) - 1 (Clevert et al. 2016)."""
+    return F.elu(x)
+
+
+def selu(x: Tensor) -> Tensor:
+    r"""λ x where x > 0, else λ α (exp(x) - 1) (Klambauer et al. 2017).
+
+    λ = `SELU_SCALE` and α = `SELU_ALPHA` are those for which a number drawn from N(0, 1) comes out
+    with mean 0 and variance 1 again. Weights are to start as LeCun's, and what is dropped is to
+    keep both: `AlphaDropout`.
+    """
+    return F.selu(x)
+
+
+def silu(x: Tensor) -> Tensor:
+    r"""x σ(x) (Elfwing et al. 2018), also called swish."""
+    return F.silu(x)
+
+
+def softmax(x: Tensor) -> Tensor:
+    r"""exp(x_i) / Σ_j exp(x_j), over the last axis: the one here that is not number by number."""
+    return x.softmax(dim=-1)
+
+
+class AlphaDropout(nn.Module):
+    r"""Dropout that keeps mean 0 and variance 1 (Klambauer et al. 2017, section 3).
+
+    What is dropped becomes -λα, selu's limit for x → -∞, and all is then stretched and shifted:
+    a (x m - λα (1 - m)) + b with a = ((1 - p)(1 + p λ²α²))^{-1/2}, b = a p λα.
+    """
+
+    def __init__(self, p: float = 0.0):
+        super().__init__()
+        if not 0 <= p < 1:
+            raise ValueError(f"dropout is {p}; it must be at least 0 and below 1.")
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop elements while training; otherwise x itself."""
+        if not self.training or self.p == 0:
+            return x
+        kept = torch.empty_like(x).bernoulli_(1 - self.p, generator=luck())
+        least = -SELU_SCALE * SELU_ALPHA
+        stretch = ((1 - self.p) * (1 + self.p * least**2)) ** -0.5
+        return stretch * (x * kept + least * (1 - kept)) - stretch * self.p * least
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "elu": elu,
+    "gelu": gelu,
+    "gelu_exact": gelu_exact,
+    "gelu_sigmoid": gelu_sigmoid,
+    "leaky_relu": leaky_relu,
+    "relu": relu,
+    "selu": selu,
+    "sigmoid": sigmoid,
+    "silu": silu,
+    "softmax": softmax,
+    "tanh": tanh,
+}

@@ -11,12 +11,13 @@ from saccade.nn import activations
 from saccade.nn.activations import gelu
 
 
-@pytest.fixture(autouse=True, params=[True, False], ids=["framework", "own"])
+@pytest.fixture(params=[True, False], ids=["framework", "own"])
 def quick_tanh(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways, whichever this processor would take."""
     monkeypatch.setattr(activations, "HAS_QUICK_TANH", request.param)
 
 
+@pytest.mark.usefixtures("quick_tanh")
 def test_gelu_is_the_papers_approximation_learning_or_not() -> None:
     x = torch.linspace(-30, 30, 1201, dtype=torch.float64)
     by_hand = torch.tensor(
@@ -30,6 +31,7 @@ def test_gelu_is_the_papers_approximation_learning_or_not() -> None:
     assert torch.allclose(gelu(x.clone().requires_grad_()), by_hand, atol=1e-12)
 
 
+@pytest.mark.usefixtures("quick_tanh")
 @pytest.mark.parametrize("held", [1, 5, 1 << 18])
 def test_gelu_has_the_gradient_of_differences(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activations, "HELD", held)
@@ -38,6 +40,7 @@ def test_gelu_has_the_gradient_of_differences(held: int, monkeypatch: pytest.Mon
     assert torch.autograd.gradcheck(gelu, x.detach().t().requires_grad_())  # not contiguous
 
 
+@pytest.mark.usefixtures("quick_tanh")
 def test_gelu_in_single_precision_is_the_frameworks_far_out_too() -> None:
     x = torch.cat([torch.linspace(-12, 12, 4001), torch.tensor([-1e4, -1e12, 1e4, 1e12, 0.0])])
     ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
@@ -48,7 +51,77 @@ def test_gelu_in_single_precision_is_the_frameworks_far_out_too() -> None:
     assert found[-5:].tolist() == [0, 0, 1, 1, 0.5]
 
 
+@pytest.mark.usefixtures("quick_tanh")
 def test_gelu_under_autocast_keeps_the_format() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         x = nn.Linear(3, 5)(torch.randn(2, 3))
         assert gelu(x).dtype == torch.bfloat16
+
+
+# --- the others -----------------------------------------------------------------------------------
+
+BY_HAND = {
+    "elu": lambda x: x if x > 0 else math.exp(x) - 1,
+    "gelu_exact": lambda x: x / 2 * (1 + math.erf(x / math.sqrt(2))),
+    "gelu_sigmoid": lambda x: x / (1 + math.exp(-1.702 * x)),
+    "leaky_relu": lambda x: x if x > 0 else 0.01 * x,
+    "relu": lambda x: max(0.0, x),
+    "selu": lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * (math.exp(x) - 1)),
+    "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+    "silu": lambda x: x / (1 + math.exp(-x)),
+    "tanh": lambda x: (math.exp(x) - math.exp(-x)) / (math.exp(x) + math.exp(-x)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BY_HAND))
+def test_activations_are_their_equations(name: str) -> None:
+    x = torch.linspace(-20, 20, 401, dtype=torch.float64)
+    wanted = torch.tensor([BY_HAND[name](z) for z in x.tolist()], dtype=torch.float64)
+    assert torch.allclose(activations.ACTIVATIONS[name](x), wanted, rtol=1e-12, atol=1e-14)
+    near = (x[::7] + 0.013).requires_grad_()
+    assert torch.autograd.gradcheck(activations.ACTIVATIONS[name], near)
+
+
+def test_all_but_gelu_and_softmax_are_in_that_list() -> None:
+    assert set(BY_HAND) | {"gelu", "softmax"} == set(activations.ACTIVATIONS)
+
+
+def test_subgradients_where_there_is_a_corner() -> None:
+    for name, wanted in (("relu", 0.0), ("leaky_relu", 0.01), ("elu", 1.0)):
+        x = torch.zeros(1, requires_grad=True)
+        (slope,) = torch.autograd.grad(activations.ACTIVATIONS[name](x), x)
+        assert float(slope) == pytest.approx(wanted), name
+
+
+def test_how_far_the_approximations_of_gelu_are() -> None:
+    x = torch.linspace(-8, 8, 160_001, dtype=torch.float64)
+    exact = activations.gelu_exact(x)
+    assert float((gelu(x) - exact).abs().max()) == pytest.approx(4.73e-4, rel=0.01)
+    assert float((activations.gelu_sigmoid(x) - exact).abs().max()) == pytest.approx(
+        0.0203, rel=0.01
+    )
+
+
+def test_selus_constants_are_the_fixed_point() -> None:
+    z = torch.linspace(-12, 12, 2_000_001, dtype=torch.float64)
+    density = torch.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+    y = activations.selu(z)
+    mean = torch.trapezoid(y * density, z)
+    assert float(mean) == pytest.approx(0, abs=1e-9)
+    assert float(torch.trapezoid(y**2 * density, z)) == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_alpha_dropout_keeps_mean_and_variance(p: float) -> None:
+    dropout = activations.AlphaDropout(p).train()
+    x = torch.randn(400_000, dtype=torch.float64)
+    y = dropout(x)
+    assert float(y.mean()) == pytest.approx(0, abs=0.01)
+    assert float(y.var()) == pytest.approx(1, abs=0.02)
+    least = -activations.SELU_SCALE * activations.SELU_ALPHA
+    stretch = ((1 - p) * (1 + p * least**2)) ** -0.5
+    dropped = torch.isclose(y, torch.tensor(stretch * least * (1 - p), dtype=torch.float64))
+    assert float(dropped.double().mean()) == pytest.approx(p, abs=0.01)
+    assert dropout.eval()(x) is x
+    with pytest.raises(ValueError, match="dropout is 1.0; it must be"):
+        activations.AlphaDropout(1.0)
