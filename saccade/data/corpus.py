@@ -6,7 +6,7 @@ in the same row of the next batch, so that state carries over. Every token but t
 which there is nothing, is a target exactly once an epoch: no tail is dropped.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,8 @@ from saccade.seeding import generator
 from saccade.types import Ids, Lengths
 
 Numbers = NDArray[np.int64]
+LISTED = 1 << 20  # segments whose order is a list; that of more is computed place by place
+ROUNDS, MIXER = 6, np.uint64(0x9E3779B97F4A7C15)
 
 
 # --- segments -----------------------------------------------------------------------------------
@@ -60,10 +62,10 @@ def random_segments(
     total = _targets(ids, batch, steps)
     choose = generator(seed, "segments", epoch)
     cuts = _cuts(total, steps, choose)
-    order = choose.permutation(len(cuts) - 1)
-    for at in range(start * batch, len(order), batch):
-        rows = order[at : at + batch]
-        yield _segments(ids, cuts[rows], cuts[rows + 1], fresh=True)
+    order = _shuffled(cuts.pieces, choose)
+    for at in range(start * batch, cuts.pieces, batch):
+        rows = order(np.arange(at, min(at + batch, cuts.pieces)))
+        yield _segments(ids, cuts.before(rows), cuts.before(rows + 1), fresh=True)
 
 
 def sequential_segments(
@@ -78,9 +80,9 @@ def sequential_segments(
     total = _targets(ids, batch, steps)
     edges = _edges(total, batch)
     cuts = _cuts(int(edges[1]), steps, generator(seed, "segments", epoch))
-    for index in range(start, len(cuts) - 1):
-        first = edges[:-1] + cuts[index]
-        last = np.minimum(edges[:-1] + cuts[index + 1], edges[1:])
+    for index in range(start, cuts.pieces):
+        first = edges[:-1] + cuts.before(np.array(index))
+        last = np.minimum(edges[:-1] + cuts.before(np.array(index + 1)), edges[1:])
         there = first < last
         yield _segments(ids, first[there], last[there], fresh=index == 0)
 
@@ -146,12 +148,55 @@ def _pieces(total: int, steps: int) -> _Pieces:
     return _Pieces(whole + 1, max(over, 1), steps if over else steps - 1)
 
 
-def _cuts(total: int, steps: int, choose: np.random.Generator) -> Numbers:
-    """Where the pieces begin, and where the last ends: the first is of a random length."""
+class _Cuts(NamedTuple):
+    """A stretch of `total` tokens in pieces: one of `first`, then of `steps`, a short one last."""
+
+    pieces: int
+    first: int
+    steps: int
+    total: int
+
+    def before(self, piece: Numbers) -> Numbers:
+        """Where a piece begins, and the one before it ends."""
+        inner = np.minimum(self.first + self.steps * (piece - 1), self.total)
+        return np.where(piece == 0, 0, inner)
+
+
+def _cuts(total: int, steps: int, choose: np.random.Generator) -> _Cuts:
+    """The first piece is of a random length."""
     pieces = _pieces(total, steps)
     first = int(choose.integers(pieces.least, pieces.most, endpoint=True))
-    inner = first + steps * np.arange(pieces.number - 1)
-    return np.concatenate([[0], inner, [total]])
+    return _Cuts(pieces.number, first, steps, total)
+
+
+def _shuffled(count: int, choose: np.random.Generator) -> Callable[[Numbers], Numbers]:
+    """A random order of 0 … count - 1: which of them stands at each place.
+
+    A long one is not listed, or memory would grow with the text: it is computed where it is asked
+    for, by a network of Feistel's (1973), which turns every number of 2·half bits into another. A
+    number that comes out too large is turned again until it is not.
+    """
+    if count <= LISTED:
+        listed = choose.permutation(count)
+        return lambda places: listed[places]
+    half = np.uint64(((count - 1).bit_length() + 1) // 2)
+    lowest = np.uint64((1 << int(half)) - 1)
+    keys = choose.integers(1 << 63, size=ROUNDS, dtype=np.uint64)
+
+    def turned(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        left, right = numbers >> half, numbers & lowest
+        for key in keys:
+            mixed = (right + key) * MIXER  # whose upper bits depend on all
+            left, right = right, left ^ (mixed >> np.uint64(32) & lowest)
+        return left << half | right
+
+    def order(places: Numbers) -> Numbers:
+        found = turned(places.astype(np.uint64))
+        while (beyond := found >= count).any():
+            found[beyond] = turned(found[beyond])
+        return found.astype(np.int64)
+
+    return order
 
 
 def _segments(ids: NDArray[Any], first: Numbers, last: Numbers, fresh: bool) -> Segments:

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from saccade.data import corpus
 from saccade.data.corpus import (
     READINGS,
     batches_in_epoch,
@@ -208,6 +209,44 @@ def test_whatever_is_left_over_the_first_cut_has_half_the_steps_to_choose_from(l
         for epoch in range(80)
     }
     assert len(firsts) >= 5
+
+
+@given(st.integers(1, 5000), st.integers(0, 99))
+@settings(deadline=None, max_examples=100)
+def test_an_order_that_is_not_listed_has_each_once(count, seed):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "LISTED", 0)
+        order = corpus._shuffled(count, np.random.default_rng(seed))
+    places = np.arange(count)
+    assert sorted(order(places).tolist()) == places.tolist()
+    assert order(places[count // 2 :]).tolist() == order(places)[count // 2 :].tolist()
+
+
+def test_an_order_that_is_not_listed_is_random():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "LISTED", 0)
+        orders = [corpus._shuffled(3000, np.random.default_rng(s))(np.arange(3000)) for s in (1, 2)]
+    for order in orders:
+        assert abs(np.corrcoef(order, np.arange(3000))[0, 1]) < 0.06
+        assert abs(np.corrcoef(order[1:], order[:-1])[0, 1]) < 0.06
+        # how many stay where they were: about one, of Poisson's kind
+        assert (order == np.arange(3000)).sum() < 6
+        # where numbers of one place go is spread over all: 30 of each hundred's block
+        counts = np.bincount(order[:900] // 100, minlength=30)
+        assert counts.min() > 12 and counts.max() < 52
+    assert abs(np.corrcoef(*orders)[0, 1]) < 0.06
+
+
+def test_a_long_text_is_cut_without_a_list(monkeypatch):
+    monkeypatch.setattr(corpus, "LISTED", 10)
+    ids = text_of(2000)
+    found = [
+        target
+        for segments in random_segments(ids, 8, 5, seed=0, epoch=0)
+        for _, targets in rows_of(segments)
+        for target in targets
+    ]
+    assert sorted(found) == ids[1:].tolist()
 
 
 def test_random_order_is_random():
