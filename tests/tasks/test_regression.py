@@ -15,6 +15,7 @@ from saccade.folder import read_metrics
 from saccade.recipes.finding import find
 from saccade.run import Options, Run, open_run, resume, train
 from saccade.tasks.regression import AttentionFit, KernelFit, prepare, regression
+from saccade.tasks.task import Fitting
 from saccade.training.loop import Event, Reported
 
 MODELS = ("kernel", "attention")
@@ -129,7 +130,7 @@ def test_a_file_has_no_true_curve_and_another_file_can_be_scored(
 
 def test_where_no_point_is_in_reach_the_average_is_the_answer() -> None:
     task = task_of("kernel", model__kernel="boxcar")
-    task.fit(lambda what, done, total: None)
+    task.fit(Fitting(lambda what, done, total: None))
     assert task.at(np.array([1e9]))[0] == pytest.approx(task.points.y.mean())
     assert np.isfinite(list(task.evaluate("test").values())).all()
 
