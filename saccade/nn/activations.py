@@ -5,10 +5,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
-
-from saccade.seeding import luck
 
 HELD = 1 << 18  # numbers that are taken the whole way at once, while a processor's cache has them
 LINEAR = 2 * (2 / torch.pi) ** 0.5
@@ -106,7 +104,7 @@ def selu(x: Tensor) -> Tensor:
 
     λ = `SELU_SCALE` and α = `SELU_ALPHA` are those for which a number drawn from N(0, 1) comes out
     with mean 0 and variance 1 again. Weights are to start as LeCun's, and what is dropped is to
-    keep both: `AlphaDropout`.
+    keep both: `saccade.nn.dropout.AlphaDropout`.
     """
     return F.selu(x)
 
@@ -119,29 +117,6 @@ def silu(x: Tensor) -> Tensor:
 def softmax(x: Tensor) -> Tensor:
     r"""exp(x_i) / Σ_j exp(x_j), over the last axis: the one here that is not number by number."""
     return x.softmax(dim=-1)
-
-
-class AlphaDropout(nn.Module):
-    r"""Dropout that keeps mean 0 and variance 1 (Klambauer et al. 2017, section 3).
-
-    What is dropped becomes -λα, selu's limit for x → -∞, and all is then stretched and shifted:
-    a (x m - λα (1 - m)) + b with a = ((1 - p)(1 + p λ²α²))^{-1/2}, b = a p λα.
-    """
-
-    def __init__(self, p: float = 0.0):
-        super().__init__()
-        if not 0 <= p < 1:
-            raise ValueError(f"dropout is {p}; it must be at least 0 and below 1.")
-        self.p = p
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Drop elements while training; otherwise x itself."""
-        if not self.training or self.p == 0:
-            return x
-        kept = torch.empty_like(x).bernoulli_(1 - self.p, generator=luck())
-        least = -SELU_SCALE * SELU_ALPHA
-        stretch = ((1 - self.p) * (1 + self.p * least**2)) ** -0.5
-        return stretch * (x * kept + least * (1 - kept)) - stretch * self.p * least
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -1,8 +1,9 @@
-r"""Dropout, with a quarter of the random numbers."""
+r"""Dropout, with a quarter of the random numbers; and the kind that goes with selu."""
 
 import torch
 from torch import Tensor, nn
 
+from saccade.nn.activations import SELU_ALPHA, SELU_SCALE
 from saccade.seeding import luck
 
 
@@ -38,3 +39,20 @@ class Dropout(nn.Module):
     def extra_repr(self) -> str:
         """For printing a model."""
         return f"p={self.p}"
+
+
+class AlphaDropout(Dropout):
+    r"""Dropout that keeps mean 0 and variance 1 (Klambauer et al. 2017, section 3).
+
+    What is dropped becomes -λα, selu's limit for x → -∞, and all is then stretched and shifted:
+    a (x m - λα (1 - m)) + b with a = ((1 - p)(1 + p λ²α²))^{-1/2}, b = a p λα.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop elements while training; otherwise x itself."""
+        if not self.training or self.p == 0:
+            return x
+        kept = torch.empty_like(x).bernoulli_(1 - self.p, generator=luck())
+        least = -SELU_SCALE * SELU_ALPHA
+        stretch = ((1 - self.p) * (1 + self.p * least**2)) ** -0.5
+        return stretch * (x * kept + least * (1 - kept)) - stretch * self.p * least

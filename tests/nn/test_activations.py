@@ -9,6 +9,7 @@ from torch import nn
 
 from saccade.nn import activations
 from saccade.nn.activations import gelu
+from saccade.nn.dropout import AlphaDropout
 
 
 @pytest.fixture(params=[True, False], ids=["framework", "own"])
@@ -113,7 +114,7 @@ def test_selus_constants_are_the_fixed_point() -> None:
 
 @pytest.mark.parametrize("p", [0.1, 0.5])
 def test_alpha_dropout_keeps_mean_and_variance(p: float) -> None:
-    dropout = activations.AlphaDropout(p).train()
+    dropout = AlphaDropout(p).train()
     x = torch.randn(400_000, dtype=torch.float64)
     y = dropout(x)
     assert float(y.mean()) == pytest.approx(0, abs=0.01)
@@ -124,4 +125,4 @@ def test_alpha_dropout_keeps_mean_and_variance(p: float) -> None:
     assert float(dropped.double().mean()) == pytest.approx(p, abs=0.01)
     assert dropout.eval()(x) is x
     with pytest.raises(ValueError, match="dropout is 1.0; it must be"):
-        activations.AlphaDropout(1.0)
+        AlphaDropout(1.0)

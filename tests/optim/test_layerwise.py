@@ -32,7 +32,7 @@ def gradients(net: nn.Module, step: int) -> list[torch.Tensor]:
     return found
 
 
-def both(net: nn.Module, optimizer: torch.optim.Optimizer, by_hand: Any) -> None:
+def assert_steps_are(net: nn.Module, optimizer: torch.optim.Optimizer, by_hand: Any) -> None:
     """Fifty steps, of which each has another rate."""
     expected = [p.detach().numpy().copy() for p in net.parameters()]
     kept: list[dict[str, Any]] = [{} for _ in expected]
@@ -60,7 +60,7 @@ def test_lars_is_the_equation(decay: float) -> None:
 
     net = model()
     optimizer = LARS(net.parameters(), 1.0, momentum=0.8, weight_decay=decay, trust=0.02)
-    both(net, optimizer, by_hand)
+    assert_steps_are(net, optimizer, by_hand)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
@@ -78,7 +78,7 @@ def test_lamb_is_the_equation(decay: float, clamp: float | None) -> None:
 
     net = model()
     optimizer = LAMB(net.parameters(), 1.0, betas=(0.9, 0.99), weight_decay=decay, clamp=clamp)
-    both(net, optimizer, by_hand)
+    assert_steps_are(net, optimizer, by_hand)
 
 
 def test_without_trust_lamb_is_adam() -> None:
