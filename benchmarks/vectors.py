@@ -9,6 +9,9 @@ each. The result of each is scored in the same way: similarity by Spearman's ρ,
 nearest word. Labels are those of AG News, judged on its official test; `classify-20` has every row
 twenty times, so that it is not starting that is measured.
 
+What was measured stays in `--folder`, and the same command goes on from there; after a change of
+the code begin with an empty folder.
+
 A ratio below 2 (skip-gram, CBOW), 1.5 (tree, subwords) or 1 (labels), or a score below the spread
 of the others', is where to look.
 """
@@ -48,6 +51,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=Path(".peers") / "words")
     parser.add_argument("--json", type=Path, help="where to keep all figures")
     return parser.parse_args()
+
+
+def measured(tool: str, kind: str, text: Path, folder: Path, seed: int) -> dict[str, Any]:
+    """One tool's run and what its result is worth, unless that is known."""
+    kept = folder / f"{kind}-{tool}-{seed}.json"
+    if not kept.exists():
+        found = learned(tool, kind, text, folder, seed)
+        found["scores"] = scores(kind, found, folder)
+        kept.write_text(json.dumps({**found, "out": str(found["out"])}) + "\n")
+    return dict(json.loads(kept.read_text()))
 
 
 def learned(tool: str, kind: str, text: Path, folder: Path, seed: int) -> dict[str, Any]:
@@ -92,8 +105,7 @@ def main() -> None:
         found |= {tool: [] for tool in KINDS[kind]}
         for seed in range(1, asked.seeds + 1):
             for tool, runs in found.items():
-                one = learned(tool, kind, source, asked.folder, seed)
-                one["scores"] = scores(kind, one, asked.folder)
+                one = measured(tool, kind, source, asked.folder, seed)
                 runs.append(one)
                 say(f"{kind}, {tool}, seed {seed}: {one['seconds']:.0f} s, {one['scores']}")
         rows = []
@@ -115,7 +127,7 @@ def main() -> None:
         heads = [kind, "seconds", "words/s", "times saccade's", "peak MB"]
         print()
         table([*heads, *names], rows)
-        kept[kind] = {t: [{**o, "out": str(o["out"])} for o in runs] for t, runs in found.items()}
+        kept[kind] = found
     if asked.json:
         asked.json.write_text(json.dumps(kept, indent=1) + "\n")
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from peers.words import corpus
 from timing import say_machine, spread, table
 
-from saccade.compiled import compiled
+from saccade.compiled import compiled, empty_rows
 from saccade.data.sentences import read_sentences
 from saccade.fitted.drawing import Floats, Ids, Stream, below, drawn, stream
 from saccade.fitted.windows import LONGEST, Windows, Words, take_line
@@ -87,7 +87,7 @@ def main() -> None:
     reading = time.perf_counter() - began
     print(f"Reading {sentences.read:,} words, once: {reading:.1f} s (and compiling).")
 
-    size, wide = len(sentences.words), -(-WIDTH // 8) * 8
+    size, wide = len(sentences.words), empty_rows(1, WIDTH).shape[1]
     row_bytes = 2 * 4 * wide  # read and written
     learner = Learner(
         sentences, Word2VecConfig(), begun(size, size, WIDTH, 1), own_rows(size), seed=1

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from saccade.compiled import compiled
+from saccade.compiled import bare, compiled, empty_rows
 from saccade.config import Config
 from saccade.fitted.drawing import Floats, Ids, Paths, Stream, Whole, below, huffman, stream
 from saccade.fitted.windows import SIGMOID, product, pull, sigmoid
@@ -61,7 +61,6 @@ class Labelled(NamedTuple):
     labels: Ids
 
 
-@compiled
 def learn_labels(
     texts: Labelled,
     order: Whole,
@@ -75,8 +74,26 @@ def learn_labels(
 ) -> float:
     """A step for each text, in this order, the rate falling from rates[0] to rates[1]; Σ −log p."""
     width, size = inputs.shape[1], outputs.shape[0]
-    h, e = np.empty(width, np.float32), np.empty(width, np.float32)
-    p = np.empty(size, np.float32)
+    room = (np.empty(width, np.float32), np.empty(width, np.float32), np.empty(size, np.float32))
+    return _learn_labels(texts, order, paths, inputs, outputs, way, rates, state, table, *room)
+
+
+@bare
+def _learn_labels(
+    texts: Labelled,
+    order: Whole,
+    paths: Paths,
+    inputs: Floats,
+    outputs: Floats,
+    way: int,
+    rates: NDArray[np.float64],
+    state: Stream,
+    table: Floats,
+    h: Floats,
+    e: Floats,
+    p: Floats,
+) -> float:
+    width, size = inputs.shape[1], outputs.shape[0]
     total = 0.0
     for turn, text in enumerate(order):
         first, last = texts.starts[text], texts.starts[text + 1]
@@ -118,13 +135,13 @@ def learn_labels(
     return total
 
 
-@compiled
+@bare
 def missed(share: float | np.float32) -> float:
     """−log p, of a p that may be nothing."""
     return -np.log(max(float(share), 1e-30))
 
 
-@compiled
+@bare
 def hold(h: Floats, inputs: Floats, rows: Ids) -> None:
     """h: the mean of some rows."""
     h[:] = 0
@@ -137,7 +154,7 @@ def hold(h: Floats, inputs: Floats, rows: Ids) -> None:
         h[d] *= share
 
 
-@compiled
+@bare
 def shares(h: Floats, outputs: Floats, p: Floats) -> None:
     """p: the softmax of the products of h with all rows."""
     largest = np.float32(-np.inf)
@@ -200,12 +217,11 @@ class Classifier:
     def __init__(self, config: ClassifierConfig, rows: int, label_counts: Whole, seed: int):
         self.config, self.seed = config, seed
         self.paths = huffman(label_counts)
-        width = -(-config.width // 8) * 8  # whole registers
         random = np.random.default_rng([seed, rows])
-        self.inputs = np.zeros((rows, width), np.float32)
+        self.inputs = empty_rows(rows, config.width)
         start = random.random((rows, config.width), np.float32) * 2 - 1
         self.inputs[:, : config.width] = start / np.float32(config.width)
-        self.outputs = np.zeros((len(label_counts), width), np.float32)
+        self.outputs = empty_rows(len(label_counts), config.width)
 
     def blocks(self, texts: int) -> int:
         """Of so many texts, over all epochs."""

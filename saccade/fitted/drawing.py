@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.compiled import compiled
+from saccade.compiled import bare, compiled
 
 Floats = NDArray[np.float32]
 Whole = NDArray[np.int64]
@@ -32,7 +32,7 @@ def stream(*purpose: int) -> Stream:
     return np.maximum(state, 1)  # from 0 it would not move
 
 
-@compiled
+@bare
 def draw(state: Stream) -> np.uint64:
     """The next 64 bits."""
     bits = state[0]
@@ -43,13 +43,13 @@ def draw(state: Stream) -> np.uint64:
     return bits * np.uint64(0x2545F4914F6CDD1D)
 
 
-@compiled
+@bare
 def below(state: Stream, count: int) -> int:
     """A whole number from 0 to count − 1 (count at most 2³²)."""
     return np.int64(((draw(state) >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32))  # type: ignore[return-value]
 
 
-@compiled
+@bare
 def chance(state: Stream) -> np.float32:
     """A number from 0 up to, but not with, 1."""
     return np.float32(draw(state) >> np.uint64(40)) * np.float32(_SHARE)
@@ -87,7 +87,7 @@ def alias(weights: NDArray[np.float64]) -> NDArray[np.uint32]:
     return table
 
 
-@compiled
+@bare
 def drawn(state: Stream, table: NDArray[np.uint32]) -> int:
     """A word by its weight: a row at random, and then itself or the other one."""
     bits = draw(state)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from saccade.compiled import compiled
+from saccade.compiled import bare, compiled, empty_rows
 from saccade.config import Config
 from saccade.data.sentences import END, Sentences
 from saccade.fitted.drawing import Floats, Ids, Stream, Whole, below, stream
@@ -187,8 +187,7 @@ class Sides(NamedTuple):
 def begun(words: int, width: int, seed: int) -> Sides:
     """As the authors begin: all in ±1/(2 (width + 1)), squares at 1."""
     random = np.random.default_rng([seed, words])
-    rows = -(-width // 8) * 8
-    vectors = np.zeros((2, words, rows), np.float32)
+    vectors = empty_rows(2 * words, width).reshape(2, words, -1)
     vectors[:, :, :width] = (random.random((2, words, width), np.float32) - 0.5) / (width + 1)
     biases = (random.random((2, words), np.float32) - np.float32(0.5)) / np.float32(width + 1)
     return Sides(vectors, biases, np.ones_like(vectors), np.ones_like(biases))
@@ -238,7 +237,7 @@ class Squares:
         return both
 
 
-@compiled
+@bare
 def adagrad(
     turns: Whole,
     state: Stream,

@@ -21,18 +21,21 @@ Difference from word2vec.c, gensim and fastText: they take each pair by itself, 
 its own. Here the targets of a window share S draws, whose part in the loss is weighted by targets
 · K / S (the sharing is that of Ji et al. 2016): the expected gradient is the same, h is read and
 written once a window instead of once a pair, and C + S rows are fetched instead of C (1 + K). As
-in word2vec.c a row of a CBOW bag moves by the whole e, not by e over the size of the bag."""
+in word2vec.c a row of a CBOW bag moves by the whole e, not by e over the size of the bag. A window
+of CBOW has one target only, so there four windows side by side share their draws, and learn from
+the input rows as they were before the four."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.compiled import compiled
+from saccade.compiled import bare, bring
 from saccade.fitted.drawing import Floats, Ids, Paths, Stream, Whole, below, chance, drawn
 
 LONGEST = 10_000  # words of a line that are taken as one; a longer line is cut, as word2vec.c does
 END = -1  # after each line of a text
+FOUR = 4  # windows of CBOW that share their draws
 
 # σ(x) for x in [−8, 8): beyond, a label that is right teaches less than 0.0004 of the rate
 _REACH, _PLACES = 8.0, 4096
@@ -55,17 +58,17 @@ class Windows(NamedTuple):
     reach: int  # at most so many words on either side; how many is drawn at each place
     around: bool  # the words around foretell the word (CBOW), or it foretells them
     negatives: int  # for each target; 0: by its path in the tree
-    shared: int  # draws for a window
+    shared: int  # draws for a window; in CBOW for four
 
 
-@compiled
+@bare
 def sigmoid(x: np.float32, table: Floats) -> np.float32:
     """σ(x) from its table."""
     place = x * np.float32(_PLACES / (2 * _REACH)) + np.float32(_PLACES / 2)
     return table[np.int64(min(max(place, np.float32(0)), np.float32(_PLACES - 1)))]
 
 
-@compiled
+@bare
 def product(a: Floats, b: Floats) -> np.float32:
     """The sum of a · b."""
     total = np.float32(0)
@@ -74,7 +77,7 @@ def product(a: Floats, b: Floats) -> np.float32:
     return total
 
 
-@compiled
+@bare
 def pull(h: Floats, e: Floats, u: Floats, g: np.float32) -> None:
     """Move u towards h, and note in e where h is to go; away from it, if g is negative."""
     for d in range(h.shape[0]):
@@ -82,13 +85,41 @@ def pull(h: Floats, e: Floats, u: Floats, g: np.float32) -> None:
         u[d] += g * h[d]
 
 
-@compiled
+@bare
 def softplus(x: np.float32) -> float:
     """−log σ(−x), for any x."""
     return max(float(x), 0.0) + np.log1p(np.exp(-abs(float(x))))
 
 
-@compiled
+class Room(NamedTuple):
+    """What a kernel writes to as it goes; the first axis is for windows that are taken together."""
+
+    h: Floats
+    e: Floats
+    line: Ids  # the words of a line that were not left out
+    itself: Ids  # (FOUR, 1) and how many: always one
+    ones: Whole
+    near: Ids  # (FOUR, 2 · reach), and how many
+    counts: Whole
+    negatives: Whole
+    coming: Whole  # the negatives of the next windows
+
+
+def room(width: int, windows: Windows) -> Room:
+    """For rows and windows of this size."""
+    return Room(
+        h=np.zeros((FOUR, width), np.float32),
+        e=np.zeros((FOUR, width), np.float32),
+        line=np.empty(LONGEST, np.int32),
+        itself=np.empty((FOUR, 1), np.int32),
+        ones=np.ones(FOUR, np.int64),
+        near=np.empty((FOUR, 2 * windows.reach), np.int32),
+        counts=np.empty(FOUR, np.int64),
+        negatives=np.empty(windows.shared, np.int64),
+        coming=np.empty(windows.shared, np.int64),
+    )
+
+
 def learn(
     text: Ids,
     words: Words,
@@ -106,39 +137,117 @@ def learn(
     With a rate of 0 nothing is changed, and judged[0] grows by the loss and judged[1] by the number
     of targets: that is how held-out text is judged.
     """
-    h, e = np.empty(inputs.shape[1], np.float32), np.empty(inputs.shape[1], np.float32)
-    line, near = np.empty(LONGEST, np.int32), np.empty(2 * windows.reach, np.int32)
-    negatives = np.empty(windows.shared, np.int64)
+    own = room(inputs.shape[1], windows)
+    return _learn(text, words, paths, inputs, outputs, windows, rate, state, table, judged, own)
+
+
+@bare
+def _learn(
+    text: Ids,
+    words: Words,
+    paths: Paths,
+    inputs: Floats,
+    outputs: Floats,
+    windows: Windows,
+    rate: float,
+    state: Stream,
+    table: Floats,
+    judged: NDArray[np.float64],
+    room: Room,
+) -> int:
+    h, e, line, itself, ones, near, counts, negatives, coming = room
+    sources, of_sources = (near, counts) if windows.around else (itself, ones)
+    targets, of_targets = (itself, ones) if windows.around else (near, counts)
+    together = FOUR if windows.around and windows.negatives > 0 else 1
     learned = place = 0
+    draw_all(coming, words.table, state, outputs)
     while place < len(text):
         length, place = take_line(text, place, words.kept, state, line)
-        for at in range(length):
-            reach = 1 + below(state, windows.reach)
-            count = 0
-            for other in range(max(0, at - reach), min(length, at + reach + 1)):
-                if other != at:
-                    near[count] = line[other]
-                    count += 1
-            if count == 0:
-                continue
-            learned += 1
-            itself, around = line[at : at + 1], near[:count]
-            sources, targets = (around, itself) if windows.around else (itself, around)
-            for k in range(windows.shared):  # all of them before the first is used: see `fetch`
-                negatives[k] = drawn(state, words.table)
-            fetch(outputs, negatives, e)
-            mean(h, inputs, words, sources)
-            e[:] = 0
+        if length < 2:  # nothing is around
+            continue
+        learned += length
+        for first in range(0, length, together):
+            size = min(together, length - first)
+            for i in range(size):
+                itself[i, 0] = line[first + i]
+                counts[i] = look_around(line, length, first + i, windows.reach, state, near, i)
+            negatives, coming = coming, negatives
+            draw_all(coming, words.table, state, outputs)
+            for at in range(first + together, min(first + 2 * together, length)):
+                bring_word(line[at], windows.around, words, paths, inputs, outputs, windows)
+            edge = first + together + windows.reach
+            for at in range(edge, min(edge + together, length)):
+                bring_word(line[at], not windows.around, words, paths, inputs, outputs, windows)
+            for i in range(size):
+                mean(h[i], inputs, words, sources[i, : of_sources[i]])
+                e[i] = 0
             if windows.negatives > 0:
-                sample(h, e, outputs, targets, negatives, windows.negatives, rate, table, judged)
+                sample(
+                    h[:size],
+                    e,
+                    outputs,
+                    targets,
+                    of_targets,
+                    negatives,
+                    windows.negatives,
+                    rate,
+                    table,
+                    judged,
+                )
             else:
-                descend(h, e, outputs, targets, paths, rate, table, judged)
+                descend(
+                    h[0], e[0], outputs, targets[0, : of_targets[0]], paths, rate, table, judged
+                )
             if rate > 0:
-                spread(e, inputs, words, sources)
+                for i in range(size):
+                    spread(e[i], inputs, words, sources[i, : of_sources[i]])
     return learned
 
 
-@compiled
+@bare
+def draw_all(negatives: Whole, table: NDArray[np.uint32], state: Stream, outputs: Floats) -> None:
+    """The negatives of the next window; while this one is learned from, their rows come."""
+    for k in range(len(negatives)):
+        negatives[k] = drawn(state, table)
+        bring(outputs, negatives[k])
+
+
+@bare
+def bring_word(
+    word: int,
+    as_target: bool,
+    words: Words,
+    paths: Paths,
+    inputs: Floats,
+    outputs: Floats,
+    windows: Windows,
+) -> None:
+    """The rows of a word that will soon be a target, or a source."""
+    if not as_target:
+        for place in range(words.starts[word], words.starts[word + 1]):
+            bring(inputs, words.rows[place])
+    elif windows.negatives > 0:
+        bring(outputs, word)
+    else:
+        for place in range(paths.starts[word], paths.starts[word + 1]):
+            bring(outputs, paths.nodes[place])
+
+
+@bare
+def look_around(
+    line: Ids, length: int, at: int, most: int, state: Stream, near: Ids, i: int
+) -> int:
+    """The words around a place, as far as is drawn, into near[i]; how many."""
+    reach = 1 + below(state, most)
+    count = 0
+    for other in range(max(0, at - reach), min(length, at + reach + 1)):
+        if other != at:
+            near[i, count] = line[other]
+            count += 1
+    return count
+
+
+@bare
 def take_line(text: Ids, place: int, kept: Floats, state: Stream, line: Ids) -> tuple[int, int]:
     """The words up to the line's end that are not left out: how many, and where the next is."""
     length = 0
@@ -153,18 +262,7 @@ def take_line(text: Ids, place: int, kept: Floats, state: Stream, line: Ids) -> 
     return length, place
 
 
-@compiled
-def fetch(outputs: Floats, rows: Whole, sink: Floats) -> None:
-    """Touch some rows, so that they are on their way, all at once, when they are needed.
-
-    They lie anywhere in many megabytes. What is read goes to a sink that is about to be emptied:
-    were it used nowhere, the compiler would leave it out.
-    """
-    for row in rows:
-        sink[0] += outputs[row, 0]
-
-
-@compiled
+@bare
 def mean(h: Floats, inputs: Floats, words: Words, sources: Ids) -> None:
     """h: the mean of the rows of all bags."""
     h[:] = 0
@@ -180,7 +278,7 @@ def mean(h: Floats, inputs: Floats, words: Words, sources: Ids) -> None:
         h[d] *= share
 
 
-@compiled
+@bare
 def spread(e: Floats, inputs: Floats, words: Words, sources: Ids) -> None:
     """Every row of the bags moves by e."""
     for word in sources:
@@ -190,46 +288,49 @@ def spread(e: Floats, inputs: Floats, words: Words, sources: Ids) -> None:
                 v[d] += e[d]
 
 
-@compiled
+@bare
 def sample(
     h: Floats,
     e: Floats,
     outputs: Floats,
     targets: Ids,
+    counts: Whole,
     negatives: Whole,
     each: int,
     rate: float,
     table: Floats,
     judged: NDArray[np.float64],
 ) -> None:
-    """Negative sampling: targets are drawn to h, words that were drawn at random driven away.
+    """Negative sampling: targets are drawn to h[i], words that were drawn at random driven away.
 
-    A word that is a target is not driven away as well.
+    A word that is a target of h[i] is not driven away from it as well.
     """
-    weight = len(targets) * each / len(negatives)
-    if rate == 0:
-        judged[1] += len(targets)
-    for target in targets:
-        u = outputs[target]
-        x = product(h, u)
-        if rate > 0:
-            pull(h, e, u, (np.float32(1) - sigmoid(x, table)) * np.float32(rate))
-        else:
-            judged[0] += softplus(-x)
-    for word in negatives:
-        is_target = False
-        for target in targets:
-            is_target |= target == word
-        if not is_target:
-            u = outputs[word]
-            x = product(h, u)
+    for i in range(len(h)):
+        if rate == 0:
+            judged[1] += counts[i]
+        for k in range(counts[i]):
+            u = outputs[targets[i, k]]
+            x = product(h[i], u)
             if rate > 0:
-                pull(h, e, u, -sigmoid(x, table) * np.float32(weight * rate))
+                pull(h[i], e[i], u, (np.float32(1) - sigmoid(x, table)) * np.float32(rate))
             else:
-                judged[0] += weight * softplus(x)
+                judged[0] += softplus(-x)
+    for word in negatives:
+        u = outputs[word]  # it stays near for all of them
+        for i in range(len(h)):
+            is_target = False
+            for k in range(counts[i]):
+                is_target |= targets[i, k] == word
+            if not is_target:
+                weight = counts[i] * each / len(negatives)
+                x = product(h[i], u)
+                if rate > 0:
+                    pull(h[i], e[i], u, -sigmoid(x, table) * np.float32(weight * rate))
+                else:
+                    judged[0] += weight * softplus(x)
 
 
-@compiled
+@bare
 def descend(
     h: Floats,
     e: Floats,

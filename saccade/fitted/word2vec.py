@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from saccade.compiled import empty_rows
 from saccade.config import Config
 from saccade.data.sentences import END, Sentences
 from saccade.fitted.drawing import Floats, Ids, Stream, Whole, alias, huffman, kept, stream
@@ -103,11 +104,10 @@ def own_rows(words: int) -> tuple[Whole, Ids]:
 
 def begun(inputs: int, outputs: int, width: int, seed: int) -> Vectors:
     """As word2vec begins: inputs in ±1/(2 width), outputs zero."""
-    rows = -(-width // 8) * 8  # whole registers
-    first = np.zeros((inputs, rows), np.float32)
+    first = empty_rows(inputs, width)
     random = np.random.default_rng([seed, _STREAMS["start"]])
     first[:, :width] = (random.random((inputs, width), np.float32) - 0.5) / width
-    return Vectors(first, np.zeros((outputs, rows), np.float32), width)
+    return Vectors(first, empty_rows(outputs, width), width)
 
 
 class Learner:

@@ -2,10 +2,12 @@
 
 import os
 
-# Threads that spin long while they wait for one another gain up to a quarter alone on the machine,
-# and take up to twice as long beside one other busy process (benchmarks/waiting.py). People have
-# other programs open; who has not may set it themselves. Read when torch is loaded, and only then.
-WAITING = {"GOMP_SPINCOUNT": "1000"}
+# Threads that wait for one another may spin for a while before they sleep. The longer they spin,
+# the quicker a step alone on the machine, and the slower beside another busy process: people have
+# other programs open. 4,000 turns are near the best alone; with 1,000 a GPT wrote at half its rate,
+# and with the library's own number at half of that beside a busy process (benchmarks/waiting.py).
+# Read when torch is loaded, and only then; who sets it has their way.
+WAITING = {"GOMP_SPINCOUNT": "4000"}
 
 
 def cores() -> int:

@@ -43,22 +43,26 @@ class Twin:
         return (self.state * 2685821657736338717) & MASK
 
     def go(self, text: list[int], rate: float, state: int) -> None:
-        self.state = state
+        self.state, self.rate = state, rate
+        self.coming = self.drawn()
         lines: list[list[int]] = [[]]
         for word in text:
             if word == END:
-                self.line(lines[-1], rate)
+                self.line(lines[-1])
                 lines.append([])
             elif np.float32(self.draw() >> 40) * np.float32(2.0**-24) < self.words.kept[word]:
                 lines[-1].append(word)
-        self.line(lines[-1], rate)
+        self.line(lines[-1])
 
-    def line(self, line: list[int], rate: float) -> None:
-        for at in range(len(line)):
-            reach = 1 + ((self.draw() >> 32) * self.windows.reach >> 32)
-            near = line[max(0, at - reach) : at] + line[at + 1 : at + 1 + reach]
-            if near:
-                self.window(line[at], near, rate)
+    def line(self, line: list[int]) -> None:
+        together = 4 if self.windows.around and self.windows.negatives else 1
+        for first in range(0, len(line) if len(line) > 1 else 0, together):
+            windows = []
+            for at in range(first, min(first + together, len(line))):
+                reach = 1 + ((self.draw() >> 32) * self.windows.reach >> 32)
+                near = line[max(0, at - reach) : at] + line[at + 1 : at + 1 + reach]
+                windows.append((near, [line[at]]) if self.windows.around else ([line[at]], near))
+            self.learn(windows)
 
     def bag(self, words: list[int]) -> list[int]:
         starts = self.words.starts
@@ -70,33 +74,48 @@ class Twin:
         itself, other = self.words.table[row]
         return row if (bits & 0xFFFFFFFF) < itself else int(other)
 
-    def window(self, word: int, near: list[int], rate: float) -> None:
-        sources, targets = (near, [word]) if self.windows.around else ([word], near)
-        negatives = [self.negative() for _ in range(self.windows.shared)]
-        bag = self.bag(sources)
-        h = self.inputs[bag].mean(0)
-        if self.windows.negatives:
-            weight = len(targets) * self.windows.negatives / self.windows.shared
-            terms = [(t, 1.0, 1.0) for t in targets]
-            terms += [(n, 0.0, weight) for n in negatives if n not in targets]
-        else:
-            starts = self.paths.starts
-            terms = [
-                (int(self.paths.nodes[place]), float(self.paths.turns[place]), 1.0)
-                for t in targets
-                for place in range(starts[t], starts[t + 1])
-            ]
+    def drawn(self) -> list[int]:
+        return [self.negative() for _ in range(self.windows.shared)]
+
+    def learn(self, windows: list[tuple[list[int], list[int]]]) -> None:
+        """From some windows, each of sources and targets, that share their negatives."""
+        # those of the next windows are drawn ahead
+        negatives, self.coming = self.coming, self.drawn()
+        bags = [self.bag(sources) for sources, _ in windows]
+        h = np.array([self.inputs[bag].mean(0) for bag in bags])
         e = np.zeros_like(h)
-        self.targets += len(targets)
-        for row, label, weight in terms:
+        for i, (_, targets) in enumerate(windows):
+            self.targets += len(targets)
+            for row, label in self.wanted(targets):
+                self.step(row, label, h, e, {i: 1.0})
+        for word in negatives:
+            weights = {
+                i: len(targets) * self.windows.negatives / self.windows.shared
+                for i, (_, targets) in enumerate(windows)
+                if word not in targets
+            }
+            self.step(word, 0.0, h, e, weights)
+        for bag, change in zip(bags, e, strict=True):
+            for row in bag:
+                self.inputs[row] += change
+
+    def wanted(self, targets: list[int]) -> list[tuple[int, float]]:
+        """Rows, and what each is to say: the targets themselves, or the nodes on their paths."""
+        if self.windows.negatives:
+            return [(target, 1.0) for target in targets]
+        starts, nodes, turns = self.paths.starts, self.paths.nodes, self.paths.turns
+        places = [place for t in targets for place in range(starts[t], starts[t + 1])]
+        return [(int(nodes[place]), float(turns[place])) for place in places]
+
+    def step(self, row: int, label: float, h: Any, e: Any, weights: dict[int, float]) -> None:
+        """One row and some of h, one after the other, each with the weight of its term."""
+        for i, weight in weights.items():
             u = self.outputs[row]
-            chance = 1 / (1 + np.exp(-h @ u))
+            chance = 1 / (1 + np.exp(-h[i] @ u))
             self.loss -= weight * np.log(chance if label else 1 - chance)
-            g = (label - looked_up(h @ u)) * weight * rate
-            e += g * u
-            self.outputs[row] = u + g * h
-        for row in bag:
-            self.inputs[row] += e
+            g = (label - looked_up(h[i] @ u)) * weight * self.rate
+            e[i] += g * u
+            self.outputs[row] = u + g * h[i]
 
 
 @given(
