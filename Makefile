@@ -105,6 +105,8 @@ pictures: $(READY)
 	test -f runs/demo/report/curves.png || $(BIN)/saccade demo
 	$(BIN)/saccade look runs/demo "четверг, 21 августа 1969 г." --save docs/attention.png
 	cp runs/demo/report/curves.png docs/curves.png
+	$(BIN)/saccade look activations --save docs/activations.png
+	$(BIN)/saccade look depth --activation sigmoid --init xavier --layers 20 --save docs/depth.png
 
 clean:
 	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis

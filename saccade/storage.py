@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from saccade.errors import RunError
 from saccade.sealed import SEAL, damaged, write_atomically
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 Facts = Mapping[str, Any]
 
@@ -51,6 +51,13 @@ def read_arrays(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
 
 def _each_its_own(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
     """On the CPU, and apart: safetensors refuses tied weights, which share their memory."""
+    from torch.nn.parameter import is_lazy
+
+    if unknown := [name for name, tensor in tensors.items() if is_lazy(tensor)]:
+        raise ValueError(
+            f"{', '.join(unknown)}: no size is known yet, so there is nothing to write; send one "
+            "batch through the model first."
+        )
     whole, seen = {}, set()
     for name, tensor in tensors.items():
         own = tensor.detach().cpu().contiguous()
@@ -103,3 +110,64 @@ def _plain(tensor: Any) -> tuple[str, Any]:
 
     # numpy knows no bfloat16, so the bytes are taken as bytes
     return str(tensor.dtype), tensor.reshape(-1).view(torch.uint8).numpy().data
+
+
+# --- a module's tensors ---------------------------------------------------------------------------
+
+
+def named_once(module: "nn.Module") -> "dict[str, Tensor]":
+    """A module's tensors by name; one that it has in two places stands under its first name only.
+
+    `load_matching` puts it into both places again.
+    """
+    firsts: dict[int, str] = {}
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        firsts.setdefault(id(tensor), name)
+    own = module.state_dict()
+    return {name: own[name] for name in firsts.values()}
+
+
+class Matched(NamedTuple):
+    """What a module took, by name, and what was left."""
+
+    taken: list[str]
+    missing: list[str]  # the module's own for which there was nothing: they stay as they were
+    other_shape: list[str]  # with the two shapes; these stay as they were, too
+    unused: list[str]  # what the module has no place for
+
+    @property
+    def words(self) -> str:
+        """For a person."""
+        left = {"missing": self.missing, "of another shape": self.other_shape}
+        left["of no use here"] = self.unused
+        said = [f"{what}: {', '.join(names)}" for what, names in left.items() if names]
+        return "; ".join([f"taken: {len(self.taken)}", *said]) + "."
+
+
+def load_matching(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> Matched:
+    """Put the tensors that have the name and the shape of a module's own into it; say the rest.
+
+    A place whose size is not known yet (of a lazy layer before its first batch) takes any shape.
+    """
+    from torch.nn.parameter import is_lazy
+
+    own = module.state_dict(keep_vars=True)
+    known = {name: tensor for name, tensor in tensors.items() if name in own}
+    other = {
+        name: f"{name} (is {_shape(own[name])}, got {_shape(tensor)})"
+        for name, tensor in known.items()
+        if not is_lazy(own[name]) and own[name].shape != tensor.shape
+    }
+    fitting = {name: tensor for name, tensor in known.items() if name not in other}
+    module.load_state_dict(fitting, strict=False)
+    filled = {id(own[name]) for name in fitting}
+    return Matched(
+        [name for name, tensor in own.items() if id(tensor) in filled],
+        [name for name, tensor in own.items() if id(tensor) not in filled and name not in other],
+        list(other.values()),
+        [name for name in tensors if name not in own],
+    )
+
+
+def _shape(tensor: "Tensor") -> str:
+    return "×".join(map(str, tensor.shape)) or "one number"

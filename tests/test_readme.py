@@ -33,6 +33,14 @@ PAGES = [
 ]
 
 
+# those with Python; its blocks run one after the other, as a reader would type them
+TAUGHT = [
+    name
+    for path in sorted((ROOT / "docs").glob("*.md"))
+    if blocks("python", name := f"docs/{path.name}")
+]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A place of their own, in which the commands run one after the other."""
@@ -85,3 +93,8 @@ def test_a_python_block_runs(block: str, folder: Path) -> None:
         timeout=240,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", TAUGHT)
+def test_the_python_of_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
+    test_a_python_block_runs("\n".join(blocks("python", page)), tmp_path)

@@ -1,17 +1,22 @@
-"""look: a run's attention, how far its gradients reach, or how often a text has its words."""
+"""look: a run's attention, how far its gradients reach, a text's words, or an idea by itself."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from saccade.cli.looking_at_ideas import IDEAS, look_at_idea, only_ideas_take
 from saccade.cli.printing import errors, print_json, table
 from saccade.errors import ConfigError
 from saccade.folder import read_settings
+from saccade.lookup import did_you_mean
 
 
 def look(
-    what: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or a text file.")],
+    what: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help=f"A run's folder, a text file, {' or '.join(IDEAS)}."),
+    ],
     text: Annotated[
         list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to answer; words.")
     ] = None,
@@ -24,10 +29,21 @@ def look(
     gradients: Annotated[
         bool, typer.Option("--gradients", help="How far back a recurrent model learns.")
     ] = False,
+    activation: Annotated[str | None, typer.Option(help="depth: tanh if not said.")] = None,
+    init: Annotated[
+        str | None, typer.Option(help="depth: how weights begin; xavier if not said.")
+    ] = None,
+    layers: Annotated[int | None, typer.Option(help="depth: 50 if not said.", min=1)] = None,
+    width: Annotated[int | None, typer.Option(help="depth: 256 if not said.", min=2)] = None,
+    norm: Annotated[str | None, typer.Option(help="depth: none, batch, layer or rms.")] = None,
+    residual: Annotated[
+        bool, typer.Option("--residual", help="depth: with a way around each layer.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option(help="depth: 0 if not said.", min=0)] = None,
     save: Annotated[Path | None, typer.Option(help="A picture: .png, .svg or .pdf.")] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    r"""Show where a run looks as it writes its answer; or look at a text itself.
+    r"""Show where a run looks as it writes its answer; or look at a text or an idea by itself.
 
     \b
     saccade look runs/dates "5 de março de 2024"
@@ -35,8 +51,24 @@ def look(
     saccade look runs/language --gradients --save gradients.png
     saccade look runs/vectors king queen man woman --save words.png
     saccade look book.txt --save zipf.png
+    saccade look activations --save activations.png
+    saccade look depth --activation relu --init kaiming --layers 50 --save depth.png
     """
-    if what.is_file():
+    own = {"activation": activation, "init": init, "layers": layers, "width": width}
+    own |= {"norm": norm, "residual": residual or None, "seed": seed}
+    of_a_run = {"answer": answer, "kind": kind, "layer": layer, "head": head}
+    of_a_run |= {"gradients": gradients or None}
+    chosen = {name: value for name, value in own.items() if value is not None}
+    if str(what) in IDEAS and (chosen or not what.exists()):
+        if text:
+            raise ConfigError(f"look {what} answers nothing, so it takes no text.")
+        given = {name: value for name, value in of_a_run.items() if value is not None}
+        look_at_idea(str(what), chosen | given, save, json)
+    elif chosen:
+        raise ConfigError(only_ideas_take(chosen))
+    elif not what.exists() and len(what.parts) == 1 and (near := did_you_mean(str(what), IDEAS)):
+        raise ConfigError(f"There is no run and no file {what}.{near}")
+    elif what.is_file():
         _words(what, save, json)
     elif read_settings(what)["recipe"]["task"] == "vectors":
         _map_of_words(what, text or [], save, json)

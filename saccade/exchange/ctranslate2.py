@@ -35,6 +35,15 @@ from saccade.nn.positions import Sinusoidal
 from saccade.sealed import write_json
 
 NORM_EPSILON = 1e-5  # torch's own, which our models keep
+ACTIVATIONS = {  # what CTranslate2 calls those that it has
+    "gelu": "GELUTanh",
+    "gelu_exact": "GELU",
+    "gelu_sigmoid": "GELUSigmoid",
+    "relu": "RELU",
+    "sigmoid": "Sigmoid",
+    "silu": "SWISH",
+    "tanh": "Tanh",
+}
 Rows = NDArray[np.float32]
 
 
@@ -96,6 +105,11 @@ def refusals(model: Any) -> list[str]:
     complaints = []
     if model.score != "scaled_dot":
         complaints.append(f"model.score is {model.score}; CTranslate2 knows scaled_dot alone.")
+    if model.activation not in ACTIVATIONS:
+        complaints.append(
+            f"model.activation is {model.activation}; CTranslate2 can have "
+            f"{', '.join(ACTIVATIONS)}."
+        )
     if model.positions == "relative":
         complaints.append(
             "model.positions is relative (those of Transformer-XL); CTranslate2 can have "
@@ -148,10 +162,12 @@ def token_list(tokenizer: Tokenizer) -> list[str]:
 def _spec(model: TransformerConfig, weights: dict[str, Tensor], places: int) -> Any:
     """CTranslate2's description of this model, with its weights in it."""
     from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs.common_spec import Activation
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 
     sizes = (model.depth, model.heads)
-    choices: dict[str, Any] = {"pre_norm": model.norm_first}
+    activation = Activation[ACTIVATIONS[model.activation]]
+    choices: dict[str, Any] = {"pre_norm": model.norm_first, "activation": activation}
     if model.positions == "rotary":
         choices |= {"rotary_dim": model.width // model.heads, "rotary_interleave": True}
     spec = TransformerSpec(

@@ -31,6 +31,18 @@ from saccade.models.gpt import GPTConfig
 
 ENDING = "<|endoftext|>"  # between their texts; ours are parted by nothing but lines
 EPSILON = 1e-5
+ACTIVATIONS = {  # what they call those that they have
+    "gelu": "gelu_new",
+    "gelu_exact": "gelu",
+    "gelu_sigmoid": "quick_gelu",
+    "leaky_relu": "leaky_relu",
+    "linear": "linear",
+    "relu": "relu",
+    "sigmoid": "sigmoid",
+    "silu": "silu",
+    "tanh": "tanh",
+}
+OURS = {name: own for own, name in ACTIVATIONS.items()} | {"gelu_pytorch_tanh": "gelu"}
 NEWLINE = "Ċ"  # "\n" in the letters of GPT-2
 PREFIX = "transformer."
 MARKS = {
@@ -85,6 +97,10 @@ def refusals(model: Any, tokenizer: Tokenizer) -> list[str]:
         complaints.append(f"it is a {model.name}, with {what}; gpt2 alone can.")
     if model.positions != "learned":
         complaints.append(f"model.positions is {model.positions}; GPT-2 has learned ones.")
+    if model.activation not in ACTIVATIONS:
+        complaints.append(
+            f"model.activation is {model.activation}; they have {', '.join(ACTIVATIONS)}."
+        )
     if not isinstance(tokenizer, BytePair | Character):
         complaints.append(
             f"its tokens are of the kind {tokenizer.kind}, by rules that their tokenizers do not "
@@ -102,7 +118,7 @@ def _config_of(model: GPTConfig) -> dict[str, Any]:
         "n_layer": model.depth,
         "n_head": model.heads,
         "n_inner": model.hidden or 4 * model.width,
-        "activation_function": "gelu_new",
+        "activation_function": ACTIVATIONS[model.activation],
         "layer_norm_epsilon": EPSILON,
         "resid_pdrop": model.dropout,
         "embd_pdrop": model.dropout,
@@ -213,6 +229,7 @@ def take_in(folder: Path) -> Taken:
         heads=config["n_head"],
         hidden=config.get("n_inner") or 4 * config["n_embd"],
         dropout=config.get("resid_pdrop", 0.1),
+        activation=OURS[config.get("activation_function", "gelu_new")],
         context=config["n_positions"],
         absent=absent,
     )
@@ -222,7 +239,7 @@ def take_in(folder: Path) -> Taken:
 def _strange(config: dict[str, Any]) -> list[str]:
     wanted: dict[str, tuple[Any, ...]] = {
         "model_type": ("gpt2",),
-        "activation_function": ("gelu_new", "gelu_pytorch_tanh"),
+        "activation_function": ("gelu_new", *OURS),
         "layer_norm_epsilon": (EPSILON,),
         "scale_attn_weights": (True,),
         "scale_attn_by_inverse_layer_idx": (False,),

@@ -5,8 +5,9 @@ r"""GPT: a stack of causal blocks that reads a text and says what comes next.
            2·depth residual branches start at 1/√(2·depth) of the others
     gpt3   gpt2, where every other layer sees `band` places back only   Brown et al. 2020
 
-All have GELU, the embedding as the output projection, weights that start as N(0, 0.02²) and learned
-positions; `positions="rotary"` turns queries and keys instead (Su et al. 2021), which came later.
+All have GELU (unless `activation` says otherwise), the embedding as the output projection, weights
+that start as N(0, 0.02²) and learned positions; `positions="rotary"` turns queries and keys instead
+(Su et al. 2021), which came later.
 
 The model sees `context` places. With learned positions a text that is longer is read on from the
 newest half of them: they are read once more, from place 0 on, when there is room for no more.
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 
 from saccade.config import Config
 from saccade.models.speaking import LanguageModel
+from saccade.nn.activations import Activation
 from saccade.nn.dropout import Dropout
 from saccade.nn.positions import Learned, Rotary
 from saccade.nn.state import KeyValue, newest
@@ -46,6 +48,7 @@ class GPTConfig(Config):
     heads: int = Field(4, ge=1)
     hidden: int | None = Field(None, ge=1)  # of the feed-forward; 4 · width if not said
     dropout: float = Field(0.1, ge=0, lt=1)
+    activation: Activation = "gelu"  # of the feed-forward
     context: int = Field(0, ge=0)  # places; as many as a segment has if not said
     positions: Literal["learned", "rotary"] = "learned"
     band: int = Field(32, ge=1)  # places back that every other layer of gpt3 sees
@@ -83,6 +86,7 @@ class GPT(LanguageModel):
                 config.hidden or 4 * width,
                 config.dropout,
                 self.norm_first,
+                config.activation,
                 positions=Rotary(width // config.heads) if self.slides else None,
                 window=self._window(config, layer),
             )

@@ -4,7 +4,8 @@ Pre-norm by default (Xiong et al. 2020), with a last norm after each stack. The 
 is the target's embedding (Press and Wolf 2017); with a shared vocabulary the source's too.
 
 Choices: positions added to the embeddings (sinusoidal, learned), acting in every self-attention
-(rotary, relative) or none; fewer key and value heads (`groups`); self-attention through a window.
+(rotary, relative) or none; fewer key and value heads (`groups`); self-attention through a window;
+any activation in the feed-forwards (relu in the paper).
 """
 
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from torch import nn
 
 from saccade.config import Config
 from saccade.models.speaking import Translator
+from saccade.nn.activations import Activation
 from saccade.nn.embedding import Embedding
 from saccade.nn.masks import Mask
 from saccade.nn.positions import Learned, Places, Relative, Rotary, Sinusoidal
@@ -38,6 +40,7 @@ class TransformerConfig(Config):
     hidden: int | None = Field(None, ge=1)  # of the feed-forward; 4 · width if not said
     dropout: float = Field(0.1, ge=0, lt=1)
     norm_first: bool = True
+    activation: Activation = "relu"  # of the feed-forward
     groups: int | None = Field(None, ge=1)  # key and value heads; as many as heads if not said
     positions: Literal["sinusoidal", "learned", "rotary", "relative", "none"] = "sinusoidal"
     longest: int = Field(512, ge=1)  # places that learned positions have
@@ -89,6 +92,7 @@ class Transformer(Translator):
                 score_named(config.score, head),
                 groups=config.groups,
                 positions=_inside(config),
+                activation=config.activation,
             )
             for _ in range(config.depth)
         )
@@ -100,6 +104,7 @@ class Transformer(Translator):
                 groups=config.groups,
                 positions=_inside(config),
                 window=config.window,
+                activation=config.activation,
             )
             for _ in range(config.depth)
         )

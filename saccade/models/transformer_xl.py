@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from saccade.config import Config
 from saccade.models.speaking import LanguageModel
+from saccade.nn.activations import Activation
 from saccade.nn.dropout import Dropout
 from saccade.nn.positions import Relative
 from saccade.nn.state import KeyValue, newest
@@ -49,6 +50,7 @@ class TransformerXLConfig(Config):
     hidden: int | None = Field(None, ge=1)  # of the feed-forward; 4 · width if not said
     dropout: float = Field(0.1, ge=0, lt=1)
     norm_first: bool = True
+    activation: Activation = "relu"  # of the feed-forward
     segment: int = Field(0, ge=0)  # tokens; as many as the data's segments have if not said
     memory: int | None = Field(None, ge=0)  # places of the segments before; as many if not said
 
@@ -83,7 +85,7 @@ class TransformerXL(LanguageModel):
                 config.hidden or 4 * width,
                 config.dropout,
                 config.norm_first,
-                activation="relu",
+                activation=config.activation,
                 positions=Relative(width, config.heads),
             )
             for _ in range(config.depth)

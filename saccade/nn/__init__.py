@@ -1,5 +1,6 @@
 """Mathematics on tensors that two families share: tensors in, tensors out."""
 
+from saccade.nn.activations import ACTIVATIONS
 from saccade.nn.attention import (
     Attention,
     AttentionLayer,
@@ -10,8 +11,10 @@ from saccade.nn.attention import (
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import Embedding
 from saccade.nn.feedforward import FeedForward
+from saccade.nn.init import INITS, initialise
 from saccade.nn.losses import cross_entropy
 from saccade.nn.masks import Mask
+from saccade.nn.norm import NORMS, BatchNorm, LayerNorm, RMSNorm
 from saccade.nn.positions import POSITIONS, Learned, Places, Relative, Rotary, Sinusoidal
 from saccade.nn.recurrent import CELLS, Cell, Read, Recurrent
 from saccade.nn.scores import (
@@ -31,9 +34,11 @@ from saccade.nn.transformer import Decoded, DecoderBlock, EncoderBlock, Residual
 from saccade.nn.words import Judged, Words, word_loss
 
 __all__ = [
+    "ACTIVATIONS",
     "Additive",
     "Attention",
     "AttentionLayer",
+    "BatchNorm",
     "CELLS",
     "Cell",
     "Concat",
@@ -47,13 +52,17 @@ __all__ = [
     "FeedForward",
     "Gaussian",
     "General",
+    "INITS",
     "Judged",
     "KeyValue",
+    "LayerNorm",
     "Learned",
     "Mask",
     "MultiHeadAttention",
+    "NORMS",
     "POSITIONS",
     "Places",
+    "RMSNorm",
     "Read",
     "Recurrent",
     "Relative",
@@ -66,6 +75,7 @@ __all__ = [
     "Words",
     "cross_entropy",
     "extend",
+    "initialise",
     "score_named",
     "share_memory",
     "weights",

@@ -1,7 +1,7 @@
 r"""Functions of one number, applied to many."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -74,6 +74,11 @@ def gelu_sigmoid(x: Tensor) -> Tensor:
     return x * torch.sigmoid(QUICK * x)
 
 
+def linear(x: Tensor) -> Tensor:
+    r"""x itself: layers upon layers of it are one layer."""
+    return x
+
+
 def sigmoid(x: Tensor) -> Tensor:
     r"""σ(x) = 1 / (1 + exp(-x)); its slope σ(1 - σ) is ¼ at most, and near 0 for large |x|."""
     return x.sigmoid()
@@ -119,12 +124,27 @@ def softmax(x: Tensor) -> Tensor:
     return x.softmax(dim=-1)
 
 
+Activation = Literal[  # the names, for settings
+    "elu",
+    "gelu",
+    "gelu_exact",
+    "gelu_sigmoid",
+    "leaky_relu",
+    "linear",
+    "relu",
+    "selu",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "tanh",
+]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "elu": elu,
     "gelu": gelu,
     "gelu_exact": gelu_exact,
     "gelu_sigmoid": gelu_sigmoid,
     "leaky_relu": leaky_relu,
+    "linear": linear,
     "relu": relu,
     "selu": selu,
     "sigmoid": sigmoid,

@@ -8,7 +8,7 @@ from saccade.types import Hidden
 
 
 class FeedForward(nn.Module):
-    r"""W_2 f(W_1 x + b_1) + b_2, f relu (Vaswani et al. 2017, eq. 2) or gelu.
+    r"""W_2 f(W_1 x + b_1) + b_2, f relu (Vaswani et al. 2017, eq. 2) or any of `ACTIVATIONS`.
 
     No dropout between the two: the residual branch has its own.
     """

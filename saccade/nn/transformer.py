@@ -51,12 +51,13 @@ class EncoderBlock(nn.Module):
         score: Score | None = None,
         groups: int | None = None,
         positions: Places | None = None,
+        activation: str = "relu",
     ):
         super().__init__()
         self.self_attention = MultiHeadAttention(
             width, heads, score=score, groups=groups, positions=positions
         )
-        self.feed_forward = FeedForward(width, hidden)
+        self.feed_forward = FeedForward(width, hidden, activation)
         self.around_attention = Residual(width, dropout, norm_first)
         self.around_feed_forward = Residual(width, dropout, norm_first)
 
@@ -96,6 +97,7 @@ class DecoderBlock(nn.Module):
         groups: int | None = None,
         positions: Places | None = None,
         window: int | None = None,
+        activation: str = "relu",
     ):
         super().__init__()
         self.self_attention = MultiHeadAttention(
@@ -103,7 +105,7 @@ class DecoderBlock(nn.Module):
         )
         self.source_attention = MultiHeadAttention(width, heads, score=source_score, groups=groups)
         self.window = window
-        self.feed_forward = FeedForward(width, hidden)
+        self.feed_forward = FeedForward(width, hidden, activation)
         self.around_attention = Residual(width, dropout, norm_first)
         self.around_source = Residual(width, dropout, norm_first)
         self.around_feed_forward = Residual(width, dropout, norm_first)

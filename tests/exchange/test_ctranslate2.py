@@ -17,7 +17,13 @@ from saccade.data.parallel import PairsConfig, Tokenizers
 from saccade.data.tokenizers import BytePair, Character, Tokenizer, train
 from saccade.data.vocabulary import BEGIN, END
 from saccade.errors import ConfigError, MissingPackage, RunError
-from saccade.exchange.ctranslate2 import ExportConfig, export, refusals, token_list
+from saccade.exchange.ctranslate2 import (
+    ACTIVATIONS,
+    ExportConfig,
+    export,
+    refusals,
+    token_list,
+)
 from saccade.models.bahdanau import BahdanauConfig
 from saccade.models.transformer import Transformer, TransformerConfig
 
@@ -69,7 +75,7 @@ CHOICES: dict[str, dict[str, Any]] = {
     "none": {"positions": "none"},
     "two groups": {"groups": 2},
     "one group, rotary, post-norm": {"groups": 1, "positions": "rotary", "norm_first": False},
-    "a feed-forward of its own width": {"hidden": 24},
+    "a feed-forward of its own width": {"hidden": 24, "activation": "silu"},
 }
 
 
@@ -103,6 +109,7 @@ def test_any_transformer_goes_out_or_is_refused(data: st.DataObject) -> None:
         "depth": data.draw(st.integers(1, 3)),
         "groups": data.draw(st.sampled_from([n for n in (1, 2, 4) if heads % n == 0])),
         "norm_first": data.draw(st.booleans()),
+        "activation": data.draw(st.sampled_from(sorted(ACTIVATIONS))),
         "positions": data.draw(
             st.sampled_from(["sinusoidal", "learned", "rotary", "relative", "none"])
         ),
@@ -206,6 +213,7 @@ def test_no_two_tokens_are_alike(tokenizer: Tokenizer, tmp_path: Path) -> None:
         ({"score": "additive"}, "model.score is additive; CTranslate2 knows scaled_dot alone"),
         ({"score": "dot"}, "model.score is dot"),
         ({"positions": "relative"}, r"relative \(those of Transformer-XL\); CTranslate2 can have"),
+        ({"activation": "selu"}, "model.activation is selu; CTranslate2 can have gelu, gelu_exact"),
         ({"window": 3}, "model.window is 3; CTranslate2 has no attention through a window"),
         ({"pruned": {"encoder.0.self_attention": [1]}}, "heads were taken out"),
     ],

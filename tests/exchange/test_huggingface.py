@@ -13,17 +13,18 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 from saccade.cli.main import run as saccade
 from saccade.data.tokenizers import train as tokenizer_of
 from saccade.errors import ConfigError, DataError
-from saccade.exchange.huggingface import export, take_in
+from saccade.exchange.huggingface import ACTIVATIONS, export, take_in
 from saccade.models.gpt import GPT, GPTConfig
 
 TEXT = ["the cat sat on the mat", "a cat, a mat — naïve 🙂", "", "the end of it all"] * 3
 
 
-def small(kind: str) -> tuple[GPTConfig, GPT, Any]:
+def small(kind: str, **choices: Any) -> tuple[GPTConfig, GPT, Any]:
     tokenizer = tokenizer_of(kind, TEXT, 300 if kind == "bytepair" else None)
     torch.manual_seed(0)
     config = GPTConfig(
-        vocab_size=tokenizer.vocab_size, width=16, depth=2, heads=2, hidden=24, context=12
+        vocab_size=tokenizer.vocab_size,
+        **{"width": 16, "depth": 2, "heads": 2, "hidden": 24, "context": 12, **choices},
     )
     return config, GPT(config).eval(), tokenizer
 
@@ -47,6 +48,22 @@ def test_what_goes_out_gives_the_same_logits_and_tokens(kind: str, tmp_path: Pat
         2,
         *tokenizer.encode("sat"),
     ]
+
+
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+@torch.no_grad()
+def test_any_activation_that_they_have_goes_out_and_comes_in(
+    activation: str, tmp_path: Path
+) -> None:
+    config, model, tokenizer = small("character", depth=1, activation=activation)
+    for parameter in model.parameters():
+        parameter.mul_(10)  # else any activation is nearly a line
+    export(tmp_path / "out", config, tokenizer, model.state_dict())
+    theirs = GPT2LMHeadModel.from_pretrained(tmp_path / "out").eval()
+    ids = torch.randint(config.vocab_size, (2, 9), generator=torch.Generator().manual_seed(0))
+    ours, _ = model.step(ids, model.start(ids))
+    torch.testing.assert_close(theirs(ids).logits, ours, atol=1e-4, rtol=1e-4)
+    assert take_in(tmp_path / "out").model.activation == activation
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +167,7 @@ def test_by_the_command_line(
         ({"name": "gpt1"}, "it is a gpt1, with norms after the sublayers"),
         ({"name": "gpt3"}, "it is a gpt3, with layers that see a band"),
         ({"positions": "rotary"}, "model.positions is rotary"),
+        ({"activation": "elu"}, "model.activation is elu; they have gelu, gelu_exact"),
     ],
 )
 def test_what_cannot_go_out_is_said(settings: dict[str, Any], reason: str, tmp_path: Path) -> None:
@@ -171,7 +189,7 @@ def test_what_is_no_gpt2_is_refused(gpt2: Path, tmp_path: Path) -> None:
     config = json.loads((gpt2 / "config.json").read_text())
     for changes, reason in (
         ({"model_type": "llama"}, "model_type is 'llama'; 'gpt2' was wanted"),
-        ({"activation_function": "relu"}, "activation_function is 'relu'"),
+        ({"activation_function": "mish"}, "activation_function is 'mish'"),
     ):
         (tmp_path / "config.json").write_text(json.dumps(config | changes))
         with pytest.raises(DataError, match=reason):

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from saccade import metrics
 from saccade.metrics.language import (
     bits_per_character,
     bits_per_word,
@@ -41,6 +42,36 @@ def test_entropy_worked_by_hand():
     assert cross_entropy([0.5, 0.5], [0.25, 0.75]) == pytest.approx(1 + 0.5 * math.log2(4 / 3))
     assert cross_entropy([1, 0, 0], [0.4, 0.3, 0.3], math.e) == pytest.approx(0.916, abs=5e-4)
     assert kl_divergence([0.5, 0.5], [0.25, 0.75]) == pytest.approx(0.5 * math.log2(4 / 3))
+
+
+WEATHER = {"fine": 0.5, "cloudy": 0.25, "rain": 0.125, "snow": 0.125}
+CODES = [  # no word of one begins another
+    ({"fine": "10", "cloudy": "110", "rain": "0", "snow": "111"}, 2.25),
+    ({"fine": "0", "cloudy": "110", "rain": "10", "snow": "111"}, 1.875),
+    ({"fine": "0", "cloudy": "10", "rain": "110", "snow": "111"}, 1.75),
+]
+
+
+@pytest.mark.parametrize(("code", "bits"), CODES)
+def test_a_code_for_the_weather_takes_the_cross_entropy(code, bits):
+    p = list(WEATHER.values())
+    words = [code[weather] for weather in WEATHER]
+    length = sum(chance * len(word) for chance, word in zip(p, words, strict=True))
+    assert length == bits
+    q = [2.0 ** -len(word) for word in words]  # what the code was made for
+    assert metrics.cross_entropy(p, q) == pytest.approx(length)
+    assert metrics.kl_divergence(p, q) == pytest.approx(length - 1.75)
+    assert metrics.entropy(p) == pytest.approx(1.75)
+    assert length >= 1.75  # none takes less
+    assert metrics.entropy(p, math.e) == pytest.approx(1.75 * math.log(2))
+
+
+def test_a_text_as_the_weather_is_has_its_entropy_and_perplexity():
+    days = ["fine"] * 4 + ["cloudy"] * 2 + ["rain", "snow"]
+    surprises = [math.log(WEATHER[day]) for day in days]
+    assert metrics.text_cross_entropy(surprises).value == pytest.approx(1.75)
+    assert metrics.text_cross_entropy(surprises, math.e).value == pytest.approx(1.75 * math.log(2))
+    assert metrics.perplexity(surprises).value == pytest.approx(2**1.75)
 
 
 @given(two_distributions(), bases)

@@ -11,7 +11,7 @@ from saccade.decoding import Marks
 from saccade.look import laws
 from saccade.look.watch import watch
 from saccade.models import Transformer, TransformerConfig
-from saccade.nn import POSITIONS, SCORES, Attention
+from saccade.nn import ACTIVATIONS, POSITIONS, SCORES, Attention
 from saccade.nn import windows as windows_file
 
 BEGIN, END, VOCAB = 1, 2, 9
@@ -193,9 +193,24 @@ def test_the_memory_holds_the_groups_heads_only():
 
 
 def test_the_names_of_the_settings_are_those_of_the_parts():
-    for setting, names in (("positions", POSITIONS), ("score", SCORES)):
+    parts = (("positions", POSITIONS), ("score", SCORES), ("activation", ACTIVATIONS))
+    for setting, names in parts:
         annotation = TransformerConfig.model_fields[setting].annotation
         assert sorted(annotation.__args__) == sorted(names)
+
+
+@pytest.mark.parametrize("name", sorted(ACTIVATIONS))
+def test_any_activation_is_that_of_every_feed_forward(name):
+    model = Transformer(TransformerConfig(**SIZES, depth=2, activation=name)).double().eval()
+    x = torch.randn(2, 3, 8, dtype=torch.float64)
+    for block in (*model.encoder, *model.decoder):
+        inner, outer = block.feed_forward.inner, block.feed_forward.outer
+        wanted = ACTIVATIONS[name](x @ inner.weight.T + inner.bias) @ outer.weight.T + outer.bias
+        torch.testing.assert_close(block.feed_forward(x), wanted)
+    plain = Transformer(TransformerConfig(**SIZES, depth=2)).double().eval()
+    plain.load_state_dict(model.state_dict())  # it has no weights, and relu is what is not said
+    finding = laws.same("another activation", model, plain, example(2, 5, 4))
+    assert finding.holds == (name == "relu")
 
 
 def test_messages():
@@ -205,3 +220,5 @@ def test_messages():
         Transformer(TransformerConfig(**{**SIZES, "heads": 8}, positions="rotary"))
     with pytest.raises(ValueError, match="greater than or equal to 1"):
         TransformerConfig(**SIZES, window=0)
+    with pytest.raises(ValueError, match="'elu', 'gelu'.*or 'tanh'"):
+        TransformerConfig(**SIZES, activation="rellu")

@@ -11,6 +11,7 @@ from torch import nn
 from saccade.decoding import Marks, beam, greedy
 from saccade.look import laws
 from saccade.models import Bahdanau, BahdanauConfig, Transformer, TransformerConfig, Writer, writer
+from saccade.nn.activations import ACTIVATIONS
 from saccade.nn.pruning import prune_heads, switched_off
 from saccade.types import State, rearrange, select
 
@@ -39,6 +40,7 @@ choices = st.fixed_dictionaries(
         "positions": st.sampled_from(["sinusoidal", "learned", "none"]),
         "depth": st.integers(1, 3),
         "shared_vocab": st.booleans(),
+        "activation": st.sampled_from(sorted(ACTIVATIONS)),
         "dropout": st.just(0.3),
     }
 )

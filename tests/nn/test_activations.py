@@ -1,6 +1,7 @@
 """Activations, held against the framework's and against differences."""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -66,6 +67,7 @@ BY_HAND = {
     "gelu_exact": lambda x: x / 2 * (1 + math.erf(x / math.sqrt(2))),
     "gelu_sigmoid": lambda x: x / (1 + math.exp(-1.702 * x)),
     "leaky_relu": lambda x: x if x > 0 else 0.01 * x,
+    "linear": lambda x: x,
     "relu": lambda x: max(0.0, x),
     "selu": lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * (math.exp(x) - 1)),
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
@@ -85,6 +87,7 @@ def test_activations_are_their_equations(name: str) -> None:
 
 def test_all_but_gelu_and_softmax_are_in_that_list() -> None:
     assert set(BY_HAND) | {"gelu", "softmax"} == set(activations.ACTIVATIONS)
+    assert list(get_args(activations.Activation)) == sorted(activations.ACTIVATIONS)
 
 
 def test_subgradients_where_there_is_a_corner() -> None:

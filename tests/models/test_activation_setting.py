@@ -1,0 +1,41 @@
+"""`model.activation` of the models of text: all names work, and what is not said is as before."""
+
+import pytest
+import torch
+
+from saccade.models.gpt import GPT, GPTConfig
+from saccade.models.transformer_xl import TransformerXL, TransformerXLConfig
+from saccade.models.writing import writer
+from saccade.nn.activations import ACTIVATIONS
+
+SIZES = {"vocab_size": 9, "width": 8, "depth": 2, "heads": 2, "hidden": 12}
+
+
+def made(kind: str, **more: str) -> GPT | TransformerXL:
+    torch.manual_seed(0)
+    if kind == "transformer_xl":
+        return TransformerXL(TransformerXLConfig(**SIZES, segment=6, **more)).double().eval()
+    return GPT(GPTConfig(name=kind, context=6, **SIZES, **more)).double().eval()
+
+
+@pytest.mark.parametrize("kind", ["gpt1", "gpt2", "transformer_xl"])
+@pytest.mark.parametrize("name", sorted(ACTIVATIONS))
+@torch.no_grad()
+def test_any_activation_reads_at_once_as_token_by_token(kind: str, name: str) -> None:
+    model = made(kind, activation=name)
+    for parameter in model.parameters():
+        parameter.add_(0.3 * torch.randn_like(parameter))
+    assert all(block.feed_forward.activation is ACTIVATIONS[name] for block in model.blocks)
+    ids = torch.randint(9, (2, 6))
+    whole, _ = model.step(ids, model.start(ids))
+    for steps in (model, writer(model)):
+        state = steps.start(ids)
+        for t in range(6):
+            logits, state = steps.step(ids[:, t : t + 1], state)
+            torch.testing.assert_close(logits[:, 0], whole[:, t])
+
+
+@pytest.mark.parametrize(("kind", "name"), [("gpt2", "gelu"), ("transformer_xl", "relu")])
+def test_what_is_not_said_is_as_it_was(kind: str, name: str) -> None:
+    assert all(block.feed_forward.activation is ACTIVATIONS[name] for block in made(kind).blocks)
+    assert made(kind).state_dict().keys() == made(kind, activation="tanh").state_dict().keys()

@@ -1,0 +1,134 @@
+"""Norms against loops from their equations, and what a row may depend on."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from saccade.nn import NORMS, BatchNorm, LayerNorm, RMSNorm
+
+EPSILON = 1e-5
+KINDS = {"batch": BatchNorm, "layer": LayerNorm, "rms": RMSNorm}
+
+
+def made(name: str, width: int) -> nn.Module:
+    """With a γ and a β that are to be seen."""
+    norm = KINDS[name](width).double()
+    for parameter in norm.parameters():
+        nn.init.normal_(parameter, 1.0, 0.5)
+    return norm
+
+
+def slowly(name: str, norm: nn.Module, rows: list[list[float]]) -> list[list[float]]:
+    """γ (x - μ) / √(σ² + ε) + β, number by number."""
+    gamma = norm.weight.tolist()
+    beta = [0.0] * len(gamma) if name == "rms" else norm.bias.tolist()
+    found = []
+    for row in rows:
+        new = []
+        for d, x in enumerate(row):
+            group = [other[d] for other in rows] if name == "batch" else row
+            mean = 0.0 if name == "rms" else sum(group) / len(group)
+            variance = sum((other - mean) ** 2 for other in group) / len(group)
+            new.append(gamma[d] * (x - mean) / math.sqrt(variance + EPSILON) + beta[d])
+        found.append(new)
+    return found
+
+
+@pytest.mark.parametrize("name", KINDS)
+@given(rows=st.integers(2, 6), width=st.integers(1, 5), seed=st.integers(0, 2**31))
+def test_they_are_their_equations(name: str, rows: int, width: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    norm, x = made(name, width), 3 * torch.randn(rows, width, dtype=torch.float64) + 1
+    wanted = torch.tensor(slowly(name, norm, x.tolist()), dtype=torch.float64)
+    torch.testing.assert_close(norm(x), wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_rows_may_lie_on_several_axes(name: str) -> None:
+    norm, x = made(name, 4), torch.randn(2, 3, 4, dtype=torch.float64)
+    torch.testing.assert_close(norm(x), norm(x.view(6, 4)).view(2, 3, 4))
+    turned = torch.randn(3, 2, 4, dtype=torch.float64).transpose(0, 1)
+    torch.testing.assert_close(norm(turned), norm(turned.contiguous()))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_gradient_is_the_slope(name: str) -> None:
+    norm, x = made(name, 3), torch.randn(2, 2, 3, dtype=torch.float64, requires_grad=True)
+
+    def run(x: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        own = dict(zip(dict(norm.named_parameters()), parameters, strict=True))
+        return torch.func.functional_call(norm, own, (x,))
+
+    assert torch.autograd.gradcheck(run, (x, *norm.parameters()))
+
+
+# --- the law: what a row depends on ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("learning", [True, False], ids=["learning", "evaluated"])
+@pytest.mark.parametrize("name", KINDS)
+@given(rows=st.integers(2, 6), width=st.integers(2, 5), seed=st.integers(0, 2**31))
+def test_a_row_depends_on_its_neighbours_in_batch_norm_that_learns_alone(
+    name: str, learning: bool, rows: int, width: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    norm, x = made(name, width).train(learning), torch.randn(rows, width, dtype=torch.float64)
+    other = x.clone()
+    other[1:] = 2 * torch.randn(rows - 1, width, dtype=torch.float64) + 1
+    same = torch.allclose(norm(x)[0], norm(other)[0], rtol=1e-9, atol=1e-12)
+    assert same == (name != "batch" or not learning)
+
+
+def test_running_averages_move_by_the_momentum() -> None:
+    norm = BatchNorm(2).double()
+    mean, variance = [0.0, 0.0], [1.0, 1.0]
+    for _ in range(4):
+        x = 2 * torch.randn(5, 3, 2, dtype=torch.float64) - 1
+        norm(x)
+        for d in range(2):
+            column = x[..., d].flatten().tolist()
+            average = sum(column) / 15
+            mean[d] = 0.9 * mean[d] + 0.1 * average
+            spread = sum((value - average) ** 2 for value in column) / 14
+            variance[d] = 0.9 * variance[d] + 0.1 * spread
+    torch.testing.assert_close(norm.running_mean, torch.tensor(mean, dtype=torch.float64))
+    torch.testing.assert_close(norm.running_var, torch.tensor(variance, dtype=torch.float64))
+    one = torch.tensor([[3.0, -2.0]], dtype=torch.float64)
+    wanted = [
+        (x - m) / math.sqrt(s + EPSILON) for x, m, s in zip([3, -2], mean, variance, strict=True)
+    ]
+    found = norm.eval()(one)  # one row is enough
+    torch.testing.assert_close(found, torch.tensor([wanted], dtype=torch.float64))
+
+
+def test_evaluating_leaves_no_mark() -> None:
+    norm = BatchNorm(3).eval()
+    before = {name: tensor.clone() for name, tensor in norm.state_dict().items()}
+    norm(torch.randn(4, 3))
+    assert all(torch.equal(before[name], tensor) for name, tensor in norm.state_dict().items())
+
+
+@given(st.floats(0.01, 100), st.integers(0, 2**31))
+def test_the_size_of_what_comes_in_is_taken_away(scale: float, seed: int) -> None:
+    """Weights before a norm may be of any size: norm(a W x) = norm(W x)."""
+    torch.manual_seed(seed)
+    x = torch.randn(6, 8, dtype=torch.float64)
+    for kind in KINDS.values():
+        norm = kind(8, eps=1e-30).double()
+        torch.testing.assert_close(norm(scale * x), norm(x))
+
+
+def test_one_row_is_refused_while_learning() -> None:
+    with pytest.raises(ValueError, match="got 1 row to learn from.*wanted 2 or more, or a norm"):
+        BatchNorm(3)(torch.randn(1, 3))
+
+
+def test_the_table_has_them_all() -> None:
+    assert set(NORMS) == {*KINDS, "none"}
+    x = torch.randn(4, 6)
+    assert all(NORMS[name](6)(x).shape == x.shape for name in NORMS)
+    assert NORMS["none"](6)(x) is x
