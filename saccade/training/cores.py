@@ -2,12 +2,12 @@
 
 import os
 
-# Threads that wait for one another may spin for a while before they sleep. The longer they spin,
-# the quicker a step alone on the machine, and the slower beside another busy process: people have
-# other programs open. 4,000 turns are near the best alone; with 1,000 a GPT wrote at half its rate,
-# and with the library's own number at half of that beside a busy process (benchmarks/waiting.py).
-# Read when torch is loaded, and only then; who sets it has their way.
-WAITING = {"GOMP_SPINCOUNT": "4000"}
+# Threads that wait for one another may spin for a while before they sleep. Those that spin long
+# take the machine from other programs, and from a thread on the same core; those that sleep at
+# once are late for the next piece of work. 16,000 turns are the best alone, for learning and for
+# writing, and beside a busy process better than the library's own number
+# (benchmarks/waiting.py). Read when torch is loaded, and only then; who sets it has their way.
+WAITING = {"GOMP_SPINCOUNT": "16000"}
 
 
 def cores() -> int:
