@@ -55,7 +55,9 @@ class Table(NamedTuple):
         return f"{self.unit} {self.lines[row]}"
 
 
-def table_of(name: str, columns: Mapping[str, Sequence[object]], target: str | None = None) -> Table:
+def table_of(
+    name: str, columns: Mapping[str, Sequence[object]], target: str | None = None
+) -> Table:
     """A table of values that are in memory; None is a missing one."""
     texts = {
         column: ["" if cell is None else str(cell) for cell in cells]
@@ -71,7 +73,7 @@ def table_of(name: str, columns: Mapping[str, Sequence[object]], target: str | N
 
 
 def read_table(path: str | Path) -> Table:
-    """A file as a table; what is wrong with single rows is kept in `wrong`, to be said with more."""
+    """A file as a table; complaints about single rows are kept in it, to be said with others."""
     mark, rows = _rows(path)
     first = next(rows, None)
     if first is None:

@@ -26,6 +26,7 @@ from saccade.nn.activations import (
     SELU_ALPHA,
     SELU_SCALE,
 )
+from saccade.nn.losses import STEEPEST
 
 
 class Affine(NamedTuple):
@@ -117,7 +118,7 @@ def _of_classes(answer: Tensor, target: Tensor, smoothing: float) -> Tensor:
 BEGINNINGS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
     "absolute": _of_numbers(torch.sign),
     "cross_entropy": _of_classes,
-    "exponential": _of_margins(lambda m: -torch.exp(-m)),
+    "exponential": _of_margins(lambda m: -(-m).clamp(max=STEEPEST).exp()),
     "hinge": _of_margins(lambda m: -(m < 1).to(m.dtype)),
     "huber": _of_numbers(lambda r: r.clamp(-1, 1)),
     "square": _of_numbers(lambda r: 2 * r),
