@@ -8,11 +8,11 @@ rows. In a file with semicolons 1,5 is read as 1.5.
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import chain
 from math import isfinite
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,8 @@ LARGEST = 1e100  # squares of what is larger may be more than a float64 holds
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
-class Table(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Table:
     """Cells as text, column by column, and the line of the file that each row began in."""
 
     name: str
@@ -48,7 +49,7 @@ class Table(NamedTuple):
         """The chosen rows, in the chosen order."""
         places = rows.tolist()
         some = {name: [cells[at] for at in places] for name, cells in self.columns.items()}
-        return self._replace(columns=some, lines=self.lines[rows])
+        return replace(self, columns=some, lines=self.lines[rows])
 
     def where(self, row: int) -> str:
         """The place of a row, for a message."""

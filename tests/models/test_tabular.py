@@ -31,8 +31,8 @@ def test_linear_and_softmax_are_one_product_and_start_at_nothing() -> None:
         assert found.shape == (5, outputs)
         for n in range(5):
             for v in range(outputs):
-                terms = [float(model.output.weight[v, d] * x[n, d]) for d in range(3)]
-                expected = sum(terms) + float(model.output.bias[v])
+                terms = [float(model.output.weight[v, d].detach() * x[n, d]) for d in range(3)]
+                expected = sum(terms) + float(model.output.bias[v].detach())
                 assert float(found[n, v].detach()) == pytest.approx(expected, abs=1e-5)
 
 
