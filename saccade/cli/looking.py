@@ -50,7 +50,7 @@ def look(
     elif graph:
         _graph(what, row, save or what / "report" / "graph.svg", json)
     elif text is None:
-        raise ConfigError(f"look needs a text for {what} to answer, or --gradients.")
+        raise ConfigError(f"look needs a text for {what} to answer, --gradients or --graph.")
     else:
         _maps(what, " ".join(text), answer, kind, layer, head, save, json)
 

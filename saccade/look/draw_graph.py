@@ -82,11 +82,11 @@ def graph_figure(graph: Graph, type: Type) -> Figure:
             gaps[gap] *= 1.3
     left, right = (_room(graph.layers[side], type) for side in (0, -1))
     low, high = -left, float(middles[-1]) + BOX[0] / 2 + right
-    figure = Figure(figsize=(high - low, height + 0.9), facecolor="white")
+    figure = Figure(figsize=(high - low, height), facecolor="white")
     FigureCanvasAgg(figure)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_xlim(low, high)
-    axes.set_ylim(-0.35, height + 0.55)
+    axes.set_ylim(0, height)
     axes.axis("off")
     _draw_edges(axes, edges, places, type)
     for place, layer in enumerate(graph.layers):

@@ -118,7 +118,7 @@ class Tabular(Network):
         """Rows without end, in an order that depends on the seed; a few are taken all at once."""
         rows, train = self.rows[split], self.recipe.train
         count = len(rows.lines)
-        size = min(count, train.batch_tokens)
+        size = -(-count // -(-count // train.batch_tokens))  # none much smaller than the others
         while count % size == 1 and getattr(self.recipe.model, "norm", "") == "batch":
             size += 1  # one row alone has no variance
         for some in shuffled(count, size, train.seed, start):
@@ -146,13 +146,16 @@ class Tabular(Network):
             return Loss(total)
         return Loss(total, (answers.argmax(1) == batch.target).sum())
 
-    def summed(self, answers: Float[Tensor, "B V"], batch: RowsBatch) -> Float[Tensor, ""]:
-        r"""Σ_n w_n ℓ(f(x_n), y_n), by `train.loss`."""
+    def summed(
+        self, answers: Float[Tensor, "B V"], batch: RowsBatch, smoothing: float | None = None
+    ) -> Float[Tensor, ""]:
+        r"""Σ_n w_n ℓ(f(x_n), y_n), by `train.loss`; smoothed as in training if nothing is said."""
         train = self.recipe.train
         if train.loss in NUMBERS:
             return NUMBERS[train.loss](answers[:, 0], batch.target, batch.weights)
         if train.loss == "cross_entropy":
-            return cross_entropy(answers, batch.target, train.smoothing, batch.weights)
+            spread = train.smoothing if smoothing is None else smoothing
+            return cross_entropy(answers, batch.target, spread, batch.weights)
         margins = (answers[:, 1] - answers[:, 0]) * (2 * batch.target - 1)
         by_margin: Any = MARGINS[train.loss]
         return by_margin(margins, batch.weights)
@@ -164,7 +167,7 @@ class Tabular(Network):
 
     @torch.no_grad()
     def risk(self, split: str, most: int | None = None) -> Risk:
-        """The weighted mean loss of the rows whose class is known, and the penalty."""
+        """The weighted mean loss of rows whose class is known, without smoothing; the penalty."""
         self.model.eval()
         rows = self.rows[split]
         some = np.flatnonzero(rows.target >= 0) if self.classes else np.arange(len(rows.lines))
@@ -172,7 +175,7 @@ class Tabular(Network):
         summed, weights = torch.zeros(()), 0.0
         for at in range(0, len(some), AT_ONCE):
             batch = self.batch(split, some[at : at + AT_ONCE])
-            summed = summed + self.summed(self.model(batch.features), batch).cpu()
+            summed = summed + self.summed(self.model(batch.features), batch, 0.0).cpu()
             weights += batch.tokens if batch.weights is None else float(batch.weights.sum())
         return Risk(summed / weights if weights else torch.tensor(torch.nan), self.penalty().cpu())
 

@@ -62,10 +62,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory, flowers: Path) -> dict[str, R
     """A finished run of each model, to be read and never written to."""
     root = tmp_path_factory.mktemp("tables")
     kinds = {"data__path": str(flowers), "data__made": None, "data__target": "kind"}
+    kinds |= {**WHOLE, "train__penalty": 0.03, "train__learning_rate": 0.1}
     recipes = {
         "linear": recipe_of("linear", **WHOLE),
-        "softmax": recipe_of("softmax", **WHOLE, **kinds, train__penalty=0.01),
-        "mlp": recipe_of(model__hidden=[6], train__learning_rate=0.03),
+        "softmax": recipe_of("softmax", **kinds),
+        "mlp": recipe_of(model__hidden=[6], train__learning_rate=0.03, train__steps=400),
     }
     return {name: train(recipe, root / name, Options()).run for name, recipe in recipes.items()}
 
@@ -84,7 +85,7 @@ def test_linear_regression_is_least_squares(runs: dict[str, Run]) -> None:
     assert float(bias.detach()) == pytest.approx(found[-1], abs=2e-3)
     # as the table has it: y = 2 a − 3.4 b + 4.2
     y, columns = run.task.layout.target, run.task.layout.columns
-    slopes = [y.deviation * float(w) / c.deviation for w, c in zip(weight[0], columns, strict=True)]
+    slopes = weight[0].detach().numpy() * y.deviation / [c.deviation for c in columns]
     np.testing.assert_allclose(slopes, WEIGHTS, atol=0.1)
     assert run.predict({"a": 0, "b": 0}).values[0] == pytest.approx(BIAS, abs=0.1)
     assert scores["rmse"] == pytest.approx(0.5, rel=0.2)  # the noise
@@ -113,13 +114,13 @@ def test_softmax_regression_comes_to_the_optimum(runs: dict[str, Run]) -> None:
     run = runs["softmax"]
     scores = run.evaluate(split="train")
     rows = run.task.rows["train"]
-    best = optimum(rows.features, rows.target, 3, 0.01)
+    best = optimum(rows.features, rows.target, 3, 0.03)
     [(weight, bias)] = run.task.model.layers()
     np.testing.assert_allclose(weight.detach().ravel(), best[: weight.numel()], atol=0.02)
     # only differences of biases count
     np.testing.assert_allclose(np.diff(bias.detach()), np.diff(best[weight.numel() :]), atol=0.02)
     assert scores["risk"] == pytest.approx(scores["loss"] + scores["penalty"])
-    assert scores["penalty"] == pytest.approx(0.005 * float((weight**2).sum().detach()), rel=1e-5)
+    assert scores["penalty"] == pytest.approx(0.015 * float((weight**2).sum().detach()), rel=1e-5)
 
 
 def test_layers_part_what_a_line_cannot(runs: dict[str, Run], tmp_path: Path) -> None:
@@ -163,7 +164,8 @@ def test_linear_regression_is_scikit_learns(tmp_path: Path, no_pictures: None) -
     [("absolute", "plane"), ("huber", "plane"), ("hinge", "moons"), ("exponential", "moons")],
 )
 def test_other_losses_learn_too(loss: str, made: str, tmp_path: Path, no_pictures: None) -> None:
-    recipe = recipe_of(data__made=made, train__loss=loss, train__learning_rate=0.03)
+    few = {"train__steps": 300, "train__learning_rate": 0.03}
+    recipe = recipe_of(data__made=made, train__loss=loss, **few)
     scores = train(recipe, tmp_path / "run", Options()).run.evaluate()
     assert scores.get("accuracy", scores.get("r2")) > 0.93
     assert loss in scores["conventions"]["loss"]
@@ -308,7 +310,8 @@ def test_a_row_is_answered_as_the_table_was(runs: dict[str, Run], flowers: Path)
         chances = torch.from_numpy(logits[place]).softmax(0)
         np.testing.assert_allclose([*answers[0].probabilities.values()], chances, atol=1e-6)
         every = (answers[0], *answers[0].others)
-        assert [one.score for one in every] == sorted(chances.tolist(), reverse=True)
+        best = sorted(chances.tolist(), reverse=True)
+        assert [one.score for one in every] == pytest.approx(best)
 
 
 def test_lines_that_are_no_rows_are_answered_in_their_place(runs: dict[str, Run]) -> None:
@@ -379,6 +382,8 @@ def test_laws_that_are_broken_are_found() -> None:
     net.forward = lambda x: honest(x) + x.mean()
     verdicts = {f.law: f.verdict for f in task.check("test", 5)}
     assert verdicts["neighbours change nothing"] == "BROKEN"
+    net.forward = lambda x: 1.5 * honest(x)
+    verdicts = {f.law: f.verdict for f in task.check("test", 5)}
     assert verdicts["written out equals autograd"] == "BROKEN"
     net.forward = honest
     assert task.again(task_of(train__seed=2), "test", 5).verdict == "BROKEN"
@@ -444,10 +449,10 @@ def test_a_loss_that_is_no_number_names_the_lines(flowers: Path) -> None:
 
 def test_batches_go_through_all_rows_and_no_row_is_normed_alone() -> None:
     for changes in ({}, {"model__norm": "batch"}):
-        task = task_of(**changes, train__batch_tokens=31)
+        task = task_of(**changes, train__batch_tokens=3)
         count = len(task.rows["train"].lines)
-        assert count % 31 == 1
-        batches = list(islice(task.batches("train"), -(-count // 31)))
+        assert count % 3 == 1
+        batches = list(islice(task.batches("train"), -(-count // 3)))
         assert (min(batch.tokens for batch in batches) == 1) == (not changes)
         first = task.batches("train", start=1)
         assert next(first).lines == batches[1].lines
@@ -476,7 +481,7 @@ def test_the_graph_has_the_numbers_of_autograd(runs: dict[str, Run], tmp_path: P
     )
     for unit in hidden:
         assert unit.figures["a"] == max(0.0, unit.figures["z"])
-    assert graph.loss == pytest.approx(float(loss), rel=1e-5)
+    assert graph.loss == pytest.approx(float(loss.detach()), rel=1e-5)
     np.testing.assert_array_equal(graph.weights[1], run.task.model.output.weight.detach().double())
 
 
