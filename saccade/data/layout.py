@@ -129,7 +129,7 @@ class Rows(NamedTuple):
     """N rows as numbers."""
 
     features: Floats  # (N, places)
-    target: Floats | Indices  # (N,) in deviations from the mean, or the class (−1: not known)
+    target: NDArray[Any]  # (N,) in deviations from the mean, or the class (−1: not known)
     weights: Floats | None  # (N,)
     lines: Indices
 
@@ -169,7 +169,7 @@ class Layout(NamedTuple):
         refuse(table.name, complaints)
         cells = table.columns[self.target.name]
         if isinstance(self.target, Category):
-            target: Floats | Indices = self.target.numbers(cells)
+            target: NDArray[Any] = self.target.numbers(cells)
         else:
             target = self.target.inside(numbers(cells))
         given = None if weights is None else numbers(table.columns[weights])

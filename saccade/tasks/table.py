@@ -89,11 +89,13 @@ class Tabular(Network):
     def weigh(self, weights: Floats | None, split: str = "train") -> None:
         """Say how much each row of a split counts, in place of what the table says."""
         rows = self.rows[split]
-        if weights is not None and (len(weights) != len(rows.lines) or not np.all(weights >= 0)):
-            raise ValueError(
-                f"got {len(weights)} weights for {len(rows.lines)} rows; wanted one of 0 or more "
-                "for each."
-            )
+        if weights is not None:
+            fine = np.isfinite(weights) & (weights >= 0)
+            if len(weights) != len(rows.lines) or not fine.all() or not weights.any():
+                raise ValueError(
+                    f"got {len(weights)} weights for {len(rows.lines)} rows; wanted one of 0 or "
+                    "more for each, and not all 0."
+                )
         self.rows[split] = rows._replace(weights=weights)
 
     def add_file(self, path: str | Path) -> str:
@@ -119,8 +121,8 @@ class Tabular(Network):
         rows, train = self.rows[split], self.recipe.train
         count = len(rows.lines)
         size = -(-count // -(-count // train.batch_tokens))  # none much smaller than the others
-        while count % size == 1 and getattr(self.recipe.model, "norm", "") == "batch":
-            size += 1  # one row alone has no variance
+        if getattr(self.recipe.model, "norm", "") == "batch":  # one row alone has no variance
+            size = next(n for n in range(max(size, 2), count + 1) if count % n != 1)
         for some in shuffled(count, size, train.seed, start):
             yield self.batch(split, some)
 
@@ -169,9 +171,9 @@ class Tabular(Network):
     def risk(self, split: str, most: int | None = None) -> Risk:
         """The weighted mean loss of rows whose class is known, without smoothing; the penalty."""
         self.model.eval()
-        rows = self.rows[split]
-        some = np.flatnonzero(rows.target >= 0) if self.classes else np.arange(len(rows.lines))
-        some = some[:most]
+        some = self._some(split, most)
+        if self.classes:
+            some = some[self.rows[split].target[some] >= 0]
         summed, weights = torch.zeros(()), 0.0
         for at in range(0, len(some), AT_ONCE):
             batch = self.batch(split, some[at : at + AT_ONCE])
@@ -207,8 +209,8 @@ class Tabular(Network):
     ) -> Scored:
         """The risk, and accuracy and F1 of classes, or the errors of numbers."""
         refuse_search(self.recipe.task, {"beam": beam})
-        rows, risk = self.rows[split], self.risk(split, most)
-        features, truth = rows.features[:most], rows.target[:most]
+        rows, risk, some = self.rows[split], self.risk(split, most), self._some(split, most)
+        truth = rows.target[some]
         figures = {"loss": float(risk.empirical)}
         weighed = "" if rows.weights is None else ", weighted"
         conventions = {"loss": f"mean {self.recipe.train.loss} of a row{weighed}"}
@@ -216,7 +218,7 @@ class Tabular(Network):
             figures |= {"penalty": float(risk.penalty), "risk": float(risk.structural)}
             conventions |= {"penalty": "λ/2 ‖W‖²", "risk": "loss and penalty: what is made small"}
         judge = self._classes_judged if self.classes else self._numbers_judged
-        more, how = judge(truth, self.answers(features))
+        more, how = judge(truth, self.answers(rows.features[some]))
         tell(len(truth))
         return {**figures, **more, "examples": float(len(truth))}, {**conventions, **how}
 
@@ -379,9 +381,10 @@ class Tabular(Network):
         one, two = self.model.eval()(features), other.model.eval()(features)
         return _finding("saved and reopened agree", [(one, two)])
 
-    def _some(self, split: str, count: int) -> Indices:
+    def _some(self, split: str, most: int | None) -> Indices:
+        """So many rows at most, spread evenly: a file may be sorted."""
         rows = len(self.rows[split].lines)
-        return np.unique(np.linspace(0, rows - 1, min(count, rows)).astype(np.int64))
+        return np.unique(np.linspace(0, rows - 1, min(most or rows, rows)).astype(np.int64))
 
 
 def _softmax(logits: Floats) -> Floats:

@@ -262,8 +262,16 @@ def test_weights_may_be_given_in_python_and_travel_in_the_batch() -> None:
     lines = task.rows["train"].lines.tolist()
     expected = [given[lines.index(line)] / given.mean() for line in batch.lines]
     np.testing.assert_allclose(batch.weights, expected, rtol=1e-6)
-    with pytest.raises(ValueError, match=f"got 3 weights for {count} rows"):
-        task.weigh(np.ones(3))
+    for wrong in (np.ones(3), np.zeros(count), np.full(count, np.inf)):
+        with pytest.raises(ValueError, match=f"got {len(wrong)} weights for {count} rows"):
+            task.weigh(wrong)
+
+
+def test_rows_that_all_count_nothing_are_refused(tmp_path: Path) -> None:
+    path = weighed_table(tmp_path / "table.csv", [0] * 79 + [1], many=False)
+    changes = {"data__path": str(path), "data__made": None, "data__target": "y"}
+    with pytest.raises(DataError, match="rows of .* for (train|dev|test) have a weight of 0"):
+        task_of(**changes, data__weights="w")
 
 
 # --- scores and answers ---------------------------------------------------------------------------
@@ -447,6 +455,16 @@ def test_a_loss_that_is_no_number_names_the_lines(flowers: Path) -> None:
     batch = task.batch("train", np.arange(7))
     lines = task.rows["train"].lines[:5].tolist()
     assert task.where(batch) == f"{flowers}, lines {', '.join(map(str, lines))} and 2 more"
+
+
+def test_an_evaluation_of_some_rows_does_not_take_the_first() -> None:
+    task = task_of()
+    few = task._some("test", 5)
+    assert few[0] == 0 and few[-1] == len(task.rows["test"].lines) - 1 and len(few) == 5
+    assert task.evaluate("test", 5)["examples"] == 5
+    whole = task.evaluate("test")
+    assert whole["examples"] == len(task.rows["test"].lines)
+    assert whole == task.evaluate("test", 10_000)
 
 
 def test_batches_go_through_all_rows_and_no_row_is_normed_alone() -> None:
