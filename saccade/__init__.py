@@ -24,6 +24,7 @@ def train(
     what: "str | Path | Recipe",
     *,
     data: str | None = None,
+    target: str | None = None,
     model: str | None = None,
     set: dict[str, Any] | None = None,
     out: "str | Path | None" = None,
@@ -34,9 +35,9 @@ def train(
 ) -> "Run":
     """Train a recipe's name, a .toml, a file of pairs or a `Recipe`, and return the run.
 
-    The run's folder is `out`, or runs/ and the recipe's name. `resume` takes a run's folder and
-    goes on where it stood. A training stopped with Ctrl-C raises KeyboardInterrupt once it is
-    saved.
+    `target` is the column of a table that is to be foretold. The run's folder is `out`, or runs/
+    and the recipe's name. `resume` takes a run's folder and goes on where it stood. A training
+    stopped with Ctrl-C raises KeyboardInterrupt once it is saved.
     """
     from pathlib import Path
 
@@ -54,8 +55,9 @@ def train(
         show=console,
         said=console.print if console else lambda message: None,
     )
+    set = {**(set or {}), **({"data.target": target} if target else {})}
     if resume is not None:
-        asked = {"model.name": model, "data.path": data, **(set or {})}
+        asked = {"model.name": model, "data.path": data, **set}
         trained = go_on(
             Path(resume), {path: value for path, value in asked.items() if value}, options
         )

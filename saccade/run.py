@@ -15,7 +15,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import metadata
@@ -37,6 +37,7 @@ from saccade.exchange.engine import export_folder
 from saccade.folder import FORMAT, OWN, OWN_FOLDERS, read_metrics, read_settings, weights_seal
 from saccade.look.draw import save_curves, save_maps
 from saccade.look.draw_gradients import save_gradients
+from saccade.look.draw_graph import save_graph
 from saccade.look.finding import Finding, not_tried
 from saccade.look.terminal import Map, terminal_map
 from saccade.lookup import Loaded, pick
@@ -81,7 +82,7 @@ class Run:
 
     def predict(
         self,
-        inputs: str | Sequence[str],
+        inputs: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]],
         *,
         first: int = 1,
         tell: Callable[[int], None] = lambda more: None,
@@ -90,16 +91,18 @@ class Run:
     ) -> Any:
         """Answer a text (an answer comes back) or many (a list does).
 
-        `how` is the task's own: beam and n_best for a translator. A message about the inputs
-        counts them from `first`, where they are a part of more. With an `engine` (ctranslate2)
-        it is that which answers, with what `export` wrote, in a process of its own.
+        A row of a table may be values by name. `how` is the task's own: beam and n_best for a
+        translator. A message about the inputs counts them from `first`, where they are a part of
+        more. With an `engine` (ctranslate2) it is that which answers, with what `export` wrote, in
+        a process of its own.
         """
-        texts = [inputs] if isinstance(inputs, str) else list(inputs)
+        alone = isinstance(inputs, str | Mapping)
+        texts: list[Any] = [inputs] if alone else list(inputs)
         if engine is None:
             answers = self.task.predict(texts, first=first, tell=tell, **how)
         else:
             answers = self._engine(engine).predict(texts, first=first, tell=tell, **how)
-        return answers[0] if isinstance(inputs, str) else answers
+        return answers[0] if alone else answers
 
     def export(self, to: str, folder: str | Path | None = None, **how: Any) -> Path:
         """Write the run for another tool (ctranslate2, huggingface), and say where.
@@ -135,7 +138,7 @@ class Run:
         """
         split = self._split_for(data, split)
         figures, conventions = self.task.scored(split, tell=tell, **how)
-        return {**figures, "conventions": conventions}
+        return {**figures, **self.task.tables(split), "conventions": conventions}
 
     def look(
         self,
@@ -194,6 +197,19 @@ class Run:
         except ValueError as error:
             raise ConfigError(str(error)) from None
         return norms
+
+    def graph(self, path: str | Path, *, row: int = 1) -> Any:
+        """Draw a held-out row's way forward and back through a small network of a table."""
+        if not hasattr(self.task, "graph"):
+            raise ConfigError(
+                f"{self.recipe.task} has no graph to draw; a small network of a table has."
+            )
+        graph = self.task.graph(row, self._split_for(None, "test"))
+        try:
+            save_graph(graph, Path(path))
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        return graph
 
     def check(
         self,

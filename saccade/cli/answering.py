@@ -14,7 +14,7 @@ from saccade.cli.answering_files import answer_file, json_line, one_line
 from saccade.cli.exporting import answering_with
 from saccade.cli.kept_answers import KeptAnswers, print_of_run
 from saccade.cli.learning import read_changes
-from saccade.cli.printing import errors, print_json, scores_table
+from saccade.cli.printing import confusion_table, errors, print_json, scores_table
 from saccade.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -224,3 +224,5 @@ def evaluate(
         from rich.console import Console
 
         Console(highlight=False).print(scores_table(scores))
+        if shown := confusion_table(scores):
+            Console(highlight=False).print("", shown)

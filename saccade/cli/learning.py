@@ -20,6 +20,7 @@ What = Annotated[
 Data = Annotated[
     str | None, typer.Option(help="A file (two with a comma for a.en,a.de), or a set by name.")
 ]
+Target = Annotated[str | None, typer.Option(help="Of a table: the column to foretell.")]
 Model = Annotated[str | None, typer.Option(help="saccade list has them, task by task.")]
 Set = Annotated[
     list[str] | None,
@@ -37,6 +38,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON value on standard o
 def train(
     what: What = None,
     data: Data = None,
+    target: Target = None,
     model: Model = None,
     set: Set = None,
     out: Out = None,
@@ -50,12 +52,13 @@ def train(
     \b
     saccade train dates
     saccade train translate --data pairs.tsv --set model.width=128 --out runs/mine
+    saccade train table --data table.csv --target price
     saccade train --resume runs/mine
     """
     from saccade.run import resume as go_on
     from saccade.run import train as begin
 
-    changes = read_changes(set or [])
+    changes = read_changes(set or []) | ({"data.target": target} if target else {})
     if resume is not None:
         trained = go_on(resume, _asked(what, data, model, changes), _options())
     elif what is None:

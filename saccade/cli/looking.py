@@ -40,6 +40,10 @@ def look(
         bool, typer.Option("--residual", help="depth: with a way around each layer.")
     ] = False,
     seed: Annotated[int | None, typer.Option(help="depth: 0 if not said.", min=0)] = None,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="A small network of a table, forward and back.")
+    ] = False,
+    row: Annotated[int, typer.Option(help="--graph: of the test set, from 1.", min=1)] = 1,
     save: Annotated[Path | None, typer.Option(help="A picture: .png, .svg or .pdf.")] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
@@ -49,6 +53,7 @@ def look(
     saccade look runs/dates "5 de março de 2024"
     saccade look runs/mine "ein Haus" --layer 1 --head 2 --save map.png
     saccade look runs/language --gradients --save gradients.png
+    saccade look runs/table --graph --row 3 --save graph.svg
     saccade look runs/vectors king queen man woman --save words.png
     saccade look book.txt --save zipf.png
     saccade look activations --save activations.png
@@ -57,7 +62,7 @@ def look(
     own = {"activation": activation, "init": init, "layers": layers, "width": width}
     own |= {"norm": norm, "residual": residual or None, "seed": seed}
     of_a_run = {"answer": answer, "kind": kind, "layer": layer, "head": head}
-    of_a_run |= {"gradients": gradients or None}
+    of_a_run |= {"gradients": gradients or None, "graph": graph or None}
     chosen = {name: value for name, value in own.items() if value is not None}
     if str(what) in IDEAS and (chosen or not what.exists()):
         if text:
@@ -74,8 +79,10 @@ def look(
         _map_of_words(what, text or [], save, json)
     elif gradients:
         _gradients(what, save or what / "report" / "gradients.png", json)
+    elif graph:
+        _graph(what, row, save or what / "report" / "graph.svg", json)
     elif text is None:
-        raise ConfigError(f"look needs a text for {what} to answer, or --gradients.")
+        raise ConfigError(f"look needs a text for {what} to answer, --gradients or --graph.")
     else:
         _maps(what, " ".join(text), answer, kind, layer, head, save, json)
 
@@ -166,6 +173,27 @@ def _gradients(folder: Path, save: Path, json: bool) -> None:
             norm = norms[distance - 1]
             shown.add_row(str(distance), f"{norm:.3g}", f"{100 * norm / norms[0]:.3g} %")
     Console(highlight=False).print(shown)
+
+
+def _graph(folder: Path, row: int, save: Path, json: bool) -> None:
+    from rich.console import Console
+
+    from saccade.run import open_run
+
+    graph = open_run(folder).graph(save, row=row)
+    errors().print(f"The graph is drawn in {save}.")
+    if json:
+        layers = [[unit._asdict() for unit in layer] for layer in graph.layers]
+        weights = [between.tolist() for between in graph.weights]
+        print_json({"title": graph.title, "loss": graph.loss, "layers": layers, "weights": weights})
+        return
+    console = Console(highlight=False)
+    console.print(graph.title, markup=False)
+    for layer in graph.layers:
+        shown = table("unit", *layer[0].figures)
+        for unit in layer:
+            shown.add_row(unit.name, *(f"{value:.4f}" for value in unit.figures.values()))
+        console.print("", shown)
 
 
 def _maps(

@@ -31,8 +31,19 @@ def scores_table(scores: dict[str, Any]) -> Table:
     made = table("figure", "value", "counted as")
     conventions = scores.get("conventions", {})
     for name, value in scores.items():
-        if name != "conventions":
+        if isinstance(value, int | float):
             made.add_row(name, figure(name, value), conventions.get(name, ""))
+    return made
+
+
+def confusion_table(scores: dict[str, Any], most: int = 20) -> Table | None:
+    """How often each class was taken for each, if there are classes and they are few."""
+    found = scores.get("confusion")
+    if found is None or len(found["classes"]) > most:
+        return None
+    made = table("is ↓  said →", *found["classes"])
+    for name, counts in zip(found["classes"], found["counts"], strict=True):
+        made.add_row(name, *map(str, counts))
     return made
 
 

@@ -1,5 +1,6 @@
 """Answers and references in, figures for people out."""
 
+from saccade.metrics.classification import accuracy, confusion, f1_scores, macro_f1
 from saccade.metrics.language import (
     Measured,
     bits_per_character,
@@ -10,6 +11,7 @@ from saccade.metrics.language import (
     perplexity,
     text_cross_entropy,
 )
+from saccade.metrics.regression import mae, r_squared, rmse
 from saccade.metrics.rouge import Rouge, rouge, rouge_l, rouge_n, rouge_words
 from saccade.metrics.significance import Compared, paired_bootstrap
 from saccade.metrics.translation import (
@@ -28,18 +30,25 @@ __all__ = [
     "Measured",
     "Rouge",
     "Scored",
+    "accuracy",
     "bits_per_character",
     "bits_per_word",
     "bleu",
     "bleu_from_statistics",
     "bleu_statistics",
     "chrf",
+    "confusion",
     "cross_entropy",
     "entropy",
     "exact",
+    "f1_scores",
     "kl_divergence",
+    "macro_f1",
+    "mae",
     "paired_bootstrap",
     "perplexity",
+    "r_squared",
+    "rmse",
     "rouge",
     "rouge_l",
     "rouge_n",

@@ -26,6 +26,7 @@ RECIPES: Loaded[Callable[..., Recipe]] = Loaded(
         "numbers": "saccade.recipes.translation:numbers",
         "ptb": "saccade.recipes.language:ptb",
         "reverse": "saccade.recipes.translation:reverse",
+        "table": "saccade.recipes.tables:table",
         "tinyshakespeare": "saccade.recipes.language:tinyshakespeare",
         "translate": "saccade.recipes.translation:translate",
         "vectors": "saccade.recipes.words:vectors",
@@ -49,6 +50,7 @@ def find(
 ) -> Found:
     """The recipe that a person means: a recipe's name, a .toml file, or a file of pairs.
 
+    A file with a "data.target" among the `changes` is a table.
     `data` is a file of pairs, two of them with a comma, or the name of a made or a published set;
     `changes` are settings by dotted path.
     """
@@ -65,9 +67,11 @@ def find(
             values["model"] = {"name": model}
         recipe, open_model = read_recipe(values, what), False
     elif data is None and (Path(what).exists() or "," in what):
+        name = "table" if changes.get("data.target") else "translate"
         if model is not None:
-            pick(TASKS["translate"].models, model, "model")
-        recipe, open_model, data = RECIPES["translate"](model or "bahdanau"), model is None, what
+            pick(TASKS[name].models, model, "model")
+        recipe = RECIPES[name](model) if model else RECIPES[name]()
+        open_model, data = name == "translate" and model is None, what
     else:
         raise ConfigError(
             f"There is no recipe {what!r} and no file of that name.{did_you_mean(what, RECIPES)} "

@@ -119,6 +119,10 @@ class Task(ABC):
     ) -> Scored:
         """Figures by name, and the convention that each was counted by."""
 
+    def tables(self, split: str) -> dict[str, Any]:
+        """What an evaluation has to say that is more than a figure, by name."""
+        return {}
+
     def goodness(self, scores: dict[str, float]) -> float:
         """The one figure that is to grow."""
         return -scores["loss"]

@@ -1,0 +1,475 @@
+r"""What the columns of a table mean, and rows as numbers.
+
+    a number     (x - mean) / deviation, those of the rows to learn from; 0 where it is missing, and
+                 then, if any was missing there, 1 in a place beside it
+    a category   a place for each one that the rows to learn from have, 1 at its own; a missing one
+                 has a place too. Those met fewer than `data.least` times share a place, which is
+                 also that of the unseen; if there are none, an unseen one is 0 at every place
+
+All of it is learned from the rows to learn from, and kept with the run.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from saccade.config import Config
+from saccade.data.tables import (
+    MARKS,
+    MISSING,
+    Indices,
+    Table,
+    as_read,
+    counted,
+    is_number,
+    parted,
+    shortened,
+)
+from saccade.errors import DataError, several
+from saccade.lookup import did_you_mean
+
+Floats = NDArray[np.float64]
+Answer = Literal["class", "number"]
+
+FEW = 0.1  # of a column's cells: so few texts among numbers are taken for slips
+CLASSES = 10  # a target of whole numbers with no more different ones is one of classes
+EACH = 5  # … if every one is there so often, on average
+FARTHEST = 1e18  # deviations from the mean: float32 can still square them
+
+
+class TableConfig(Config):
+    """Where a table comes from, what is asked of it, and what is held out."""
+
+    made: str | None = None  # the name of a table that is always there
+    path: str | None = None
+    target: str | None = None  # the column that is to be foretold
+    answer: Answer | None = None  # open: follows from the model and from what the target holds
+    weights: str | None = None  # a column that says how much each row counts
+    categories: tuple[str, ...] = ()  # columns of numbers that are names of something
+    ignore: tuple[str, ...] = ()  # columns that are not to be looked at
+    least: int = Field(2, ge=1)  # rows; a category that is met less often is one of "other"
+    dev_share: float = Field(0.1, gt=0, lt=1)
+    test_share: float = Field(0.2, gt=0, lt=1)
+    seed: int = 0  # of what is held out
+
+    @field_validator("categories", "ignore", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        """One name, or several with commas between, as they are typed."""
+        return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
+
+
+class Number(NamedTuple):
+    """A column of numbers, and what 0 and 1 are for a model."""
+
+    name: str
+    mean: float
+    deviation: float
+    missing: bool = False  # whether a place says so
+
+    @property
+    def places(self) -> list[str]:
+        """What each place of the features is about."""
+        return [self.name, f"{self.name} missing"] if self.missing else [self.name]
+
+    def features(self, cells: Sequence[str]) -> Floats:
+        """(N, places)."""
+        inside = self.inside(numbers(cells))
+        absent = np.isnan(inside)
+        columns = [np.where(absent, 0.0, inside), absent.astype(np.float64)]
+        return np.stack(columns[: len(self.places)], axis=1)
+
+    def inside(self, values: Floats) -> Floats:
+        """As the model has them."""
+        return (values - self.mean) / self.deviation
+
+    def outside(self, values: Floats) -> Floats:
+        """As the table has them."""
+        return values * self.deviation + self.mean
+
+
+class Category(NamedTuple):
+    """A column of names."""
+
+    name: str
+    values: tuple[str, ...]
+    missing: bool = False  # whether a place says so
+    others: bool = False  # whether there is a place for those that are rare
+
+    @property
+    def places(self) -> list[str]:
+        """What each place of the features is about."""
+        more = [f"{self.name} missing"] * self.missing + [f"{self.name}=other"] * self.others
+        return [f"{self.name}={value}" for value in self.values] + more
+
+    def numbers(self, cells: Sequence[str]) -> Indices:
+        """The place of each among the values; −1 if it is none of them."""
+        index = {value: number for number, value in enumerate(self.values)}
+        return np.array([index.get(cell, -1) for cell in cells], np.int64)
+
+    def features(self, cells: Sequence[str]) -> Floats:
+        """(N, places)."""
+        found = self.numbers(cells)
+        count = len(self.places)
+        if self.others:
+            found[found < 0] = count - 1
+        if self.missing:
+            found[np.array([cell in MISSING for cell in cells], bool)] = len(self.values)
+        known = np.flatnonzero(found >= 0)
+        table = np.zeros((len(cells), count))
+        table[known, found[known]] = 1.0
+        return table
+
+
+class Rows(NamedTuple):
+    """N rows as numbers."""
+
+    features: Floats  # (N, places)
+    target: NDArray[Any]  # (N,) in deviations from the mean, or the class (−1: not known)
+    weights: Floats | None  # (N,)
+    lines: Indices
+
+
+class Layout(NamedTuple):
+    """What is learned of a table apart from weights: enough to read a row, and to say an answer."""
+
+    names: tuple[str, ...]  # of all columns, in the table's order
+    columns: tuple[Number | Category, ...]  # those that are learned from
+    target: Number | Category
+    weights: str | None = None
+    mark: str = ","
+
+    @property
+    def answer(self) -> Answer:
+        """What is foretold."""
+        return "class" if isinstance(self.target, Category) else "number"
+
+    @property
+    def places(self) -> list[str]:
+        """What each place of the features is about."""
+        return [place for column in self.columns for place in column.places]
+
+    def features(self, columns: Mapping[str, Sequence[str]]) -> Floats:
+        """(N, places) of cells, by column."""
+        return np.concatenate([c.features(columns[c.name]) for c in self.columns], axis=1)
+
+    def rows(self, table: Table) -> Rows:
+        """A table's rows as numbers, or one error with all that is wrong; no target, no row."""
+        table = with_target(table, self.target.name)
+        complaints = [*table.wrong, *self.complaints(table)]
+        if isinstance(self.target, Number):
+            complaints += texts_in(table, self.target.name)
+        weights = self.weights if self.weights in table.columns else None
+        if weights is not None:
+            complaints += _weights_complaints(table, weights)
+        refuse(table.name, complaints)
+        cells = table.columns[self.target.name]
+        if isinstance(self.target, Category):
+            target: NDArray[Any] = self.target.numbers(cells)
+        else:
+            target = self.target.inside(numbers(cells))
+        given = None if weights is None else numbers(table.columns[weights])
+        return Rows(self.features(table.columns), target, given, table.lines)
+
+    def complaints(self, table: Table) -> list[str]:
+        """What keeps a table's cells from being numbers."""
+        found = []
+        for column in self.columns:
+            if column.name not in table.columns:
+                near = did_you_mean(column.name, table.columns)
+                found.append(f"there is no column {column.name!r}.{near}")
+            elif isinstance(column, Number):
+                found += texts_in(table, column.name) or _far(table, column)
+        return found
+
+    # --- rows as people type them ---------------------------------------------------------------
+
+    def cells(self, row: str | Mapping[str, Any], number: int) -> dict[str, str]:
+        """The cells of one row by column: of a line, or of values by name."""
+        if isinstance(row, str):
+            return self._of_line(row, number)
+        wanted = [column.name for column in self.columns]
+        strange = [
+            f"there is no column {name!r}.{did_you_mean(name, self.names)}"
+            for name in row
+            if name not in self.names
+        ]
+        lacking = [
+            f"{name!r} is not there; give None if it is not known"
+            for name in wanted
+            if name not in row
+        ]
+        refuse(f"input {number}", strange + lacking)
+        return {name: "" if row[name] is None else str(row[name]).strip() for name in wanted}
+
+    def is_names(self, line: str) -> bool:
+        """Whether a line is the first row of a table."""
+        cells = [cell.strip() for cell in parted(line, self.mark) or []]
+        return self._names_for(len(cells)) == cells
+
+    def _names_for(self, count: int) -> list[str] | None:
+        """The columns of a row with so many cells."""
+        every = list(self.names)
+        unasked = [name for name in every if name not in (self.target.name, self.weights)]
+        used = {column.name for column in self.columns}
+        forms = (every, unasked, [name for name in every if name in used])
+        return next((names for names in forms if len(names) == count), None)
+
+    def _of_line(self, line: str, number: int) -> dict[str, str]:
+        for mark in dict.fromkeys((self.mark, *MARKS)):
+            cells = parted(line, mark)
+            names = None if cells is None else self._names_for(len(cells))
+            if cells is not None and names is not None:
+                read = (as_read(cell, mark) for cell in cells)
+                return dict(zip(names, read, strict=True))
+        got = parted(line, self.mark)
+        wanted = [name for name in self.names if name not in (self.target.name, self.weights)]
+        said = "cannot be read as a row" if got is None else f"has {counted(len(got), 'cell')}"
+        raise DataError(
+            f"input {number} {said}; wanted {len(wanted)}, with {self.mark!r} between: "
+            f"{self.mark.join(wanted)}"
+        )
+
+    # --- to be kept -----------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """For tokenizer.json; every bit of the numbers comes back."""
+        return {
+            "names": list(self.names),
+            "columns": [_plain(column) for column in self.columns],
+            "target": _plain(self.target),
+            "weights": self.weights,
+            "mark": self.mark,
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Layout":
+        """As it was kept."""
+        return cls(
+            tuple(values["names"]),
+            tuple(map(_column, values["columns"])),
+            _column(values["target"]),
+            values["weights"],
+            values["mark"],
+        )
+
+
+def _plain(column: Number | Category) -> dict[str, Any]:
+    kind = "number" if isinstance(column, Number) else "category"
+    return {"kind": kind, **column._asdict()}
+
+
+def _column(values: dict[str, Any]) -> Number | Category:
+    values = dict(values)
+    if values.pop("kind") == "number":
+        return Number(**values)
+    return Category(**{**values, "values": tuple(values["values"])})
+
+
+# --- cells ----------------------------------------------------------------------------------------
+
+
+def numbers(cells: Sequence[str]) -> Floats:
+    """The numbers of a column; what is missing, or is none, is NaN."""
+    return np.array([float(cell) if is_number(cell) else np.nan for cell in cells], np.float64)
+
+
+def texts(cells: Sequence[str]) -> list[int]:
+    """The rows that have something other than a number."""
+    return [row for row, c in enumerate(cells) if c not in MISSING and not is_number(c)]
+
+
+def texts_in(table: Table, name: str) -> list[str]:
+    """A complaint for each row of a column of numbers that holds something else."""
+    cells = table.columns[name]
+    found = texts(cells)
+    known = sum(cell not in MISSING for cell in cells)
+    return shortened(
+        [
+            f"{table.where(row)}: {cells[row][:40]!r} in the column {name!r}, where "
+            + (f"{known - len(found):,} of {known:,} are numbers" if known > 1 else "numbers are")
+            for row in found
+        ]
+    )
+
+
+def _far(table: Table, column: Number) -> list[str]:
+    inside = np.abs(column.inside(numbers(table.columns[column.name])))
+    return shortened(
+        [
+            f"{table.where(row)}: {table.columns[column.name][row]} in the column {column.name!r} "
+            f"is beyond all reason; its numbers lie around {column.mean:g} ± {column.deviation:g}"
+            for row in np.flatnonzero(inside > FARTHEST).tolist()
+        ]
+    )
+
+
+def refuse(name: str, complaints: Sequence[str]) -> None:
+    """One error of all complaints, if there are any."""
+    if len(complaints) == 1:
+        mark = "," if complaints[0].startswith("line ") else ":"
+        raise DataError(f"{name}{mark} {complaints[0]}{'' if complaints[0][-1] in '.?' else '.'}")
+    if complaints:
+        raise DataError(several(list(complaints), f"{name} cannot be used as it is:"))
+
+
+def with_target(table: Table, name: str) -> Table:
+    """The rows whose target is known."""
+    if name not in table.columns:
+        near = did_you_mean(name, table.columns)
+        raise DataError(
+            f"{table.name} has no column {name!r}, which is to be foretold.{near} "
+            f"It has: {', '.join(table.columns)}."
+        )
+    known = [row for row, cell in enumerate(table.columns[name]) if cell not in MISSING]
+    return table if len(known) == len(table) else table.take(np.array(known, np.int64))
+
+
+# --- learning what the columns mean ---------------------------------------------------------------
+
+
+def check_table(table: Table, config: TableConfig, target: str, answer: Answer) -> None:
+    """All that is wrong with a table at once: rows, names, cells, the target, the weights."""
+    complaints = list(table.wrong)
+    named = {"weights": [config.weights] if config.weights else [], "ignore": config.ignore}
+    for setting, names in (*named.items(), ("categories", config.categories)):
+        complaints += [
+            f"there is no column {name!r} (data.{setting}).{did_you_mean(name, table.columns)}"
+            for name in names
+            if name not in table.columns
+        ]
+    for name in learned_from(table, config, target):
+        if name not in config.categories and is_of_numbers(table.columns[name]):
+            if found := texts_in(table, name):
+                complaints += [*found, f"mend that, or say data.categories={name}"]
+    complaints += _target_complaints(table, target, answer, target in config.categories)
+    if config.weights in table.columns:
+        complaints += _weights_complaints(table, str(config.weights))
+    refuse(table.name, complaints)
+
+
+def learned_from(table: Table, config: TableConfig, target: str) -> list[str]:
+    """The columns that may say something about the target."""
+    apart = {target, config.weights, *config.ignore}
+    return [name for name in table.columns if name not in apart]
+
+
+def is_of_numbers(cells: Sequence[str]) -> bool:
+    """Whether all that is there are numbers, or nearly all: the others are then slips."""
+    known = sum(cell not in MISSING for cell in cells)
+    found = len(texts(cells))
+    slips = known >= 4 and found <= max(1, FEW * known)
+    return known > 0 and (found == 0 or slips)
+
+
+def answer_of(cells: Sequence[str]) -> Answer:
+    """What a target asks for: text is a class, and so are a few whole numbers that come back."""
+    if not is_of_numbers(cells):
+        return "class"
+    values = numbers(cells)
+    values = values[~np.isnan(values)]
+    different = len(np.unique(values))
+    few = different <= CLASSES and different * EACH <= len(values)
+    return "class" if few and not np.any(values % 1) else "number"
+
+
+def _target_complaints(table: Table, name: str, answer: Answer, of_names: bool) -> list[str]:
+    known = [cell for cell in table.columns[name] if cell not in MISSING]
+    different = set(known)
+    what = f"the target {name!r}"
+    if not known:
+        return [f"{what} is missing in every row"]
+    if len(different) == 1:
+        return [f"{what} has one value ({known[0][:40]}): there is nothing to foretell"]
+    if is_of_numbers(known) and not of_names and texts(known):
+        return [*texts_in(table, name), f"mend that, or say data.categories={name}"]
+    if answer == "number" and not is_of_numbers(known):
+        return [f"{what} holds text ({known[0][:40]!r}); a number was wanted"]
+    if answer == "class" and 2 * len(different) > len(known):
+        return [
+            f"{what} has {len(different):,} different values in {counted(len(known), 'row')}: it "
+            "names the rows, and is no class that comes back; take another column, or "
+            "data.answer=number if it is an amount"
+        ]
+    return []
+
+
+def _weights_complaints(table: Table, name: str) -> list[str]:
+    values = numbers(table.columns[name])
+    wrong = np.flatnonzero(~(values >= 0)).tolist()
+    if not wrong and not values.any():
+        return [f"all weights in the column {name!r} are 0"]
+    return shortened(
+        [
+            f"{table.where(row)}: {table.columns[name][row][:40]!r} in the column {name!r}; a "
+            "weight of 0 or more was wanted"
+            for row in wrong
+        ]
+    )
+
+
+class Learned(NamedTuple):
+    """A layout, and what a person should know of it."""
+
+    layout: Layout
+    notes: list[str]
+
+
+def learn_layout(
+    whole: Table, rows: Indices, config: TableConfig, target: str, answer: Answer
+) -> Learned:
+    """What the columns mean, by all rows; means and categories, by the `rows` to learn from."""
+    train = whole.take(rows)
+    columns: list[Number | Category] = []
+    notes = []
+    for name in learned_from(whole, config, target):
+        cells = train.columns[name]
+        of_numbers = name not in config.categories and is_of_numbers(whole.columns[name])
+        column = number_of(name, cells) if of_numbers else category_of(name, cells, config.least)
+        if np.ptp(column.features(cells), axis=0).any():
+            columns.append(column)
+        else:
+            notes.append(_dropped(name, cells, config.least))
+    if not columns:
+        raise DataError(f"{whole.name} has no column to learn {target!r} from. {' '.join(notes)}")
+    names, cells = tuple(whole.columns), train.columns[target]
+    asked = number_of(target, cells) if answer == "number" else category_of(target, cells, 1)
+    if len(set(cells)) < 2:
+        raise DataError(
+            f"{whole.name}: all {len(cells):,} rows to learn from have the same {target!r} "
+            f"({cells[0][:40]}). Give more rows, or another data.seed."
+        )
+    return Learned(Layout(names, tuple(columns), asked, config.weights, whole.mark), notes)
+
+
+def number_of(name: str, cells: Sequence[str]) -> Number:
+    """Mean and deviation of what is there; where all is one number, the deviation counts as 1."""
+    values = numbers(cells)
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return Number(name, 0.0, 1.0)
+    return Number(name, float(known.mean()), float(known.std()) or 1.0, len(known) < len(values))
+
+
+def category_of(name: str, cells: Sequence[str], least: int) -> Category:
+    """Those that are met so often or more, in their order; numbers among them by size."""
+    met = Counter(cell for cell in cells if cell not in MISSING)
+    values = [value for value, count in met.items() if count >= least]
+    order = sorted(values, key=lambda v: (0, float(v), v) if is_number(v) else (1, 0.0, v))
+    absent = any(cell in MISSING for cell in cells)
+    return Category(name, tuple(order), absent, len(order) < len(met))
+
+
+def _dropped(name: str, cells: Sequence[str], least: int) -> str:
+    known = [cell for cell in cells if cell not in MISSING]
+    if not known:
+        why = "is empty"
+    elif len(set(known)) == 1:
+        why = f"has one value ({known[0][:40]})"
+    else:
+        why = f"has no category that is met {least} times or more"
+    return f"The column {name!r} {why} and is left out."
