@@ -18,12 +18,12 @@ u))\,\alpha\) \(e \mathrel{+}= g\,u\), \(u \mathrel{+}= g\,h\), and in the end e
 \(\mathrel{+}= e\).
 
 Difference from word2vec.c, gensim and fastText: they take each pair by itself, with K negatives of
-its own. Here the targets of a window share S draws, whose part in the loss is weighted by targets
-· K / S (the sharing is that of Ji et al. 2016): the expected gradient is the same, h is read and
-written once a window instead of once a pair, and C + S rows are fetched instead of C (1 + K). As
-in word2vec.c a row of a CBOW bag moves by the whole e, not by e over the size of the bag. A window
-of CBOW has one target only, so there four windows side by side share their draws, and learn from
-the input rows as they were before the four."""
+its own. Here the targets of four windows side by side share S draws, whose part in the loss is
+weighted by targets · K / S (the sharing is that of Ji et al. 2016): the expected gradient is the
+same, h is read and written once a window instead of once a pair, and a row that was drawn is
+fetched once for the four, which learn from the input rows as they were before. With few draws
+skip-gram answers fewer analogies (`docs/scores.md`). As in word2vec.c a row of a CBOW bag moves by
+the whole e, not by e over the size of the bag."""
 
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ from saccade.fitted.drawing import Floats, Ids, Paths, Stream, Whole, below, cha
 
 LONGEST = 10_000  # words of a line that are taken as one; a longer line is cut, as word2vec.c does
 END = -1  # after each line of a text
-FOUR = 4  # windows of CBOW that share their draws
+FOUR = 4  # windows that share their draws
 
 # σ(x) for x in [−8, 8): beyond, a label that is right teaches less than 0.0004 of the rate
 _REACH, _PLACES = 8.0, 4096
@@ -58,7 +58,7 @@ class Windows(NamedTuple):
     reach: int  # at most so many words on either side; how many is drawn at each place
     around: bool  # the words around foretell the word (CBOW), or it foretells them
     negatives: int  # for each target; 0: by its path in the tree
-    shared: int  # draws for a window; in CBOW for four
+    shared: int  # draws for four windows
 
 
 @bare
@@ -158,7 +158,7 @@ def _learn(
     h, e, line, itself, ones, near, counts, negatives, coming = room
     sources, of_sources = (near, counts) if windows.around else (itself, ones)
     targets, of_targets = (itself, ones) if windows.around else (near, counts)
-    together = FOUR if windows.around and windows.negatives > 0 else 1
+    together = FOUR if windows.negatives > 0 else 1
     learned = place = 0
     draw_all(coming, words.table, state, outputs)
     while place < len(text):

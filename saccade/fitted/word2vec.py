@@ -39,7 +39,7 @@ class WindowsConfig(Config):
     width: int = Field(100, ge=1)
     window: int = Field(5, ge=1, le=1000)  # words on either side, at most
     negatives: int = Field(5, ge=0, le=100)  # for each word that is foretold; 0: Huffman's tree
-    shared: int | None = Field(None, ge=1, le=1000)  # draws for a window; None: follows
+    shared: int | None = Field(None, ge=1, le=1000)  # draws for four windows; None: follows
     subsample: float = Field(1e-3, ge=0)  # words more frequent than this are often left out
     epochs: int = Field(5, ge=1)
     rate: float | None = Field(None, gt=0)  # None: 0.025 for skip-gram, 0.05 for others
@@ -56,7 +56,7 @@ class WindowsConfig(Config):
 
     def windows(self) -> Windows:
         """As the kernels want it."""
-        shared = self.shared or (self.negatives if self.around else 2 * self.negatives)
+        shared = self.shared or (self.negatives if self.around else 8 * self.negatives)
         return Windows(self.window, self.around, self.negatives, shared if self.negatives else 0)
 
 

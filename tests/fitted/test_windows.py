@@ -55,7 +55,7 @@ class Twin:
         self.line(lines[-1])
 
     def line(self, line: list[int]) -> None:
-        together = 4 if self.windows.around and self.windows.negatives else 1
+        together = 4 if self.windows.negatives else 1
         for first in range(0, len(line) if len(line) > 1 else 0, together):
             windows = []
             for at in range(first, min(first + together, len(line))):
