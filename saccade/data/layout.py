@@ -157,8 +157,11 @@ class Layout(NamedTuple):
         """(N, places) of cells, by column."""
         return np.concatenate([c.features(columns[c.name]) for c in self.columns], axis=1)
 
-    def rows(self, table: Table) -> Rows:
-        """A table's rows as numbers, or one error with all that is wrong; no target, no row."""
+    def rows(self, table: Table, side: str = "") -> Rows:
+        """A table's rows as numbers, or one error with all that is wrong; no target, no row.
+
+        The `side` of a split that they are is for the message.
+        """
         table = with_target(table, self.target.name)
         complaints = [*table.wrong, *self.complaints(table)]
         if isinstance(self.target, Number):
@@ -173,6 +176,12 @@ class Layout(NamedTuple):
         else:
             target = self.target.inside(numbers(cells))
         given = None if weights is None else numbers(table.columns[weights])
+        if given is not None and len(given) and not given.any():
+            on = f" for {side}" if side else ""
+            raise DataError(
+                f"{table.name}: all {len(given):,} rows{on} have a weight of 0 in the column "
+                f"{weights!r}; weigh more of them{', or take another data.seed' if side else ''}."
+            )
         return Rows(self.features(table.columns), target, given, table.lines)
 
     def complaints(self, table: Table) -> list[str]:
@@ -401,8 +410,6 @@ def _target_complaints(table: Table, name: str, answer: Answer, of_names: bool) 
 def _weights_complaints(table: Table, name: str) -> list[str]:
     values = numbers(table.columns[name])
     wrong = np.flatnonzero(~(values >= 0)).tolist()
-    if not wrong and not values.any():
-        return [f"all weights in the column {name!r} are 0"]
     return shortened(
         [
             f"{table.where(row)}: {table.columns[name][row][:40]!r} in the column {name!r}; a "

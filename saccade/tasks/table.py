@@ -230,6 +230,7 @@ class Tabular(Network):
         return figures, {
             "accuracy": f"share of rows whose class was said{unknown}",
             "macro_f1": "mean of F1 over the classes that are there or were said",
+            "confusion": "a row for each class that is, a column for each that was said",
         }
 
     def _numbers_judged(self, truth: Floats, answers: Floats) -> Scored:

@@ -22,7 +22,7 @@ from saccade.data.layout import (
 )
 from saccade.data.made_tables import TABLES
 from saccade.data.tables import Table, counted, read_table, sides_of
-from saccade.errors import ConfigError, DataError
+from saccade.errors import ConfigError
 from saccade.lookup import pick
 from saccade.models.tabular import LinearConfig, MLPConfig, SoftmaxConfig
 from saccade.tasks.task import Choice, Progress, print_of
@@ -115,13 +115,7 @@ def prepare(
     if layout is None:
         layout, more = learn_layout(table, sides["train"], data, target, answer)
         notes += more
-    rows = {side: layout.rows(table.take(some)) for side, some in sides.items()}
-    for side, some in rows.items():
-        if some.weights is not None and not some.weights.any():
-            raise DataError(
-                f"all {len(some.lines):,} rows of {table.name} for {side} have a weight of 0; "
-                "weigh more of them, or take another data.seed."
-            )
+    rows = {side: layout.rows(table.take(some), side) for side, some in sides.items()}
     recipe, choices = _sized(recipe, layout, target, answer, why)
     sizes = ", ".join(f"{len(some.lines):,} for {side}" for side, some in rows.items())
     notes.insert(0, f"{table.name}: {len(layout.places):,} inputs, {len(table):,} rows ({sizes}).")

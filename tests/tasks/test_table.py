@@ -270,7 +270,7 @@ def test_weights_may_be_given_in_python_and_travel_in_the_batch() -> None:
 def test_rows_that_all_count_nothing_are_refused(tmp_path: Path) -> None:
     path = weighed_table(tmp_path / "table.csv", [0] * 79 + [1], many=False)
     changes = {"data__path": str(path), "data__made": None, "data__target": "y"}
-    with pytest.raises(DataError, match="rows of .* for (train|dev|test) have a weight of 0"):
+    with pytest.raises(DataError, match="all .* rows for (train|dev|test) have a weight of 0"):
         task_of(**changes, data__weights="w")
 
 
