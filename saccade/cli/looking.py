@@ -5,13 +5,17 @@ from typing import Annotated
 
 import typer
 
+from saccade.cli.learning import Set
+from saccade.cli.looking_at_schedules import look_at_schedules
 from saccade.cli.printing import errors, print_json, table
 from saccade.errors import ConfigError
 from saccade.folder import read_settings
 
 
 def look(
-    what: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or a text file.")],
+    what: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run's folder, a text file, or schedule.")
+    ],
     text: Annotated[
         list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to answer; words.")
     ] = None,
@@ -24,6 +28,7 @@ def look(
     gradients: Annotated[
         bool, typer.Option("--gradients", help="How far back a recurrent model learns.")
     ] = False,
+    set: Set = None,
     save: Annotated[Path | None, typer.Option(help="A picture: .png, .svg or .pdf.")] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
@@ -35,9 +40,12 @@ def look(
     saccade look runs/language --gradients --save gradients.png
     saccade look runs/vectors king queen man woman --save words.png
     saccade look book.txt --save zipf.png
+    saccade look schedule --set train.steps=500 --save schedules.png
     """
     if what.is_file():
         _words(what, save, json)
+    elif what == Path("schedule") and not what.exists():
+        look_at_schedules(set or [], save, json)
     elif read_settings(what)["recipe"]["task"] == "vectors":
         _map_of_words(what, text or [], save, json)
     elif gradients:
