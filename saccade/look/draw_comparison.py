@@ -9,10 +9,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from saccade.look.draw import QUIET, cycle, format_of, plain_axes, write_figure
+from saccade.look.draw import LINES, QUIET, cycle, format_of, plain_axes, write_figure
 
 Numbers = NDArray[np.float64]
 POINTS = 200  # of a line
+DASHES = ("-", "--", ":", "-.")  # where there are more lines than colours
 
 
 def save_comparison(curves: Mapping[str, Sequence[Numbers]], name: str, path: Path) -> None:
@@ -25,7 +26,9 @@ def save_comparison(curves: Mapping[str, Sequence[Numbers]], name: str, path: Pa
     if not any(len(points) for seeds in curves.values() for points in seeds):
         raise ValueError("got no evaluations to draw; train for more steps.")
     figure, (axes,) = _figure(1)
-    for (model, seeds), colour in zip(curves.items(), cycle(len(curves)), strict=True):
+    for place, ((model, seeds), colour) in enumerate(
+        zip(curves.items(), cycle(len(curves)), strict=True)
+    ):
         seconds, scores = together(seeds)
         if not len(seconds):
             continue
@@ -37,7 +40,8 @@ def save_comparison(curves: Mapping[str, Sequence[Numbers]], name: str, path: Pa
                 seconds, scores.min(axis=0), scores.max(axis=0), color=colour, alpha=0.15, lw=0
             )
         mark = "o" if len(seconds) == 1 else ""
-        axes.plot(seconds, mean, color=colour, lw=1.6, marker=mark, ms=3, label=label)
+        dash = DASHES[place // len(LINES) % len(DASHES)]
+        axes.plot(seconds, mean, dash, color=colour, lw=1.6, marker=mark, ms=3, label=label)
     axes.set_xlabel("seconds of training", color=QUIET, fontsize=9)
     plain_axes(axes, f"{name} on held-out data")
     write_figure(figure, path, form)
