@@ -16,11 +16,16 @@ POINTS = 200  # of a line
 DASHES = ("-", "--", ":", "-.")  # where there are more lines than colours
 
 
-def save_comparison(curves: Mapping[str, Sequence[Numbers]], name: str, path: Path) -> None:
+def save_comparison(
+    curves: Mapping[str, Sequence[Numbers]],
+    name: str,
+    path: Path,
+    over: str = "seconds of training",
+) -> None:
     """Draw a line for each model, the mean over its seeds, with a band from worst to best.
 
-    `curves` has for each model an array (evaluations, 2) a seed: seconds, score. PNG, SVG or PDF
-    by the path's ending.
+    `curves` has for each model an array (evaluations, 2) a seed: seconds (or what it is drawn
+    over), score. PNG, SVG or PDF by the path's ending.
     """
     form = format_of(path)
     if not any(len(points) for seeds in curves.values() for points in seeds):
@@ -42,7 +47,7 @@ def save_comparison(curves: Mapping[str, Sequence[Numbers]], name: str, path: Pa
         mark = "o" if len(seconds) == 1 else ""
         dash = DASHES[place // len(LINES) % len(DASHES)]
         axes.plot(seconds, mean, dash, color=colour, lw=1.6, marker=mark, ms=3, label=label)
-    axes.set_xlabel("seconds of training", color=QUIET, fontsize=9)
+    axes.set_xlabel(over, color=QUIET, fontsize=9)
     plain_axes(axes, f"{name} on held-out data")
     write_figure(figure, path, form)
 

@@ -203,8 +203,7 @@ def _make_step(
     rate = optimizer.param_groups[0]["lr"]
     if not task.model.training:  # telling every module again takes a millisecond
         task.model.train()
-    weights = [weight for weight in task.model.parameters() if weight.requires_grad]
-    before = [w.detach().clone() for w in weights] if settings.decay == "pid" else None
+    before = [w.detach().clone() for w in workers.weights] if settings.decay == "pid" else None
     reseed(settings.seed, "dropout", step)
     if isinstance(optimizer, Newton | LBFGS):
         found = _search(task, optimizer, settings, step, group, tokens)
@@ -227,7 +226,7 @@ def _make_step(
         rate,
         found.norm,
         tokens,
-        None if before is None else update_ratio(before, weights),
+        None if before is None else update_ratio(before, workers.weights),
     )
 
 

@@ -118,8 +118,9 @@ def compare(
     may_fail = varied is not None and only is None
     ones, figure, left_out = _train_all(trainings, list(recipes), seeds, may_fail, options)
     rows = ranked([Row(model, tuple(found)) for model, found in ones.items()], figure)
-    curves = {row.model: [one.curve for one in row.ones] for row in rows}
-    save_comparison(curves, figure.label, picture)
+    over_steps = varied is not None and not by_clock
+    curves = {row.model: [one.curve_over(over_steps) for one in row.ones] for row in rows}
+    save_comparison(curves, figure.label, picture, "step" if over_steps else "seconds of training")
     notes = trainings.notes() + [f"{model} was left out: {why}" for model, why in left_out.items()]
     if varied is not None:
         notes += _own_settings(varied, {row.model: trainings.place(row.model, 1) for row in rows})
@@ -219,13 +220,17 @@ def _varied(
 
 
 def _own_settings(varied: Varied, places: dict[str, Path]) -> list[str]:
-    """What was not the same for all, because each value has its own."""
+    """What was not the same for all, because some values want it otherwise."""
     recipes = {value: flatten(open_run(place).recipe) for value, place in places.items()}
-    paths = sorted({path for value in places for path in varied.values[value]})
-    return [
-        f"{path} of each: " + ", ".join(f"{value} {recipes[value][path]:g}" for value in recipes)
-        for path in paths
-    ]
+    notes = []
+    for path in sorted({path for value in places for path in varied.values[value]}):
+        by_setting: dict[Any, list[str]] = {}
+        for value, settings in recipes.items():
+            by_setting.setdefault(settings[path], []).append(value)
+        if len(by_setting) > 1:
+            each = [f"{setting} for {', '.join(names)}" for setting, names in by_setting.items()]
+            notes.append(f"{path}: {'; '.join(each)}.")
+    return notes
 
 
 class _Trainings:

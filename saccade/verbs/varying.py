@@ -29,25 +29,26 @@ class Varied(NamedTuple):
 # own rate, which was chosen with AdamW. --set train.learning_rate=… sets one for all.
 RATES = {
     "adadelta": 1.0,
-    "adagrad": 0.02,
-    "averaged_momentum": 0.5,
-    "gradient_descent": 0.5,
-    "lamb": 0.02,
-    "lamb_unclamped": 0.02,
+    "adagrad": 0.05,
+    "averaged_momentum": 2.0,
+    "gradient_descent": 1.0,
+    "lamb": 0.05,
+    "lamb_unclamped": 0.05,
     "lars": 2.0,
     "lbfgs": 1.0,
-    "momentum": 0.05,
-    "nesterov": 0.05,
+    "momentum": 0.2,
+    "nesterov": 0.2,
     "newton": 1.0,
-    "sgd": 0.5,
+    "sgd": 1.0,
 }
+SEARCHING = {"train.warmup": 0, "train.decay": "constant"}  # how far to go they find out themselves
+
+
+def _optimizer(name: str) -> Changes:
+    rate = {"train.learning_rate": RATES[name]} if name in RATES else {}
+    return {**rate, **(SEARCHING if name in ("lbfgs", "newton") else {})}
+
 
 VARIED: dict[str, Varied] = {
-    "optimizers": Varied(
-        "train.optimizer",
-        {
-            name: {"train.learning_rate": RATES[name]} if name in RATES else {}
-            for name in sorted(OPTIMIZERS)
-        },
-    ),
+    "optimizers": Varied("train.optimizer", {name: _optimizer(name) for name in OPTIMIZERS}),
 }

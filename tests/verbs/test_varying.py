@@ -54,7 +54,16 @@ def test_each_optimizer_is_trained_on_the_same(compared: tuple[Any, dict[str, An
     # a bowl takes newton one step
     assert found.rows[0].model == "newton"
     (rates,) = [note for note in found.notes if "learning_rate" in note]
-    assert "newton 1" in rates and "adam 0.05" in rates and "sgd 0.5" in rates
+    assert {*rates.removeprefix("train.learning_rate: ").removesuffix(".").split("; ")} == {
+        "0.05 for adam",
+        "1.0 for newton, sgd",
+    }
+    (decays,) = [note for note in found.notes if "train.decay" in note]
+    assert "constant for newton" in decays and "cosine for sgd, adam" in decays
+    assert not any("train.warmup" in note for note in found.notes)  # 0 for all
+    for row in found.rows:  # drawn over steps, of which all have made as many
+        assert all(one.curve_over(steps=True)[:, 0].tolist() == [2.0, 4.0] for one in row.ones)
+        assert all(one.curve_over(steps=False) is one.curve for one in row.ones)
     assert found.picture.stat().st_size > 1000
 
 
@@ -123,6 +132,6 @@ def test_the_command(
     arguments += ["--steps", "4", "--seeds", "2", "--out", str(call["out"]), *settings]
     assert command(arguments) == 0
     shown = capsys.readouterr().out
-    assert "optimizer" in shown and "newton" in shown and "learning_rate of each" in shown
+    assert "optimizer" in shown and "newton" in shown and "train.learning_rate: " in shown
     assert command([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["varies"] == "optimizer"
