@@ -63,7 +63,8 @@ sizes: $(READY)
 	@$(BIN)/python tools/sizes.py
 
 # benchmarks/ten_million_pairs.py takes many minutes: it is run by hand
-BENCHMARKS := machine transformer_training memory recurrent cells windows kernels waiting checkpoints
+BENCHMARKS := machine transformer_training memory recurrent cells windows kernels waiting checkpoints \
+	optimisers
 
 bench: $(READY)
 	@for name in $(BENCHMARKS); do \

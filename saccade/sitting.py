@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from torch import Tensor
 
-from saccade.optim import adamw
+from saccade.optim import Wishes, optimizer_named
 from saccade.storage import write_tensors
 from saccade.training.interrupts import interrupts
 from saccade.training.loop import Event, Standing
@@ -32,7 +32,10 @@ def learn(
     task.model.to(device_named(settings.device))
     if settings.compile:
         task.compile()
-    optimizer = adamw(task.model, settings.learning_rate, settings.weight_decay, settings.beta2)
+    wishes = Wishes(
+        settings.learning_rate, settings.weight_decay, settings.momentum, settings.beta2
+    )
+    optimizer = optimizer_named(settings.optimizer, task.model, wishes)
     for reason in why_not_exact(settings):
         said(f"Stopped and resumed, this run may differ in the last bits: {reason}.")
     standing = load_checkpoint(folder / "checkpoint", task.model, optimizer, said)

@@ -26,7 +26,8 @@ def train_ours(gate: Gate, task: Any) -> None:
     facts = facts_of(task, task.model, lambda batch: task.loss(batch).total)
     if settings.compile:
         task.compile()
-    optimizer = adamw(task.model, settings.learning_rate, settings.weight_decay, settings.beta2)
+    beta2 = {} if settings.beta2 is None else {"beta2": settings.beta2}
+    optimizer = adamw(task.model, settings.learning_rate, settings.weight_decay, **beta2)
     gate.ready(task.model, **facts, about="its own loop")
     train(
         task,

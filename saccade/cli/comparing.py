@@ -17,11 +17,21 @@ if TYPE_CHECKING:
     from saccade.verbs.measuring import Figure, Row
 
 
+MANY = 5  # rows, of which not all pairs are spoken of
+
+
 def compare(
-    what: Annotated[str, typer.Argument(help="A recipe, a .toml, a file of pairs, or layers.")],
-    data: Annotated[str | None, typer.Option(help="As in saccade train.")] = None,
+    what: Annotated[
+        str, typer.Argument(help="A recipe, a .toml, a file of pairs, optimizers, or layers.")
+    ],
+    data: Annotated[
+        str | None, typer.Option(help="As in saccade train; of optimizers: what is trained.")
+    ] = None,
     models: Annotated[
         str | None, typer.Option(help="Names with commas; otherwise all that the task has.")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(help="optimizers: names with commas; otherwise all there are.")
     ] = None,
     minutes: Annotated[
         float | None, typer.Option(help="For each training; 2 if --steps is not given.", min=0)
@@ -41,10 +51,11 @@ def compare(
     save: Annotated[Path | None, typer.Option(help="The picture: .png, .svg or .pdf.")] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    r"""Compare models on the same data, or kinds of layers on the same length.
+    r"""Compare models, or optimisers, on the same data, or kinds of layers on the same length.
 
     \b
     saccade compare translate --data dates --models seq2seq,bahdanau,transformer --minutes 2
+    saccade compare optimizers --data forecast --only sgd,momentum,adam,lbfgs --steps 300
     saccade compare layers --save layers.png
 
     Every model is trained with every seed, with the same data, tokenizer and budget, one after
@@ -52,8 +63,8 @@ def compare(
     in the test set (paired bootstrap) and over the seeds; otherwise it is said to be none.
     """
     if what == "layers":
-        given: dict[str, Any] = {"data": data, "models": models, "minutes": minutes}
-        given |= {"steps": steps, "set": set or None, "out": out}
+        given: dict[str, Any] = {"data": data, "models": models, "only": only}
+        given |= {"minutes": minutes, "steps": steps, "set": set or None, "out": out}
         if strange := [f"--{name}" for name, value in given.items() if value is not None]:
             raise ConfigError(
                 f"compare layers trains nothing, so it takes no {', '.join(strange)}; "
@@ -70,7 +81,8 @@ def compare(
     found = compare_models(
         what,
         data=data,
-        models=None if models is None else [name.strip() for name in models.split(",")],
+        models=_names(models),
+        only=_names(only),
         minutes=minutes,
         steps=steps,
         seeds=seeds,
@@ -85,13 +97,21 @@ def compare(
         _show(found)
 
 
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
 def _show(found: "Comparison") -> None:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
-    console.print(rows_table(found.rows, found.figure), "")
+    console.print(rows_table(found.rows, found.figure, found.varies), "")
+    best = found.rows[0].model
     for difference in found.differences:
-        console.print(difference.words)
+        if len(found.rows) <= MANY or best in (difference.better, difference.worse):
+            console.print(difference.words)
+    if len(found.rows) > MANY:
+        console.print(f"These are the pairs with {best}; --json has all.")
     for note in found.notes:
         console.print(note)
     for row in found.rows:
@@ -110,9 +130,9 @@ def _show(found: "Comparison") -> None:
     console.print(f"The curves are drawn in {shlex.quote(str(found.picture))}.")
 
 
-def rows_table(rows: "list[Row]", figure: "Figure") -> "Table":
+def rows_table(rows: "list[Row]", figure: "Figure", varies: str) -> "Table":
     """A line for each model: means over the seeds, and the range of what is compared."""
-    shown = table("model", "parameters", "tokens/s", "dev", "test", "seeds", "seconds", "ms")
+    shown = table(varies, "parameters", "tokens/s", "dev", "test", "seeds", "seconds", "ms")
     for row in rows:
         tests = row.over("test")
         shown.add_row(

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from saccade.cli.learning import Set
 from saccade.cli.looking_at_ideas import IDEAS, look_at_idea, only_ideas_take
+from saccade.cli.looking_at_schedules import look_at_schedules
 from saccade.cli.printing import errors, print_json, table
 from saccade.errors import ConfigError
 from saccade.folder import read_settings
@@ -15,7 +17,9 @@ from saccade.lookup import did_you_mean
 def look(
     what: Annotated[
         Path,
-        typer.Argument(metavar="RUN", help=f"A run's folder, a text file, {' or '.join(IDEAS)}."),
+        typer.Argument(
+            metavar="RUN", help=f"A run's folder, a text file, schedule, {' or '.join(IDEAS)}."
+        ),
     ],
     text: Annotated[
         list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to answer; words.")
@@ -44,6 +48,7 @@ def look(
         bool, typer.Option("--graph", help="A small network of a table, forward and back.")
     ] = False,
     row: Annotated[int, typer.Option(help="--graph: of the test set, from 1.", min=1)] = 1,
+    set: Set = None,
     save: Annotated[Path | None, typer.Option(help="A picture: .png, .svg or .pdf.")] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
@@ -58,20 +63,29 @@ def look(
     saccade look book.txt --save zipf.png
     saccade look activations --save activations.png
     saccade look depth --activation relu --init kaiming --layers 50 --save depth.png
+    saccade look schedule --set train.steps=500 --save schedules.png
     """
     own = {"activation": activation, "init": init, "layers": layers, "width": width}
     own |= {"norm": norm, "residual": residual or None, "seed": seed}
     of_a_run = {"answer": answer, "kind": kind, "layer": layer, "head": head}
     of_a_run |= {"gradients": gradients or None, "graph": graph or None}
     chosen = {name: value for name, value in own.items() if value is not None}
-    if str(what) in IDEAS and (chosen or not what.exists()):
+    if what == Path("schedule") and not what.exists() and not chosen:
+        look_at_schedules(set or [], save, json)
+    elif set:
+        raise ConfigError("--set is for look schedule.")
+    elif str(what) in IDEAS and (chosen or not what.exists()):
         if text:
             raise ConfigError(f"look {what} answers nothing, so it takes no text.")
         given = {name: value for name, value in of_a_run.items() if value is not None}
         look_at_idea(str(what), chosen | given, save, json)
     elif chosen:
         raise ConfigError(only_ideas_take(chosen))
-    elif not what.exists() and len(what.parts) == 1 and (near := did_you_mean(str(what), IDEAS)):
+    elif (
+        not what.exists()
+        and len(what.parts) == 1
+        and (near := did_you_mean(str(what), [*IDEAS, "schedule"]))
+    ):
         raise ConfigError(f"There is no run and no file {what}.{near}")
     elif what.is_file():
         _words(what, save, json)

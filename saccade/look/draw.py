@@ -42,6 +42,7 @@ NOT_SCORES = {
     "epoch",
     "tokens",
     "norm",
+    "ratio",
 }
 
 

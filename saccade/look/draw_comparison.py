@@ -9,23 +9,31 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from saccade.look.draw import QUIET, cycle, format_of, plain_axes, write_figure
+from saccade.look.draw import LINES, QUIET, cycle, format_of, plain_axes, write_figure
 
 Numbers = NDArray[np.float64]
 POINTS = 200  # of a line
+DASHES = ("-", "--", ":", "-.")  # where there are more lines than colours
 
 
-def save_comparison(curves: Mapping[str, Sequence[Numbers]], name: str, path: Path) -> None:
+def save_comparison(
+    curves: Mapping[str, Sequence[Numbers]],
+    name: str,
+    path: Path,
+    over: str = "seconds of training",
+) -> None:
     """Draw a line for each model, the mean over its seeds, with a band from worst to best.
 
-    `curves` has for each model an array (evaluations, 2) a seed: seconds, score. PNG, SVG or PDF
-    by the path's ending.
+    `curves` has for each model an array (evaluations, 2) a seed: seconds (or what it is drawn
+    over), score. PNG, SVG or PDF by the path's ending.
     """
     form = format_of(path)
     if not any(len(points) for seeds in curves.values() for points in seeds):
         raise ValueError("got no evaluations to draw; train for more steps.")
     figure, (axes,) = _figure(1)
-    for (model, seeds), colour in zip(curves.items(), cycle(len(curves)), strict=True):
+    for place, ((model, seeds), colour) in enumerate(
+        zip(curves.items(), cycle(len(curves)), strict=True)
+    ):
         seconds, scores = together(seeds)
         if not len(seconds):
             continue
@@ -37,8 +45,9 @@ def save_comparison(curves: Mapping[str, Sequence[Numbers]], name: str, path: Pa
                 seconds, scores.min(axis=0), scores.max(axis=0), color=colour, alpha=0.15, lw=0
             )
         mark = "o" if len(seconds) == 1 else ""
-        axes.plot(seconds, mean, color=colour, lw=1.6, marker=mark, ms=3, label=label)
-    axes.set_xlabel("seconds of training", color=QUIET, fontsize=9)
+        dash = DASHES[place // len(LINES) % len(DASHES)]
+        axes.plot(seconds, mean, dash, color=colour, lw=1.6, marker=mark, ms=3, label=label)
+    axes.set_xlabel(over, color=QUIET, fontsize=9)
     plain_axes(axes, f"{name} on held-out data")
     write_figure(figure, path, form)
 

@@ -5,18 +5,22 @@ changes, a layer is thrown off. So the step of each layer (each tensor) is scale
 ratio* of the norms of its weights and of the step. Vectors (biases, gains of norms) go without:
 their group says `trusts=False`, as the authors' programs do.
 
-All tensors of a group are taken through each operation together (torch's for-each), as
-`torch.optim` does it.
+Several tensors are taken through each operation together (torch's for-each), as `torch.optim`
+does it; on a processor only so many as its cache holds from one operation to the next.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from saccade.optim.groups import by_decay
+
 Parameters = Iterable[Tensor] | Iterable[dict[str, Any]]
+
+HELD = 1 << 18  # weights of a bundle on a processor; a larger tensor is one by itself
 
 
 class LARS(Optimizer):
@@ -45,18 +49,17 @@ class LARS(Optimizer):
         """Move every weight that has a gradient."""
         loss = _asked(closure)
         for group in self.param_groups:
-            weights, gradients, (velocities,) = _of(self, group, "velocity")
-            if not weights:
-                continue
             decay, rate = group["weight_decay"], group["lr"]
-            moves = torch._foreach_add(gradients, weights, alpha=decay)
-            if group["trusts"]:
-                sizes, slopes = _norms(weights), _norms(gradients)
-                ratio = group["trust"] * sizes / (slopes + decay * sizes)
-                _scale(moves, _where_both(sizes, slopes, ratio))
-            torch._foreach_mul_(velocities, group["momentum"])
-            torch._foreach_add_(velocities, moves, alpha=rate)
-            torch._foreach_sub_(weights, velocities)
+            for weights, gradients, (velocities,), _ in _bundles(self, group, "velocity"):
+                trusted = [1.0] * len(weights)
+                if group["trusts"]:
+                    sizes, slopes = _norms(weights), _norms(gradients)
+                    ratio = group["trust"] * sizes / (slopes + decay * sizes)
+                    trusted = _where_both(sizes, slopes, ratio)
+                moves = torch._foreach_add(gradients, weights, alpha=decay) if decay else gradients
+                torch._foreach_mul_(velocities, group["momentum"])
+                _add(velocities, moves, [rate * ratio for ratio in trusted])
+                torch._foreach_sub_(weights, velocities)
         return loss
 
 
@@ -87,27 +90,50 @@ class LAMB(Optimizer):
         """Move every weight that has a gradient."""
         loss = _asked(closure)
         for group in self.param_groups:
-            weights, gradients, (means, squares) = _of(self, group, "mean", "square")
-            if not weights:
-                continue
-            (beta1, beta2), step = group["betas"], _count(self, weights)
-            torch._foreach_lerp_(means, gradients, 1 - beta1)
-            torch._foreach_mul_(squares, beta2)
-            torch._foreach_addcmul_(squares, gradients, gradients, value=1 - beta2)
-            # √v̂ + ε, and the rest of both corrections in the one factor on m
-            roots = torch._foreach_sqrt(squares)
-            torch._foreach_div_(roots, (1 - beta2**step) ** 0.5)
-            torch._foreach_add_(roots, group["eps"])
-            moves = torch._foreach_div(means, roots)
-            torch._foreach_div_(moves, 1 - beta1**step)
-            if group["weight_decay"]:
-                torch._foreach_add_(moves, weights, alpha=group["weight_decay"])
-            if group["trusts"]:
-                sizes, lengths = _norms(weights), _norms(moves)
-                held = sizes if group["clamp"] is None else sizes.clamp(max=group["clamp"])
-                _scale(moves, _where_both(sizes, lengths, held / lengths))
-            torch._foreach_add_(weights, moves, alpha=-group["lr"])
+            beta1, beta2 = group["betas"]
+            for weights, gradients, (means, squares), step in _bundles(
+                self, group, "mean", "square"
+            ):
+                torch._foreach_lerp_(means, gradients, 1 - beta1)
+                torch._foreach_mul_(squares, beta2)
+                torch._foreach_addcmul_(squares, gradients, gradients, value=1 - beta2)
+                # m̂ / (√v̂ + ε) = k m / (√v + εr): k is left for the factor that a tensor has anyway
+                r = (1 - beta2**step) ** 0.5
+                k = r / (1 - beta1**step)
+                moves = torch._foreach_sqrt(squares)
+                torch._foreach_add_(moves, group["eps"] * r)
+                for mean, move in zip(means, moves, strict=True):
+                    torch.div(mean, move, out=move)
+                if group["weight_decay"]:
+                    torch._foreach_add_(moves, weights, alpha=group["weight_decay"] / k)
+                trusted = [1.0] * len(weights)
+                if group["trusts"]:
+                    sizes, lengths = _norms(weights), k * _norms(moves)
+                    held = sizes if group["clamp"] is None else sizes.clamp(max=group["clamp"])
+                    trusted = _where_both(sizes, lengths, held / lengths)
+                _add(weights, moves, [-group["lr"] * k * ratio for ratio in trusted])
         return loss
+
+
+def lars(model: nn.Module, rate: float, weight_decay: float = 0.0, momentum: float = 0.9) -> LARS:
+    """LARS of a model: its matrices are trusted and decay, its vectors neither."""
+    return LARS(_trusting(model, weight_decay), rate, momentum)
+
+
+def lamb(
+    model: nn.Module,
+    rate: float,
+    weight_decay: float = 0.0,
+    beta2: float = 0.999,
+    clamp: float | None = 10.0,
+) -> LAMB:
+    """LAMB of a model: its matrices are trusted and decay, its vectors neither."""
+    return LAMB(_trusting(model, weight_decay), rate, (0.9, beta2), clamp=clamp)
+
+
+def _trusting(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    groups = by_decay(model, weight_decay)
+    return [{**group, "trusts": group["params"][0].dim() > 1} for group in groups]
 
 
 def _asked(closure: Callable[[], float] | None) -> float | None:
@@ -117,37 +143,58 @@ def _asked(closure: Callable[[], float] | None) -> float | None:
         return closure()
 
 
-def _of(
-    optimizer: Optimizer, group: dict[str, Any], *names: str
-) -> tuple[list[Tensor], list[Tensor], list[list[Tensor]]]:
-    """A group's weights that have a gradient, the gradients, and what is remembered of each."""
-    weights = [weight for weight in group["params"] if weight.grad is not None]
-    for weight in weights:
+class _Bundle(NamedTuple):
+    """Weights that are moved together, their gradients, and what is remembered of each."""
+
+    weights: list[Tensor]
+    gradients: list[Tensor]
+    kept: list[list[Tensor]]
+    step: int  # which they have all come to
+
+
+def _bundles(optimizer: Optimizer, group: dict[str, Any], *names: str) -> Iterator[_Bundle]:
+    """A group's weights that have a gradient, one step further, as many at a time as may be."""
+    some: list[Tensor] = []
+    for weight in group["params"]:
+        if weight.grad is None:
+            continue
         state = optimizer.state[weight]
         for name in names:
             if name not in state:
                 state[name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
-    kept = [[optimizer.state[weight][name] for weight in weights] for name in names]
-    return weights, [weight.grad for weight in weights if weight.grad is not None], kept
+        state["step"] = state.get("step", 0) + 1
+        if some and not _fits(optimizer, some, weight):
+            yield _bundle(optimizer, some, names)
+            some = []
+        some.append(weight)
+    if some:
+        yield _bundle(optimizer, some, names)
 
 
-def _count(optimizer: Optimizer, weights: list[Tensor]) -> int:
-    """One step more, for each of them; how many it is."""
-    step = 0
-    for weight in weights:
-        state = optimizer.state[weight]
-        step = state["step"] = state.get("step", 0) + 1
-    return step
+def _fits(optimizer: Optimizer, some: list[Tensor], weight: Tensor) -> bool:
+    if optimizer.state[weight]["step"] != optimizer.state[some[0]]["step"]:
+        return False
+    numbers = weight.numel() + sum(other.numel() for other in some)
+    return weight.device.type != "cpu" or numbers <= HELD
+
+
+def _bundle(optimizer: Optimizer, some: list[Tensor], names: Sequence[str]) -> _Bundle:
+    gradients = [weight.grad for weight in some if weight.grad is not None]
+    kept = [[optimizer.state[weight][name] for weight in some] for name in names]
+    return _Bundle(some, gradients, kept, optimizer.state[some[0]]["step"])
 
 
 def _norms(tensors: Sequence[Tensor]) -> Tensor:
     return torch.stack(torch._foreach_norm(list(tensors)))
 
 
-def _where_both(one: Tensor, other: Tensor, ratio: Tensor) -> Tensor:
+def _where_both(one: Tensor, other: Tensor, ratio: Tensor) -> list[float]:
     """The ratio where both are more than 0; else 1."""
-    return torch.where((one > 0) & (other > 0), ratio, torch.ones_like(ratio))
+    found = torch.where((one > 0) & (other > 0), ratio, torch.ones_like(ratio))
+    return list(found.tolist())
 
 
-def _scale(tensors: Sequence[Tensor], factors: Tensor) -> None:
-    torch._foreach_mul_(list(tensors), list(factors.unbind()))
+def _add(tensors: Sequence[Tensor], moves: Sequence[Tensor], factors: Sequence[float]) -> None:
+    """Each grows by its move times its factor, in one pass."""
+    for tensor, move, factor in zip(tensors, moves, factors, strict=True):
+        tensor.add_(move, alpha=factor)

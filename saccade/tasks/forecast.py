@@ -232,12 +232,23 @@ class Forecast(Network):
     def batches(self, split: str, start: int = 0) -> Iterator[RowsBatch]:
         """Rows of the training stretch, without end; each begins where its number says."""
         model: Any = self.model
+        rows, size = self._training_rows()
+        each = model.reads - model.first
+        for starts in shuffled(len(rows), size, self.recipe.train.seed, start):
+            yield RowsBatch(starts, rows[torch.from_numpy(starts)], len(starts) * each)
+
+    def batches_in_epoch(self) -> int:
+        """How many batches have all the rows once."""
+        rows, size = self._training_rows()
+        return -(-len(rows) // size)
+
+    def _training_rows(self) -> tuple[Float[Tensor, "N T"], int]:
+        """All rows to learn from, and how many make a batch."""
+        model: Any = self.model
         values = torch.from_numpy(self.units.inside(self.train)).float()
         rows = values.unfold(0, model.reads + 1, 1)
         each = model.reads - model.first
-        size = max(1, min(len(rows), self.recipe.train.batch_tokens // each))
-        for starts in shuffled(len(rows), size, self.recipe.train.seed, start):
-            yield RowsBatch(starts, rows[torch.from_numpy(starts)], len(starts) * each)
+        return rows, max(1, min(len(rows), self.recipe.train.batch_tokens // each))
 
     def loss(self, batch: RowsBatch) -> Loss:
         """Squared errors one value ahead, summed, in the model's units."""

@@ -8,7 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from saccade.data.corpus import Segments, random_segments, training_segments
+from saccade.data.corpus import (
+    Segments,
+    batches_in_epoch,
+    random_segments,
+    training_segments,
+)
 from saccade.data.tokenizers import Tokenizer
 from saccade.data.vocabulary import BEGIN, END, PAD, UNKNOWN
 from saccade.errors import ConfigError
@@ -42,14 +47,23 @@ class Gaps(OnText, Network):
 
     def batches(self, split: str, start: int = 0) -> Iterator[Text]:
         """For "train" without end; others once, from their beginning."""
-        steps, settings = self.recipe.data.steps, self.recipe.train
+        steps, seed = self.recipe.data.steps, self.recipe.train.seed
         ids = self.corpora[split].ids
         if split == "train":
-            rows = max(1, settings.batch_tokens // steps)
-            every = training_segments(ids, "random", rows, steps, settings.seed, start)
+            every = training_segments(ids, "random", self._batch_rows, steps, seed, start)
         else:
             every = islice(random_segments(ids, ROWS, steps, seed=0, epoch=0), start, None)
         yield from map(Text, every)
+
+    def batches_in_epoch(self) -> int:
+        """How many batches have all the training text once, cut up as each epoch does it anew."""
+        ids, steps = self.corpora["train"].ids, self.recipe.data.steps
+        return batches_in_epoch(ids, "random", self._batch_rows, steps)
+
+    @property
+    def _batch_rows(self) -> int:
+        """Of a batch."""
+        return max(1, self.recipe.train.batch_tokens // self.recipe.data.steps)
 
     def loss(self, batch: Text) -> Loss:
         """Summed over the tokens."""

@@ -11,7 +11,13 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from saccade.data.corpus import Segments, rows_of, sequential_segments, training_segments
+from saccade.data.corpus import (
+    Segments,
+    batches_in_epoch,
+    rows_of,
+    sequential_segments,
+    training_segments,
+)
 from saccade.data.sources import TEXTS
 from saccade.data.tokenizers import Tokenizer, from_json
 from saccade.data.vocabulary import END
@@ -101,15 +107,26 @@ class NetworkLanguage(Reading, Network):
 
     def batches(self, split: str, start: int = 0) -> Iterator[Text]:
         """For "train" without end; others once, from their beginning."""
-        data, settings = self.recipe.data, self.recipe.train
-        rows = max(1, settings.batch_tokens // data.steps)
+        data, seed = self.recipe.data, self.recipe.train.seed
         ids = self.corpora[split].ids
         if split == "train":
-            segments = training_segments(ids, data.reading, rows, data.steps, settings.seed, start)
+            segments = training_segments(
+                ids, data.reading, self._batch_rows, data.steps, seed, start
+            )
         else:
             every = sequential_segments(ids, ROWS, data.steps, seed=0, epoch=0)
             segments = islice(every, start, None)
         yield from map(Text, segments)
+
+    def batches_in_epoch(self) -> int:
+        """How many batches have all the training text once, cut up as each epoch does it anew."""
+        ids, data = self.corpora["train"].ids, self.recipe.data
+        return batches_in_epoch(ids, data.reading, self._batch_rows, data.steps)
+
+    @property
+    def _batch_rows(self) -> int:
+        """Of a batch."""
+        return max(1, self.recipe.train.batch_tokens // self.recipe.data.steps)
 
     def compile(self) -> None:
         """Let torch.compile make kernels for what a segment is read by."""

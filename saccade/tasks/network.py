@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.errors import ConfigError
+from saccade.optim import check_count
 from saccade.seeding import borrowed, reseed
 from saccade.tasks.task import Task
 
@@ -27,6 +28,11 @@ class Network(Task):
                 self.model = make()
             except ValueError as error:
                 raise ConfigError(f"model: {error}") from None
+        if recipe.train.optimizer == "newton":
+            try:
+                check_count(self.parameters)
+            except ValueError as error:
+                raise ConfigError(f"train.optimizer: {error}") from None
 
     @property
     def device(self) -> torch.device:

@@ -403,10 +403,17 @@ class AttentionFit(Regression, Network):
 
     def batches(self, split: str, start: int = 0) -> Iterator[RowBatch]:
         """All points at once, if there is room; else in an order that depends on the seed."""
-        count = len(self.points.x)
-        size = min(count, self.recipe.train.batch_tokens, max(1, AT_ONCE // count))
-        for rows in shuffled(count, size, self.recipe.train.seed, start):
+        for rows in shuffled(len(self.points.x), self._size(), self.recipe.train.seed, start):
             yield RowBatch(rows)
+
+    def batches_in_epoch(self) -> int:
+        """How many batches have all the points once."""
+        return -(-len(self.points.x) // self._size())
+
+    def _size(self) -> int:
+        """Points of a batch."""
+        count = len(self.points.x)
+        return min(count, self.recipe.train.batch_tokens, max(1, AT_ONCE // count))
 
     def loss(self, batch: RowBatch) -> Loss:
         """Σ (y_i − f₋ᵢ(x_i))²: no point sees itself."""

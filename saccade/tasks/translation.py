@@ -172,6 +172,10 @@ class Translation(Network):
         else:
             yield from islice(self._once(split), start, None)
 
+    def batches_in_epoch(self) -> int:
+        """How many batches have all the training pairs once."""
+        return len(Plan(self.encoded["train"], self.recipe.train.batch_tokens))
+
     def _once(self, split: str) -> Iterator[Batch]:
         """Every pair of a split once, the training pairs too."""
         encoded = self.encoded[split]

@@ -16,8 +16,20 @@ import torch
 from torch import Tensor, nn
 
 from saccade.errors import TrainingError
-from saccade.optim import clip_by_norm, scale, set_rate
+from saccade.optim import (
+    LBFGS,
+    WHOLE,
+    Control,
+    Newton,
+    clip_by_norm,
+    pid,
+    scale,
+    set_rate,
+    update_ratio,
+    warm_up,
+)
 from saccade.seeding import borrowed, reseed
+from saccade.training.precision import autocast
 from saccade.training.settings import TrainConfig
 from saccade.training.workers import Workers
 
@@ -38,6 +50,10 @@ class Task(Protocol):
 
     def batches(self, split: str, start: int) -> Iterator[Any]:
         """The batches of a split from the `start`-th on; for "train", without end."""
+        ...
+
+    def batches_in_epoch(self) -> int:
+        """How many batches have all the training data once."""
         ...
 
     def loss(self, batch: Any) -> Loss:
@@ -72,6 +88,7 @@ class Stepped(NamedTuple):
     rate: float
     norm: float
     tokens: int
+    ratio: float | None = None  # of the step to the weights, where it is measured
 
 
 class Reported(NamedTuple):
@@ -83,6 +100,7 @@ class Reported(NamedTuple):
     rate: float
     norm: float
     tokens: int
+    ratio: float | None = None  # of the last step to the weights, where it is measured
 
 
 class Evaluated(NamedTuple):
@@ -110,6 +128,7 @@ class Standing:
     correct: int = 0
     tokens: int = 0
     seconds: float = 0.0  # trained so far, all sittings together
+    control: Control = Control()  # of the learning rate
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     recent: list[dict[str, Tensor]] = field(default_factory=list)  # at the last evaluations
     carried: dict[str, Tensor] = field(default_factory=dict)  # the task's
@@ -127,19 +146,20 @@ def train(
 ) -> str:
     """Train on from `standing`, and say why it ended: steps, minutes, patience or stop."""
     clock = _Clock(settings, standing)
-    batches = task.batches("train", start=standing.step * settings.accumulate)
+    each = task.batches_in_epoch() if settings.optimizer == WHOLE else settings.accumulate
+    batches = task.batches("train", start=standing.step * each)
     with borrowed(), Workers(task, settings) as workers:
         while not (reason := clock.over(standing, stop())):
             standing.step += 1
             share = clock.share(standing)
-            rate = settings.learning_rate * scale(
-                standing.step, share, settings.warmup, settings.decay
-            )
-            set_rate(optimizer, rate)
-            reseed(settings.seed, "dropout", standing.step)
-            group = list(islice(batches, settings.accumulate))
+            factor = scale(standing.step, share, settings.warmup, settings.decay)
+            set_rate(optimizer, settings.learning_rate * factor * standing.control.factor)
+            group = list(islice(batches, each))
             stepped = _make_step(task, optimizer, settings, standing.step, group, share, workers)
             _count(standing, stepped)
+            if stepped.ratio is not None:
+                target = settings.ratio * warm_up(standing.step, settings.warmup)
+                standing.control = pid(standing.control, stepped.ratio, target)
             standing.carried = task.carried
             tell(stepped)
             if standing.step % settings.report_every == 0:
@@ -152,6 +172,17 @@ def train(
         if reason != "stop" and standing.evaluated < standing.step:
             tell(_evaluate(task, standing, settings.average))
     return reason
+
+
+NAMED = 8  # batches of a step, in a message
+
+
+class _Found(NamedTuple):
+    """Of a group of batches, before the weights were moved."""
+
+    total: float  # loss
+    right: list[int | None]  # of each batch
+    norm: float  # of the gradient
 
 
 def _make_step(
@@ -172,21 +203,80 @@ def _make_step(
     rate = optimizer.param_groups[0]["lr"]
     if not task.model.training:  # telling every module again takes a millisecond
         task.model.train()
-    learned = [workers.learn(batch, tokens, step) for batch in group]
-    total = sum(loss for loss, _ in learned)
-    right = [correct for _, correct in learned if correct is not None]
-    norm = float(clip_by_norm(task.model, settings.clip))
-    if not math.isfinite(total) or not math.isfinite(norm):
-        places = "; ".join(task.where(batch) for batch in group)
-        raise TrainingError(
-            f"at step {step} the loss is {total / tokens:.4g} and the gradient's norm {norm:.4g}, "
-            f"with learning rate {rate:.3g}, on the batch of {places}. The last checkpoint "
-            "is kept. Try a smaller train.learning_rate or train.clip, and look at those lines."
-        )
-    optimizer.step()
+    before = [w.detach().clone() for w in workers.weights] if settings.decay == "pid" else None
+    reseed(settings.seed, "dropout", step)
+    if isinstance(optimizer, Newton | LBFGS):
+        found = _search(task, optimizer, settings, step, group, tokens)
+    else:
+        learned = [workers.learn(batch, tokens, step) for batch in group]
+        norm = float(clip_by_norm(task.model, settings.clip))
+        found = _Found(sum(loss for loss, _ in learned), [right for _, right in learned], norm)
+    if not math.isfinite(found.total) or not math.isfinite(found.norm):
+        raise TrainingError(_why_not(task, group, step, found, tokens, rate))
+    if not isinstance(optimizer, Newton | LBFGS):
+        optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    accuracy = sum(right) / tokens if len(right) == len(group) else None
-    return Stepped(step, settings.steps, share, total / tokens, accuracy, rate, norm, tokens)
+    right = [count for count in found.right if count is not None]
+    return Stepped(
+        step,
+        settings.steps,
+        share,
+        found.total / tokens,
+        sum(right) / tokens if len(right) == len(group) else None,
+        rate,
+        found.norm,
+        tokens,
+        None if before is None else update_ratio(before, workers.weights),
+    )
+
+
+def _search(
+    task: Task,
+    optimizer: Newton | LBFGS,
+    settings: TrainConfig,
+    step: int,
+    group: list[Any],
+    tokens: int,
+) -> _Found:
+    """Move the weights by an optimiser that asks for the loss several times.
+
+    Each time the batches, their dropout and what they go on from are the same. The step is as long
+    as the search says, so no gradient is clipped.
+    """
+    first: list[tuple[list[Loss], dict[str, Tensor]]] = []
+    carried = task.carried
+
+    def ask() -> Tensor:
+        reseed(settings.seed, "dropout", step)
+        task.carried = dict(carried)
+        with autocast(settings.precision, task.model):
+            losses = [task.loss(batch) for batch in group]
+        if not first:
+            first.append(([_plain(loss) for loss in losses], task.carried))
+        return torch.stack([loss.total for loss in losses]).sum() / tokens
+
+    optimizer.step(ask)
+    losses, task.carried = first[0]
+    right = [None if loss.correct is None else int(loss.correct) for loss in losses]
+    return _Found(sum(float(loss.total) for loss in losses), right, optimizer.slope)
+
+
+def _plain(loss: Loss) -> Loss:
+    return loss._replace(total=loss.total.detach())
+
+
+def _why_not(
+    task: Task, group: list[Any], step: int, found: _Found, tokens: int, rate: float
+) -> str:
+    places = "; ".join(task.where(batch) for batch in group[:NAMED])
+    if len(group) > NAMED:
+        places += f"; and of {len(group) - NAMED:,} batches more"
+    return (
+        f"at step {step} the loss is {found.total / tokens:.4g} and the gradient's norm "
+        f"{found.norm:.4g}, with learning rate {rate:.3g}, on the batch of {places}. The last "
+        "checkpoint is kept. Try a smaller train.learning_rate or train.clip, and look at those "
+        "lines."
+    )
 
 
 def _count(standing: Standing, stepped: Stepped) -> None:
@@ -200,7 +290,8 @@ def _report(standing: Standing, stepped: Stepped) -> Reported:
     loss = standing.loss / tokens
     accuracy = None if stepped.accuracy is None else standing.correct / tokens
     standing.loss, standing.correct, standing.tokens = 0.0, 0, 0
-    return Reported(standing.step, loss, accuracy, stepped.rate, stepped.norm, tokens)
+    rate, norm = stepped.rate, stepped.norm
+    return Reported(standing.step, loss, accuracy, rate, norm, tokens, stepped.ratio)
 
 
 DEV_SAMPLE = 500  # examples that are answered at each evaluation

@@ -52,12 +52,14 @@ class MetricsLog:
             speed = self._tokens / max(self._spent, 1e-9)
             self._tokens, self._spent = 0, 0.0
             judged = {} if event.accuracy is None else {"accuracy": event.accuracy}
+            measured = {} if event.ratio is None else {"ratio": event.ratio}
             self._write(
                 step=event.step,
                 loss=event.loss,
                 **judged,
                 learning_rate=event.rate,
                 norm=event.norm,
+                **measured,
                 rate=round(speed, 1),
                 seconds=round(now - self.began, 2),
             )

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.errors import RunError
+from saccade.optim import Control
 from saccade.storage import read_tensors, write_tensors
 from saccade.training.loop import Standing
 from saccade.training.precision import device_named
@@ -141,9 +142,10 @@ def load_checkpoint(
             warn(f"The checkpoint before it is used: {path}.")
         model.load_state_dict(_under("model/", tensors))
         state = _together(_under("optimizer/", tensors), facts["optimizer"])
-        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+        _load(optimizer, state)
         known = {field.name for field in fields(Standing)}
         plain = {name: value for name, value in facts["standing"].items() if name in known}
+        plain["control"] = Control(*plain.get("control", ()))
         return Standing(
             **plain,
             best_weights=_under("best/", tensors),
@@ -167,20 +169,47 @@ def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _apart(state: dict[int, dict[str, Any]]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """An optimiser's state as named tensors and plain values."""
+    """An optimiser's state as named tensors and plain values.
+
+    Of a list each tensor has a name of its own, and a gap among the plain values.
+    """
     tensors, facts = {}, {}
     for index, values in state.items():
         for name, value in values.items():
+            path = f"{index}/{name}"
             if isinstance(value, Tensor):
-                tensors[f"optimizer/{index}/{name}"] = value
+                tensors[f"optimizer/{path}"] = value
+            elif isinstance(value, list):
+                facts[path] = [None if isinstance(one, Tensor) else one for one in value]
+                inside = {f"optimizer/{path}/{place}": one for place, one in enumerate(value)}
+                tensors |= {key: one for key, one in inside.items() if isinstance(one, Tensor)}
             else:
-                facts[f"{index}/{name}"] = value
+                facts[path] = value
     return tensors, facts
 
 
 def _together(tensors: dict[str, Tensor], facts: dict[str, Any]) -> dict[int, dict[str, Any]]:
     state: dict[int, dict[str, Any]] = {}
-    for path, value in {**tensors, **facts}.items():
-        index, _, name = path.partition("/")
-        state.setdefault(int(index), {})[name] = value
+    for path, value in {**facts, **tensors}.items():
+        index, name, *place = path.split("/")
+        values = state.setdefault(int(index), {})
+        if place:
+            values[name][int(place[0])] = value
+        else:
+            values[name] = value
     return state
+
+
+def _load(optimizer: torch.optim.Optimizer, state: dict[int, dict[str, Any]]) -> None:
+    """Hand the state over as it was.
+
+    The framework gives all of it but the count of steps the weights' own type of number: in a model
+    of float64 a scalar that was kept in float32 would go on as another one.
+    """
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    for index, values in state.items():
+        kept = optimizer.state[weights[index]]
+        for name, value in values.items():
+            if isinstance(value, Tensor) and kept[name].dtype != value.dtype:
+                kept[name] = value.to(kept[name].device)

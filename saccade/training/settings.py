@@ -1,10 +1,25 @@
 """The settings of training: time, devices, memory."""
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from saccade.config import Config
+from saccade.lookup import did_you_mean
+from saccade.optim import DECAYS, OPTIMIZERS, WHOLE
+
+
+def _one_of(names: Iterable[str]) -> AfterValidator:
+    def known(name: str) -> str:
+        if name not in names:
+            raise ValueError(
+                f"there is none of that name.{did_you_mean(name, names)} "
+                f"There are: {', '.join(sorted(names))}"
+            )
+        return name
+
+    return AfterValidator(known)
 
 
 class TrainConfig(Config):
@@ -13,12 +28,15 @@ class TrainConfig(Config):
     steps: int = Field(1000, ge=1)
     minutes: float | None = Field(None, gt=0)  # a bound by the clock; resuming is then not exact
     batch_tokens: int = Field(4096, ge=1)  # rows times the longest side of a batch
+    optimizer: Annotated[str, _one_of(OPTIMIZERS)] = "adamw"
     accumulate: int = Field(1, ge=1)  # batches whose gradients make one step
     learning_rate: float = Field(1e-3, gt=0)
     warmup: int = Field(100, ge=0)  # steps
-    decay: Literal["cosine", "inverse_sqrt", "linear", "none"] = "cosine"
+    decay: Annotated[str, _one_of(DECAYS)] = "cosine"
+    ratio: float = Field(1e-3, gt=0, lt=1)  # of a step to the weights, to which pid holds the rate
     weight_decay: float = Field(0.01, ge=0)
-    beta2: float = Field(0.98, gt=0, lt=1)  # of AdamW: how long a squared gradient counts
+    momentum: float = Field(0.9, gt=0, lt=1)  # of momentum, averaged_momentum, nesterov and lars
+    beta2: float | None = Field(None, gt=0, lt=1)  # how long a squared gradient counts, if it does
     clip: float = Field(1.0, gt=0)
     smoothing: float = Field(0.0, ge=0, lt=1)
     seed: int = 1
@@ -31,3 +49,17 @@ class TrainConfig(Config):
     precision: Literal["float32", "bfloat16"] = "float32"
     compile: bool = False
     threads: int | None = Field(None, ge=1)
+
+    @field_validator("accumulate")
+    @classmethod
+    def _whole_or_some(cls, accumulate: int, info: ValidationInfo) -> int:
+        if accumulate > 1 and info.data.get("optimizer") == WHOLE:
+            raise ValueError(f"a step of {WHOLE} takes all batches there are; leave it out")
+        return accumulate
+
+    @field_validator("compile")
+    @classmethod
+    def _twice_or_compiled(cls, compiled: bool, info: ValidationInfo) -> bool:
+        if compiled and info.data.get("optimizer") == "newton":
+            raise ValueError("compiled kernels have no second derivatives, which newton is about")
+        return compiled

@@ -1,6 +1,7 @@
 """Models compared on the same data, tokenizer, budget and metric, over several seeds.
 
-When a difference is stated, and when it is said to be none: `saccade.verbs.measuring`.
+Or one setting of one model, value after value: `saccade.verbs.varying`. When a difference is
+stated, and when it is said to be none: `saccade.verbs.measuring`.
 """
 
 import json
@@ -14,9 +15,10 @@ import torch
 
 from saccade import __version__
 from saccade.config import flatten, set_paths
-from saccade.errors import ConfigError, DataError, RunError
+from saccade.errors import ConfigError, DataError, RunError, TrainingError
 from saccade.look.draw import format_of
 from saccade.look.draw_comparison import save_comparison
+from saccade.lookup import pick
 from saccade.recipes.finding import find
 from saccade.run import Options, Run, open_run, resume
 from saccade.sealed import read_json, read_text, write_json
@@ -33,6 +35,7 @@ from saccade.verbs.measuring import (
     ranked,
     said_of,
 )
+from saccade.verbs.varying import VARIED, Varied
 
 MINUTES = 2.0  # for each training, if nothing else is said
 UNBOUNDED = 10**9  # steps: the clock is to end it
@@ -47,6 +50,7 @@ class Comparison(NamedTuple):
     notes: list[str]  # what was the same for all
     folder: Path
     picture: Path
+    varies: str = "model"  # what a row is
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -58,6 +62,7 @@ class Comparison(NamedTuple):
             "notes": self.notes,
             "folder": str(self.folder),
             "picture": str(self.picture),
+            "varies": self.varies,
         }
 
 
@@ -66,6 +71,7 @@ def compare(
     *,
     data: str | None = None,
     models: Sequence[str] | None = None,
+    only: Sequence[str] | None = None,
     minutes: float | None = None,
     steps: int | None = None,
     seeds: int = 3,
@@ -81,14 +87,26 @@ def compare(
     whichever is over first; patience ends one that has stopped getting better. Each run has its
     folder in `out` (runs/compare-NAME): one that is finished there is not trained again, one that
     was stopped goes on. The curves are drawn in `save` (comparison.png in `out`).
+
+    If `what` is a word of `VARIED` (optimizers), it is that setting's values that are compared,
+    all or `only` some, with `data` what else would be `what`, and with one model.
     """
     options = options or Options()
+    varied = VARIED.get(what)
     name = Path((data or what).split(",")[0]).name.split(".")[0]
+    if varied is not None:
+        name = f"{what}-{name}"
     folder = Path("runs") / f"compare-{name}" if out is None else Path(out)
     if minutes is None and steps is None and "train.steps" not in (set or {}):
         minutes = MINUTES
     budget = _budget(minutes, steps, seeds, set or {})
-    recipes = _recipes(what, data, models, {**(set or {}), **budget})
+    changes = {**(set or {}), **budget}
+    if varied is not None:
+        recipes = _varied(what, varied, data, models, only, changes)
+    elif only is not None:
+        raise ConfigError(f"only is for {', '.join(VARIED)}; use models for models.")
+    else:
+        recipes = _recipes(what, data, models, changes)
     picture = folder / "comparison.png" if save is None else Path(save)
     try:
         format_of(picture)  # now, not after an hour
@@ -97,19 +115,41 @@ def compare(
     by_clock = minutes is not None and steps is None and "train.steps" not in (set or {})
     trainings = _Trainings(folder, recipes, by_clock, options)
     trainings.check(seeds)
-    ones: dict[str, list[One]] = {model: [] for model in recipes}
-    figure = Figure("", True)
+    may_fail = varied is not None and only is None
+    ones, figure, left_out = _train_all(trainings, list(recipes), seeds, may_fail, options)
+    rows = ranked([Row(model, tuple(found)) for model, found in ones.items()], figure)
+    over_steps = varied is not None and not by_clock
+    curves = {row.model: [one.curve_over(over_steps) for one in row.ones] for row in rows}
+    save_comparison(curves, figure.label, picture, "step" if over_steps else "seconds of training")
+    notes = trainings.notes() + [f"{model} was left out: {why}" for model, why in left_out.items()]
+    if varied is not None:
+        notes += _own_settings(varied, {row.model: trainings.place(row.model, 1) for row in rows})
+    varies = "model" if varied is None else varied.name
+    return Comparison(rows, figure, said_of(rows, figure), notes, folder, picture, varies)
+
+
+def _train_all(
+    trainings: "_Trainings", models: list[str], seeds: int, may_fail: bool, options: Options
+) -> tuple[dict[str, list[One]], Figure, dict[str, str]]:
+    """What each training came to, by what, and why some were left out, if they may fail."""
+    ones: dict[str, list[One]] = {model: [] for model in models}
+    figure, left_out = Figure("", True), dict[str, str]()
     # all models with one seed before any with the next: stopped early, there is something to see
     for seed in range(1, seeds + 1):
-        for model in recipes:
-            run = trainings.trained(model, seed)
+        for model in list(ones):
+            try:
+                run = trainings.trained(model, seed)
+            except (ConfigError, TrainingError) as error:
+                if not may_fail or len(ones) == 1:
+                    raise
+                left_out[model] = str(error)
+                del ones[model]
+                options.said(f"{model} is left out: {error}")
+                continue
             figure = figure_of(run.recipe)
             options.said(f"{run.folder}: trained; answering the test set …")
             ones[model].append(measure(run, figure, seed))
-    rows = ranked([Row(model, tuple(found)) for model, found in ones.items()], figure)
-    curves = {row.model: [one.curve for one in row.ones] for row in rows}
-    save_comparison(curves, figure.label, picture)
-    return Comparison(rows, figure, said_of(rows, figure), trainings.notes(), folder, picture)
+    return ones, figure, left_out
 
 
 def _budget(
@@ -137,6 +177,60 @@ def _recipes(
             f"models are {', '.join(models) or 'none'}; each was wanted once, and one or more."
         )
     return {model: find(what, data=data, model=model, changes=changes).recipe for model in models}
+
+
+def _varied(
+    word: str,
+    varied: Varied,
+    data: str | None,
+    models: Sequence[str] | None,
+    only: Sequence[str] | None,
+    changes: dict[str, Any],
+) -> dict[str, Any]:
+    """The recipe of each value of a setting, of one model."""
+    if data is None:
+        raise ConfigError(
+            f"compare {word} needs something to train: --data with a recipe (see saccade list), "
+            "a .toml or a file of pairs."
+        )
+    if models is not None and len(models) != 1:
+        raise ConfigError(
+            f"models are {', '.join(models) or 'none'}; compare {word} trains one model with "
+            f"each {varied.name}."
+        )
+    if varied.path in changes:
+        raise ConfigError(f"compare {word} sets {varied.path} by itself; use --only.")
+    values = list(varied.values) if only is None else list(only)
+    if len({*values}) < len(values) or not values:
+        raise ConfigError(
+            f"{word} are {', '.join(values) or 'none'}; each was wanted once, and one or more."
+        )
+    recipes = {}
+    for value in values:
+        pick(varied.values, value, varied.name)
+        asked = {**varied.changes(value), **changes}
+        recipes[value] = find(data, model=models[0] if models else None, changes=asked).recipe
+    recipe = recipes[values[0]]
+    if not issubclass(kind_of(recipe).models[recipe.model.name], torch.nn.Module):
+        raise ConfigError(
+            f"{recipe.model.name} fits itself and takes no steps: {varied.path} would change "
+            "nothing. Name a model that does with --models."
+        )
+    return recipes
+
+
+def _own_settings(varied: Varied, places: dict[str, Path]) -> list[str]:
+    """What was not the same for all, because some values want it otherwise."""
+    recipes = {value: flatten(open_run(place).recipe) for value, place in places.items()}
+    notes = []
+    for path in sorted({path for value in places for path in varied.values[value]}):
+        by_setting: dict[Any, list[str]] = {}
+        for value, settings in recipes.items():
+            by_setting.setdefault(settings[path], []).append(value)
+        if len(by_setting) > 1:
+            each = [f"{setting} for {', '.join(names)}" for setting, names in by_setting.items()]
+            notes.append(f"{path}: {'; '.join(each)}.")
+    return notes
 
 
 class _Trainings:

@@ -67,6 +67,11 @@ class One(NamedTuple):
     milliseconds: float  # to answer one input, of the test set if it has inputs (all together)
     curve: Numbers  # (evaluations, 2): seconds, dev score
     each: Numbers | None  # the score of each input of the test set
+    steps: tuple[int, ...] = ()  # of each evaluation
+
+    def curve_over(self, steps: bool) -> Numbers:
+        """The curve as it is, or over the steps in place of the seconds."""
+        return np.column_stack([self.steps, self.curve[:, 1]]) if steps else self.curve
 
 
 class Row(NamedTuple):
@@ -96,7 +101,7 @@ class Row(NamedTuple):
         seeds = []
         for one in self.ones:
             values = {name: getattr(one, name) for name in ("seed", "ended", *named)}
-            seeds.append({**values, "curve": one.curve.tolist()})
+            seeds.append({**values, "curve": one.curve.tolist(), "steps": list(one.steps)})
         return {"model": self.model, **{n: self.mean(n) for n in named}, "seeds": seeds}
 
 
@@ -157,6 +162,7 @@ def measure(run: Run, figure: Figure, seed: int) -> One:
         milliseconds=milliseconds,
         curve=line,
         each=each,
+        steps=tuple(x["step"] for x in run.metrics() if f"dev_{figure.name}" in x),
     )
 
 

@@ -1,0 +1,137 @@
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from saccade.cli.main import run as command
+from saccade.errors import ConfigError
+from saccade.optim import OPTIMIZERS
+from saccade.run import open_run
+from saccade.training.settings import TrainConfig
+from saccade.verbs import compare
+from saccade.verbs.varying import RATES, VARIED, Varied
+
+QUICK = {"data.length": 200, "train.threads": 1, "train.evaluate_every": 2, "train.report_every": 2}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_pictures() -> Iterator[None]:
+    """Of the single runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("saccade.run.report", lambda run, options: None)
+        yield
+
+
+def test_the_table_speaks_of_what_there_is() -> None:
+    assert RATES.keys() <= OPTIMIZERS.keys()
+    assert VARIED["optimizers"].values.keys() == OPTIMIZERS.keys()
+    known = {f"train.{name}" for name in TrainConfig.model_fields}
+    for varied in VARIED.values():
+        for value in varied.values:
+            changes = {path: v for path, v in varied.changes(value).items() if path in known}
+            TrainConfig(**{path.removeprefix("train."): v for path, v in changes.items()})
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, Any]]:
+    call = {"data": "forecast", "only": ["sgd", "adam", "newton"], "steps": 4, "seeds": 2}
+    call |= {"set": QUICK, "out": tmp_path_factory.mktemp("compared")}
+    return compare("optimizers", **call), call
+
+
+def test_each_optimizer_is_trained_on_the_same(compared: tuple[Any, dict[str, Any]]) -> None:
+    found, call = compared
+    assert found.varies == "optimizer" and {row.model for row in found.rows} == {*call["only"]}
+    runs = {(n, s): open_run(call["out"] / f"{n}-{s}") for n in call["only"] for s in (1, 2)}
+    for (name, seed), run in runs.items():
+        kept = run.recipe.train
+        assert (kept.optimizer, kept.seed, kept.steps) == (name, seed, 4)
+        assert kept.learning_rate == RATES.get(name, 0.05)  # the recipe's own
+    assert len({run.made["data"] for run in runs.values()}) == 1
+    same = {run.recipe.with_values(train={}).model_dump_json() for run in runs.values()}
+    assert len(same) == 1
+    # a bowl takes newton one step
+    assert found.rows[0].model == "newton"
+    (rates,) = [note for note in found.notes if "learning_rate" in note]
+    assert {*rates.removeprefix("train.learning_rate: ").removesuffix(".").split("; ")} == {
+        "0.05 for adam",
+        "1.0 for newton, sgd",
+    }
+    (decays,) = [note for note in found.notes if "train.decay" in note]
+    assert "constant for newton" in decays and "cosine for sgd, adam" in decays
+    assert not any("train.warmup" in note for note in found.notes)  # 0 for all
+    for row in found.rows:  # drawn over steps, of which all have made as many
+        assert all(one.curve_over(steps=True)[:, 0].tolist() == [2.0, 4.0] for one in row.ones)
+        assert all(one.curve_over(steps=False) is one.curve for one in row.ones)
+    assert found.picture.stat().st_size > 1000
+
+
+def test_a_rate_for_all_may_be_set(tmp_path: Any) -> None:
+    changes = {**QUICK, "train.learning_rate": 0.125}
+    call = {"only": ["sgd"], "steps": 2, "seeds": 1, "set": changes, "out": tmp_path}
+    compare("optimizers", data="forecast", **call)
+    assert open_run(tmp_path / "sgd-1").recipe.train.learning_rate == 0.125
+
+
+def test_one_that_cannot_is_left_out_unless_it_was_asked_for(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few: dict[str, Any] = {"newton": {}, "sgd": {"train.learning_rate": 1e-3}}
+    monkeypatch.setitem(VARIED, "optimizers", Varied("train.optimizer", few))
+    large = {**QUICK, "model.hidden": 32}
+    call = {"data": "forecast", "models": ["latent"], "steps": 2, "seeds": 2, "set": large}
+    found = compare("optimizers", **call, out=tmp_path / "a")
+    assert [row.model for row in found.rows] == ["sgd"] and len(found.rows[0].ones) == 2
+    assert any("newton was left out: train.optimizer" in note for note in found.notes)
+    assert not (tmp_path / "a" / "newton-1").exists()
+    with pytest.raises(ConfigError, match="weights are the most"):
+        compare("optimizers", **call, only=["newton", "sgd"], out=tmp_path / "b")
+    broken = {"sgd": {"train.learning_rate": 1e30, "train.clip": 1e30, "train.warmup": 0}}
+    monkeypatch.setitem(VARIED, "optimizers", Varied("train.optimizer", {**broken, "adam": {}}))
+    call |= {"steps": 6}
+    found = compare("optimizers", **call, out=tmp_path / "c")
+    assert [row.model for row in found.rows] == ["adam"]
+    assert any("sgd was left out: at step" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"data": None}, "compare optimizers needs something to train: --data"),
+        ({"models": ["latent", "autoregressive"]}, "trains one model with each optimizer"),
+        ({"only": ["sdg"]}, "no optimizer 'sdg'. Did you mean 'sgd'"),
+        ({"only": ["sgd", "sgd"]}, "each was wanted once"),
+        ({"set": {"train.optimizer": "sgd"}}, "sets train.optimizer by itself; use --only"),
+        ({"data": "kernel-regression", "set": {}}, "kernel fits itself and takes no steps"),
+        ({"data": "vectors"}, "there is no setting 'train.optimizer'"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_nonsense_is_refused_before_anything_is_trained(
+    wrong: dict[str, Any], message: str, tmp_path: Any
+) -> None:
+    call = {"data": "forecast", "steps": 2, "set": QUICK, "out": tmp_path / "new", **wrong}
+    with pytest.raises(ConfigError, match=message):
+        compare("optimizers", **call)
+    assert not (tmp_path / "new").exists()
+
+
+def test_only_is_for_what_varies(words_file: Any) -> None:
+    with pytest.raises(ConfigError, match="only is for optimizers"):
+        compare(str(words_file), only=["sgd"])
+
+
+def test_the_command(
+    compared: tuple[Any, dict[str, Any]], capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    _, call = compared
+    settings = [f"--set={path}={value}" for path, value in QUICK.items()]
+    arguments = ["compare", "optimizers", "--data", "forecast", "--only", "sgd,adam,newton"]
+    arguments += ["--steps", "4", "--seeds", "2", "--out", str(call["out"]), *settings]
+    assert command(arguments) == 0
+    shown = capsys.readouterr().out
+    assert "optimizer" in shown and "newton" in shown and "train.learning_rate: " in shown
+    assert command([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["varies"] == "optimizer"
