@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from saccade.errors import ConfigError
 
 try:
-    from llvmlite import ir
+    from llvmlite import ir  # type: ignore[import-untyped]
     from numba import njit, types
     from numba.extending import intrinsic
 except ImportError as error:  # pragma: no cover: an extra that the tests have
@@ -38,12 +38,13 @@ def bare(function: Kernel) -> Kernel:
     A view of a row would else be counted when it is made and again when it is left, and in an inner
     loop that takes a fifth of the time. What a kernel wants to write to is handed to it.
     """
-    kernel = njit(nogil=True, fastmath=True, cache=True, error_model="numpy", _nrt=False)(function)
+    uncounted: dict[str, Any] = {"_nrt": False}
+    decorate = njit(nogil=True, fastmath=True, cache=True, error_model="numpy", **uncounted)
+    kernel = decorate(function)
     return cast(Kernel, kernel)
 
 
-@intrinsic
-def _prefetch(typing: Any, address: Any) -> Any:
+def _prefetch_of(typing: Any, address: Any) -> Any:
     """The processor's own instruction: begin to fetch the line at an address, wait for nothing."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -56,6 +57,9 @@ def _prefetch(typing: Any, address: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.uintp), code
+
+
+_prefetch: Any = intrinsic(_prefetch_of)
 
 
 @bare
