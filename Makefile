@@ -63,7 +63,7 @@ sizes: $(READY)
 	@$(BIN)/python tools/sizes.py
 
 # benchmarks/ten_million_pairs.py takes many minutes: it is run by hand
-BENCHMARKS := machine transformer_training memory recurrent cells windows kernels waiting checkpoints
+BENCHMARKS := machine transformer_training memory recurrent cells windows kernels waiting checkpoints svm
 
 bench: $(READY)
 	@for name in $(BENCHMARKS); do \
@@ -105,6 +105,7 @@ pictures: $(READY)
 	test -f runs/demo/report/curves.png || $(BIN)/saccade demo
 	$(BIN)/saccade look runs/demo "четверг, 21 августа 1969 г." --save docs/attention.png
 	cp runs/demo/report/curves.png docs/curves.png
+	$(BIN)/python examples/support_vectors.py docs/margin.png
 
 clean:
 	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -9,7 +9,8 @@ try:
     from numba import njit
 except ImportError as error:  # pragma: no cover: an extra that the tests have
     raise ConfigError(
-        "word vectors need numba, which is not installed: pip install 'saccade[vectors]'."
+        "word vectors and support vector machines need numba, which is not installed: "
+        "pip install 'saccade[vectors]'."
     ) from error
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
