@@ -64,7 +64,7 @@ sizes: $(READY)
 
 # benchmarks/ten_million_pairs.py takes many minutes: it is run by hand
 BENCHMARKS := machine transformer_training memory recurrent cells windows kernels waiting checkpoints \
-	optimisers
+	optimisers svm
 
 bench: $(READY)
 	@for name in $(BENCHMARKS); do \
@@ -108,6 +108,7 @@ pictures: $(READY)
 	cp runs/demo/report/curves.png docs/curves.png
 	$(BIN)/saccade look activations --save docs/activations.png
 	$(BIN)/saccade look depth --activation sigmoid --init xavier --layers 20 --save docs/depth.png
+	$(BIN)/python examples/support_vectors.py docs/margin.png
 
 clean:
 	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis

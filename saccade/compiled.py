@@ -14,7 +14,8 @@ try:
     from numba.extending import intrinsic
 except ImportError as error:  # pragma: no cover: an extra that the tests have
     raise ConfigError(
-        "word vectors need numba, which is not installed: pip install 'saccade[vectors]'."
+        "word vectors and support vector machines need numba, which is not installed: "
+        "pip install 'saccade[vectors]'."
     ) from error
 
 LINE = 64  # bytes that memory gives at a time

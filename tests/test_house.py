@@ -27,7 +27,7 @@ PACKAGE = ROOT / "saccade"
 
 LAYERS = [
     {"errors"},
-    {"alone", "bars", "compiled", "lookup", "predictions", "sealed"},
+    {"alone", "bars", "compiled", "conditions", "lookup", "predictions", "sealed"},
     {"types", "config", "folder", "seeding", "storage"},
     {"nn", "data", "optim", "decoding", "metrics"},
     {"models", "fitted", "look", "training"},

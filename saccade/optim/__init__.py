@@ -2,6 +2,7 @@
 
 from saccade.optim.adaptive import adadelta, adagrad, adam, adamw, nadam, rmsprop
 from saccade.optim.clipping import clip_by_norm
+from saccade.optim.constrained import Solution, minimise
 from saccade.optim.control import Control, pid, update_ratio
 from saccade.optim.gradient import averaged_momentum, momentum, nesterov, sgd
 from saccade.optim.groups import set_rate
@@ -18,6 +19,7 @@ __all__ = [
     "LBFGS",
     "Newton",
     "OPTIMIZERS",
+    "Solution",
     "WHOLE",
     "Wishes",
     "adadelta",
@@ -29,6 +31,7 @@ __all__ = [
     "clip_by_norm",
     "lamb",
     "lars",
+    "minimise",
     "momentum",
     "nadam",
     "nesterov",

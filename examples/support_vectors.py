@@ -1,0 +1,43 @@
+"""A support vector machine on two rings: its conditions, its two objectives, its picture.
+
+python examples/support_vectors.py margin.png
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from saccade.fitted.svm import SVM, SVMConfig
+from saccade.look.draw_margin import save_margin
+
+
+def rings(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points of an inner and an outer ring, which no line divides."""
+    random = np.random.default_rng(3)
+    angle = random.uniform(0, 2 * np.pi, count)
+    outer = np.arange(count) % 2
+    radius = 1 + 1.3 * outer + random.normal(0, 0.3, count)
+    return radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1), outer
+
+
+def main(picture: Path) -> None:
+    """The same points with each kernel, then the best one drawn."""
+    points, ring = rings(160)
+    for kernel in ("linear", "polynomial", "gaussian"):
+        config = SVMConfig(kernel=kernel, degree=2, gamma=0.5, offset=1.0, tolerance=1e-5)
+        machine = SVM(config).fit(points, ring)
+        right = (machine.predict(points) == ring).mean()
+        print(f"{kernel:10} {right:4.0%} right, {len(machine.support)} support vectors")
+
+    [fit] = machine.fits
+    print(f"primal {fit.primal:.4f}, dual {fit.dual:.4f}: nothing can be better by {fit.gap:.1e}")
+    print(fit.conditions.table(tolerance=1e-5))
+
+    is_support = np.isin(np.arange(len(points)), machine.support)
+    save_margin(points, ring, is_support, machine.decide, picture)
+    print(f"drawn in {picture}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
