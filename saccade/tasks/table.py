@@ -118,13 +118,21 @@ class Tabular(Network):
 
     def batches(self, split: str, start: int = 0) -> Iterator[RowsBatch]:
         """Rows without end, in an order that depends on the seed; a few are taken all at once."""
-        rows, train = self.rows[split], self.recipe.train
-        count = len(rows.lines)
-        size = -(-count // -(-count // train.batch_tokens))  # none much smaller than the others
+        count, seed = len(self.rows[split].lines), self.recipe.train.seed
+        for some in shuffled(count, self._together(count), seed, start):
+            yield self.batch(split, some)
+
+    def batches_in_epoch(self) -> int:
+        """How many batches have every row once."""
+        count = len(self.rows["train"].lines)
+        return -(-count // self._together(count))
+
+    def _together(self, count: int) -> int:
+        """Of so many rows, how many are in a batch."""
+        size = -(-count // -(-count // self.recipe.train.batch_tokens))  # none is much smaller
         if getattr(self.recipe.model, "norm", "") == "batch":  # one row alone has no variance
             size = next(n for n in range(max(size, 2), count + 1) if count % n != 1)
-        for some in shuffled(count, size, train.seed, start):
-            yield self.batch(split, some)
+        return size
 
     def batch(self, split: str, some: Indices) -> RowsBatch:
         """The chosen rows as tensors; weights have a mean of 1 over the split."""

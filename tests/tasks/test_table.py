@@ -483,6 +483,23 @@ def test_batches_go_through_all_rows_and_no_row_is_normed_alone() -> None:
 # --- a look inside --------------------------------------------------------------------------------
 
 
+def test_a_pass_of_gradient_descent_has_every_row_once(tmp_path: Path, no_pictures: None) -> None:
+    task = task_of(train__batch_tokens=50)
+    lines = [
+        line for b in islice(task.batches("train"), task.batches_in_epoch()) for line in b.lines
+    ]
+    assert len(lines) > 50
+    assert sorted(lines) == sorted(task.rows["train"].lines.tolist())
+    steps = {"train__optimizer": "gradient_descent", "train__clip": 1e9, "train__steps": 3}
+    steps |= {"train__evaluate_every": 3, "train__decay": "constant", "train__warmup": 0}
+    by_parts, at_once = (
+        train(recipe_of(train__batch_tokens=size, **steps), tmp_path / str(size), Options()).run
+        for size in (50, 10_000)
+    )
+    for name, weight in by_parts.task.model.state_dict().items():
+        assert torch.allclose(weight, at_once.task.model.state_dict()[name], atol=1e-6), name
+
+
 def test_the_graph_has_the_numbers_of_autograd(runs: dict[str, Run], tmp_path: Path) -> None:
     run = runs["mlp"]
     graph = run.graph(tmp_path / "graph.png", row=2)
