@@ -136,7 +136,7 @@ def write(asked: argparse.Namespace) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     rows = []
     contestants = {
-        OURS: Contestant(OURS, "gpt_saccade", "write", asked.size, tuning=WAITING),
+        OURS: Contestant(OURS, "gpt_saccade", "write", asked.size),
         THEIRS: Contestant(THEIRS, "gpt_hugging_face", "write", asked.size),
     }
     try:

@@ -1,5 +1,6 @@
 """Every command and every Python block of the README and the docs runs, and prints what it says."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -64,7 +65,12 @@ def test_a_command_runs_and_prints_what_is_shown(
         command,
         shell=True,
         cwd=folder,
-        env={"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(folder)},
+        # other tests run beside it: see conftest.py
+        env={
+            "PATH": f"{programs}:/usr/bin:/bin",
+            "HOME": str(folder),
+            "GOMP_SPINCOUNT": os.environ["GOMP_SPINCOUNT"],
+        },
         capture_output=True,
         encoding="utf-8",
         timeout=240,
