@@ -13,7 +13,7 @@ def table(model: str = "mlp") -> TableRecipe:
         "weight_decay": 0.0,
         "beta2": 0.999,
     }
-    train |= {"warmup": 50, "evaluate_every": 50, "patience": 10}
+    train |= {"warmup": 50, "evaluate_every": 50, "patience": 20}
     train |= {"learning_rate": 1e-2 if model == "mlp" else 3e-2}
     made = "plane" if model == "linear" else "moons"
     return TableRecipe(data={"made": made}, model={"name": model}, train=train)
