@@ -116,6 +116,7 @@ def list_all(
         )
         return
     from rich.console import Console
+    from rich.markup import escape
 
     console = Console(highlight=False)
     names = max(len(entry.name) for entry in ENTRIES)
@@ -127,9 +128,8 @@ def list_all(
             minutes = f"{entry.minutes} min" if entry.minutes[:1].isdigit() else entry.minutes
             if _set_of(entry) in absent:
                 minutes = f"{minutes} *".strip()
-            shown.add_row(
-                entry.name.ljust(names), entry.about.ljust(39), entry.size.ljust(7), minutes
-            )
+            about = escape(entry.about.ljust(39))
+            shown.add_row(entry.name.ljust(names), about, entry.size.ljust(7), minutes)
         console.print(shown, "")
     if absent:
         console.print("* data that is not on this machine: fetched when it is needed,")

@@ -156,6 +156,7 @@ SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_exact": _gelu_exact,
     "gelu_sigmoid": _gelu_sigmoid,
     "leaky_relu": lambda x: torch.where(x > 0, 1.0, 0.01),
+    "linear": torch.ones_like,
     "relu": lambda x: (x > 0).to(x.dtype),
     "selu": lambda x: SELU_SCALE * torch.where(x > 0, 1.0, SELU_ALPHA * x.clamp(max=0).exp()),
     "sigmoid": lambda x: x.sigmoid() * (1 - x.sigmoid()),
