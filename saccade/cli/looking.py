@@ -46,6 +46,8 @@ def look(
         _words(what, save, json)
     elif what == Path("schedule") and not what.exists():
         look_at_schedules(set or [], save, json)
+    elif set:
+        raise ConfigError("--set is for look schedule.")
     elif read_settings(what)["recipe"]["task"] == "vectors":
         _map_of_words(what, text or [], save, json)
     elif gradients:
