@@ -54,3 +54,8 @@ def test_a_file_of_that_name_is_looked_at_itself(saccade: Command, tmp_path: Pat
     (tmp_path / "schedule").write_text("one two two three three three\n" * 9, encoding="utf-8")
     said = saccade("look", "schedule")
     assert said.code == 0 and "exponent" in said.out
+
+
+def test_a_run_has_its_settings(saccade: Command, trained_runs: dict[str, Path]) -> None:
+    said = saccade("look", trained_runs["seq2seq"], "abc", "--set", "train.steps=3")
+    assert said.code == 2 and "--set is for look schedule" in said.err
