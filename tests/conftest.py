@@ -18,6 +18,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests import sparing
+
 IN_CI = bool(os.environ.get("CI"))
 
 # where a failure must be seen again by others, the examples are the same every time; at home
@@ -47,10 +49,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def same_start() -> None:
     """Each test finds the global generators in the same state, whichever ran before it.
 
-    And one thread: the tensors of a test are small, and on a busy machine two threads that wait
-    for each other take a hundred times as long.
+    The shapes of every function are checked anew. And one thread: the tensors of a test are small,
+    and on a busy machine two threads that wait for each other take a hundred times as long.
     """
     torch.set_num_threads(1)
+    sparing.begin()
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
