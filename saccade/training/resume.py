@@ -140,6 +140,9 @@ def load_checkpoint(
             continue
         if damaged:
             warn(f"The checkpoint before it is used: {path}.")
+        # to where new tensors lie: in a file they begin at any byte, and the order in which a
+        # processor adds up a product may depend on that
+        tensors = {name: tensor.clone() for name, tensor in tensors.items()}
         model.load_state_dict(_under("model/", tensors))
         state = _together(_under("optimizer/", tensors), facts["optimizer"])
         _load(optimizer, state)
