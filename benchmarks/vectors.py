@@ -48,25 +48,31 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--fasttext", type=int, default=3, help="runs of fastText, the slowest")
+    parser.add_argument("--epochs", type=int, default=5, help="of all but GloVe, which has 15")
     parser.add_argument("--folder", type=Path, default=Path(".peers") / "words")
     parser.add_argument("--json", type=Path, help="where to keep all figures")
     return parser.parse_args()
 
 
-def measured(tool: str, kind: str, text: Path, folder: Path, seed: int) -> dict[str, Any]:
+def measured(
+    tool: str, kind: str, text: Path, folder: Path, seed: int, epochs: int
+) -> dict[str, Any]:
     """One tool's run and what its result is worth, unless that is known."""
-    kept = folder / f"{kind}-{tool}-{seed}.json"
+    kept = folder / f"{kind}-{tool}-{seed}-{epochs}.json"
     if not kept.exists():
-        found = learned(tool, kind, text, folder, seed)
+        found = learned(tool, kind, text, folder, seed, epochs)
         found["scores"] = scores(kind, found, folder)
         kept.write_text(json.dumps({**found, "out": str(found["out"])}) + "\n")
     return dict(json.loads(kept.read_text()))
 
 
-def learned(tool: str, kind: str, text: Path, folder: Path, seed: int) -> dict[str, Any]:
+def learned(
+    tool: str, kind: str, text: Path, folder: Path, seed: int, epochs: int
+) -> dict[str, Any]:
     """One tool's run, in a process of its own."""
     out = folder / f"{kind}-{tool}-{seed}.txt"
-    command = [sys.executable, "-m", "peers.learn_words", tool, kind, text, out, str(seed)]
+    command = [sys.executable, "-m", "peers.learn_words", tool, kind, text, out, seed, epochs]
     for _ in range(TRIES):
         done = subprocess.run(
             [str(part) for part in command], capture_output=True, text=True, env=environment()
@@ -105,14 +111,20 @@ def main() -> None:
         found |= {tool: [] for tool in KINDS[kind]}
         for seed in range(1, asked.seeds + 1):
             for tool, runs in found.items():
-                one = measured(tool, kind, source, asked.folder, seed)
+                if tool == "fastText" and seed > asked.fasttext:
+                    continue
+                one = measured(tool, kind, source, asked.folder, seed, asked.epochs)
                 runs.append(one)
-                say(f"{kind}, {tool}, seed {seed}: {one['seconds']:.0f} s, {one['scores']}")
+                counting = f" ({one['counting']:.0f} s of counting)" if "counting" in one else ""
+                say(
+                    f"{kind}, {tool}, seed {seed}: {one['seconds']:.0f} s{counting}, "
+                    f"{one['scores']}"
+                )
         rows = []
         ours = [one["seconds"] for one in found["saccade"]]
-        total = words * EPOCHS.get(kind, 5)
+        total = words * EPOCHS.get(kind, asked.epochs)
         for tool, runs in found.items():
-            ratios = [one["seconds"] / own for one, own in zip(runs, ours, strict=True)]
+            ratios = [one["seconds"] / own for one, own in zip(runs, ours, strict=False)]
             names = list(runs[0]["scores"])
             rows.append(
                 [

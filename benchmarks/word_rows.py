@@ -54,14 +54,13 @@ def walk(
     place, drawn_from = 0, 0
     while place < len(text):
         length, place = take_line(text, place, words.kept, state, line)
-        for at in range(length):
+        for at in range(length if length > 1 else 0):
             reach = 1 + below(state, windows.reach)
             count = min(length, at + reach + 1) - max(0, at - reach) - 1
-            if count == 0:
-                continue
-            moved[0] += count + 1 + windows.shared
-            if draws:
-                for _ in range(windows.shared):
+            moved[0] += count + 1
+            if at % windows.together == 0:  # they share their draws
+                moved[0] += windows.shared
+                for _ in range(windows.shared if draws else 0):
                     drawn_from += drawn(state, words.table)
     return drawn_from
 

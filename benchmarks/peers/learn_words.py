@@ -1,6 +1,6 @@
 """One tool learns word vectors, or labels, from one file: seconds, peak memory, and the result.
 
-    python -m peers.learn_words TOOL KIND CORPUS OUT SEED
+    python -m peers.learn_words TOOL KIND CORPUS OUT SEED EPOCHS
 
 Reading the file is in its time; starting Python, importing the tool and compiling kernels is not.
 """
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 THREADS = 2
-WIDTH, WINDOW, NEGATIVES, LEAST, SUBSAMPLE, EPOCHS = 100, 5, 5, 5, 1e-3, 5
+WIDTH, WINDOW, NEGATIVES, LEAST, SUBSAMPLE = 100, 5, 5, 5, 1e-3
 
 
-def with_gensim(kind: str, corpus: Path, out: Path, seed: int) -> float:
+def with_gensim(kind: str, corpus: Path, out: Path, seed: int, epochs: int) -> float:
     """From its fastest input."""
     from gensim.models import Word2Vec
 
@@ -33,14 +33,14 @@ def with_gensim(kind: str, corpus: Path, out: Path, seed: int) -> float:
         negative=0 if tree else NEGATIVES,
         workers=THREADS,
         seed=seed,
-        epochs=EPOCHS,
+        epochs=epochs,
     )
     took = time.perf_counter() - began
     model.wv.save_word2vec_format(str(out))
     return took
 
 
-def with_fasttext(kind: str, corpus: Path, out: Path, seed: int) -> float:
+def with_fasttext(kind: str, corpus: Path, out: Path, seed: int, epochs: int) -> float:
     """Without n-grams of letters, unless they are asked for.
 
     Vectors take no seed there: with two threads no two runs are alike.
@@ -59,7 +59,7 @@ def with_fasttext(kind: str, corpus: Path, out: Path, seed: int) -> float:
         neg=NEGATIVES,
         minCount=LEAST,
         t=SUBSAMPLE,
-        epoch=EPOCHS,
+        epoch=epochs,
         thread=THREADS,
         verbose=0,
         **grams,
@@ -87,7 +87,7 @@ def _labels_with_fasttext(corpus: Path, out: Path, seed: int) -> float:
     return took
 
 
-def with_saccade(kind: str, corpus: Path, out: Path, seed: int) -> float:
+def with_saccade(kind: str, corpus: Path, out: Path, seed: int, epochs: int) -> float:
     """By the run that `saccade train` makes."""
     import shutil
 
@@ -105,6 +105,8 @@ def with_saccade(kind: str, corpus: Path, out: Path, seed: int) -> float:
     what = "classify" if kind.startswith("classify") else "vectors"
     model = "fasttext" if what == "classify" else kind.removesuffix("-tree")
     more: dict[str, Any] = {"model.negatives": 0} if kind.endswith("-tree") else {}
+    if kind in ("cbow", "fasttext", "skipgram", "skipgram-tree"):
+        more["model.epochs"] = epochs
     if what == "classify":
         more = {"data.dev_share": 0, "data.test_share": 0}
     warm = corpus.with_name(f"warm-{what}.txt")  # kernels are compiled once and kept
@@ -124,11 +126,22 @@ def with_saccade(kind: str, corpus: Path, out: Path, seed: int) -> float:
 
 def main() -> None:
     """As it is asked for."""
-    tool, kind, corpus, out, seed = sys.argv[1:]
+    tool, kind, corpus, out, seed, epochs = sys.argv[1:]
     learn = {"gensim": with_gensim, "fastText": with_fasttext, "saccade": with_saccade}[tool]
-    took = learn(kind, Path(corpus), Path(out), int(seed))
+    took = learn(kind, Path(corpus), Path(out), int(seed), int(epochs))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"seconds": took, "peak": peak, "torch": "torch" in sys.modules}))
+    found = {"seconds": took, "peak": peak, "torch": "torch" in sys.modules}
+    if kind == "glove":
+        found["counting"] = counting(Path(out).with_suffix(".run"))
+    print(json.dumps(found))
+
+
+def counting(folder: Path) -> float:
+    """The seconds before the first epoch of GloVe: its end, less what the others took each."""
+    from saccade.folder import read_metrics
+
+    ends = [line["seconds"] for line in read_metrics(folder / "metrics.jsonl") if "loss" in line]
+    return float(ends[0] - (ends[-1] - ends[0]) / (len(ends) - 1))
 
 
 if __name__ == "__main__":

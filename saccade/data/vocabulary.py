@@ -6,9 +6,20 @@ The first four numbers are marks that no text can contain: whatever a user write
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
 
 PAD, BEGIN, END, UNKNOWN = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # how the marks are shown; never looked for in text
+
+
+def unknown_note(name: str, *ids: NDArray[Any]) -> list[str]:
+    """What a reader should know of a text that meets a vocabulary learned from another."""
+    share = sum(int((some == UNKNOWN).sum()) for some in ids) / max(1, sum(map(len, ids)))
+    if not share:
+        return []
+    return [f"{share:.1%} of the tokens of {name} are not in the vocabulary: they are all one."]
 
 
 class Vocabulary:

@@ -5,7 +5,7 @@ r"""Drawing words at random, in kernels: a stream of numbers, and words by their
 - **Subsampling** (Mikolov et al. 2013, as word2vec.c has it): a word of relative frequency f is
   kept with the chance \(\sqrt{t/f} + t/f\), at most 1. (The paper prints \(1 - \sqrt{t/f}\) for
   the chance of leaving it out.)
-- **Negatives** by unigram^¾ with Walker's alias method: one number and one look-up a draw, exact
+- **Negatives** by count^power with Walker's alias method: one number and one look-up a draw, exact
   for rare words too, whatever the size of the vocabulary (word2vec.c: a table of 100 million
   places).
 - **Huffman's code** for hierarchical softmax: frequent words have short paths."""

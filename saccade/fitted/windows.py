@@ -8,7 +8,7 @@ At each place of a text some input rows (a *bag*) are to foretell some target wo
 The bag of a word is its row, and with subwords (fastText) those of its n-grams as well. Their mean
 h is held against the output rows u:
 
-- **negative sampling** (Mikolov et al. 2013), K words n drawn by unigram^¾ for each target t,
+- **negative sampling** (Mikolov et al. 2013), K words n drawn by count^power for each target t,
   \(\ell = -\log\sigma(h \cdot u_t) - \sum_{k=1}^{K} \log\sigma(-h \cdot u_{n_k})\);
 - **hierarchical softmax** (Morin and Bengio 2005): \(-\sum_j \log\sigma(\pm h \cdot u_j)\) over the
   nodes j on the target's path.
@@ -18,11 +18,13 @@ u))\,\alpha\) \(e \mathrel{+}= g\,u\), \(u \mathrel{+}= g\,h\), and in the end e
 \(\mathrel{+}= e\).
 
 Difference from word2vec.c, gensim and fastText: they take each pair by itself, with K negatives of
-its own. Here the targets of four windows side by side share S draws, whose part in the loss is
-weighted by targets · K / S (the sharing is that of Ji et al. 2016): the expected gradient is the
-same, h is read and written once a window instead of once a pair, and a row that was drawn is
-fetched once for the four, which learn from the input rows as they were before. With few draws
-skip-gram answers fewer analogies (`docs/scores.md`). As in word2vec.c a row of a CBOW bag moves by
+its own. Here the targets of some windows side by side (skip-gram: four, CBOW: eight) share S draws,
+whose part in the loss is weighted by targets · K / S (the sharing is that of Ji et al. 2016): the
+expected gradient is the same, h is read and written once a window instead of once a pair, and a row
+that was drawn is fetched once for all of them, which learn from the input rows as they were before:
+four draws and four windows at a time, as products of small matrices. With few draws skip-gram
+answers fewer analogies (`docs/scores.md`). Of the nodes at a tree's top each thread has its own
+copy, brought together with the others' now and then. As in word2vec.c a row of a CBOW bag moves by
 the whole e, not by e over the size of the bag."""
 
 from typing import NamedTuple
@@ -35,7 +37,10 @@ from saccade.fitted.drawing import Floats, Ids, Paths, Stream, Whole, below, cha
 
 LONGEST = 10_000  # words of a line that are taken as one; a longer line is cut, as word2vec.c does
 END = -1  # after each line of a text
-FOUR = 4  # windows that share their draws
+FOUR = 4  # windows and draws that meet at a time
+MOST = 8  # windows that share their draws, at most
+TOP = 512  # nodes of a tree, the root and those next to it, of which each thread has its own copy
+EVERY = 1024  # windows after which the copies are brought together
 
 # σ(x) for x in [−8, 8): beyond, a label that is right teaches less than 0.0004 of the rate
 _REACH, _PLACES = 8.0, 4096
@@ -58,7 +63,8 @@ class Windows(NamedTuple):
     reach: int  # at most so many words on either side; how many is drawn at each place
     around: bool  # the words around foretell the word (CBOW), or it foretells them
     negatives: int  # for each target; 0: by its path in the tree
-    shared: int  # draws for four windows
+    shared: int  # draws for some windows
+    together: int  # how many windows that is: 4 or 8; without draws 1
 
 
 @bare
@@ -91,32 +97,48 @@ def softplus(x: np.float32) -> float:
     return max(float(x), 0.0) + np.log1p(np.exp(-abs(float(x))))
 
 
+class Work(NamedTuple):
+    """What negative sampling writes to."""
+
+    marked: NDArray[np.uint8]  # (V) bit i: the word is a target of window i
+    weights: Floats  # (MOST) what a draw counts for each window
+    gains: Floats  # (FOUR, FOUR) g of four draws and four windows
+
+
 class Room(NamedTuple):
     """What a kernel writes to as it goes; the first axis is for windows that are taken together."""
 
     h: Floats
     e: Floats
     line: Ids  # the words of a line that were not left out
-    itself: Ids  # (FOUR, 1) and how many: always one
+    itself: Ids  # (MOST, 1) and how many: always one
     ones: Whole
-    near: Ids  # (FOUR, 2 · reach), and how many
+    near: Ids  # (MOST, 2 · reach), and how many
     counts: Whole
     negatives: Whole
     coming: Whole  # the negatives of the next windows
+    work: Work
+    top: Floats  # (2, TOP, width) rows of the tree's top: this thread's own, and as they were
 
 
-def room(width: int, windows: Windows) -> Room:
-    """For rows and windows of this size."""
+def room(words: int, width: int, windows: Windows) -> Room:
+    """For so many words, and rows and windows of this size."""
     return Room(
-        h=np.zeros((FOUR, width), np.float32),
-        e=np.zeros((FOUR, width), np.float32),
+        h=np.zeros((MOST, width), np.float32),
+        e=np.zeros((MOST, width), np.float32),
         line=np.empty(LONGEST, np.int32),
-        itself=np.empty((FOUR, 1), np.int32),
-        ones=np.ones(FOUR, np.int64),
-        near=np.empty((FOUR, 2 * windows.reach), np.int32),
-        counts=np.empty(FOUR, np.int64),
+        itself=np.empty((MOST, 1), np.int32),
+        ones=np.ones(MOST, np.int64),
+        near=np.empty((MOST, 2 * windows.reach), np.int32),
+        counts=np.empty(MOST, np.int64),
         negatives=np.empty(windows.shared, np.int64),
         coming=np.empty(windows.shared, np.int64),
+        work=Work(
+            marked=np.zeros(words, np.uint8),
+            weights=np.empty(MOST, np.float32),
+            gains=np.empty((FOUR, FOUR), np.float32),
+        ),
+        top=np.zeros((2, 0 if windows.negatives else min(TOP, words - 1), width), np.float32),
     )
 
 
@@ -137,7 +159,7 @@ def learn(
     With a rate of 0 nothing is changed, and judged[0] grows by the loss and judged[1] by the number
     of targets: that is how held-out text is judged.
     """
-    own = room(inputs.shape[1], windows)
+    own = room(len(words.kept), inputs.shape[1], windows)
     return _learn(text, words, paths, inputs, outputs, windows, rate, state, table, judged, own)
 
 
@@ -155,11 +177,13 @@ def _learn(
     judged: NDArray[np.float64],
     room: Room,
 ) -> int:
-    h, e, line, itself, ones, near, counts, negatives, coming = room
+    h, e, line, itself, ones, near, counts, negatives, coming, work, top = room
     sources, of_sources = (near, counts) if windows.around else (itself, ones)
     targets, of_targets = (itself, ones) if windows.around else (near, counts)
-    together = FOUR if windows.negatives > 0 else 1
-    learned = place = 0
+    together = windows.together
+    learned = place = since = 0
+    bring_together(outputs, top)
+    here = top_of(outputs, top[0])
     draw_all(coming, words.table, state, outputs)
     while place < len(text):
         length, place = take_line(text, place, words.kept, state, line)
@@ -174,34 +198,62 @@ def _learn(
             negatives, coming = coming, negatives
             draw_all(coming, words.table, state, outputs)
             for at in range(first + together, min(first + 2 * together, length)):
-                bring_word(line[at], windows.around, words, paths, inputs, outputs, windows)
+                bring_word(line[at], windows.around, words, paths, inputs, outputs, here, windows)
             edge = first + together + windows.reach
             for at in range(edge, min(edge + together, length)):
-                bring_word(line[at], not windows.around, words, paths, inputs, outputs, windows)
+                bring_word(
+                    line[at], not windows.around, words, paths, inputs, outputs, here, windows
+                )
             for i in range(size):
                 mean(h[i], inputs, words, sources[i, : of_sources[i]])
                 e[i] = 0
             if windows.negatives > 0:
                 sample(
-                    h[:size],
+                    h,
                     e,
                     outputs,
                     targets,
                     of_targets,
+                    size,
                     negatives,
                     windows.negatives,
                     rate,
                     table,
+                    work,
                     judged,
                 )
             else:
-                descend(
-                    h[0], e[0], outputs, targets[0, : of_targets[0]], paths, rate, table, judged
-                )
+                near_ones = targets[0, : of_targets[0]]
+                descend(h[0], e[0], outputs, top[0], near_ones, paths, rate, table, judged)
+                since += 1
+                if since % EVERY == 0:
+                    bring_together(outputs, top)
             if rate > 0:
                 for i in range(size):
                     spread(e[i], inputs, words, sources[i, : of_sources[i]])
+    bring_together(outputs, top)
     return learned
+
+
+@bare
+def bring_together(outputs: Floats, top: Floats) -> None:
+    """What this thread has changed at the top of the tree goes to all, and theirs comes here.
+
+    Every path begins at the root, so that its row is written at every step: two threads that write
+    to one row wait for it most of the time.
+    """
+    first = top_of(outputs, top[0])
+    for row in range(top.shape[1]):
+        everyones, own, before = outputs[first + row], top[0, row], top[1, row]
+        for d in range(own.shape[0]):
+            everyones[d] += own[d] - before[d]
+            own[d] = before[d] = everyones[d]
+
+
+@bare
+def top_of(outputs: Floats, own: Floats) -> int:
+    """The first node whose row a thread has for its own; the last is the root."""
+    return len(outputs) - 1 - len(own)
 
 
 @bare
@@ -220,9 +272,10 @@ def bring_word(
     paths: Paths,
     inputs: Floats,
     outputs: Floats,
+    first: int,
     windows: Windows,
 ) -> None:
-    """The rows of a word that will soon be a target, or a source."""
+    """The rows of a word that is soon a target, or a source; nodes from `first` on are ours."""
     if not as_target:
         for place in range(words.starts[word], words.starts[word + 1]):
             bring(inputs, words.rows[place])
@@ -230,7 +283,8 @@ def bring_word(
         bring(outputs, word)
     else:
         for place in range(paths.starts[word], paths.starts[word + 1]):
-            bring(outputs, paths.nodes[place])
+            if paths.nodes[place] < first:
+                bring(outputs, paths.nodes[place])
 
 
 @bare
@@ -295,39 +349,110 @@ def sample(
     outputs: Floats,
     targets: Ids,
     counts: Whole,
+    size: int,
     negatives: Whole,
     each: int,
     rate: float,
     table: Floats,
+    work: Work,
     judged: NDArray[np.float64],
 ) -> None:
     """Negative sampling: targets are drawn to h[i], words that were drawn at random driven away.
 
     A word that is a target of h[i] is not driven away from it as well.
     """
-    for i in range(len(h)):
-        if rate == 0:
-            judged[1] += counts[i]
+    marked, weights, gains = work
+    weights[:] = 0
+    for i in range(size):
+        weights[i] = counts[i] * each / len(negatives)
         for k in range(counts[i]):
-            u = outputs[targets[i, k]]
-            x = product(h[i], u)
-            if rate > 0:
-                pull(h[i], e[i], u, (np.float32(1) - sigmoid(x, table)) * np.float32(rate))
-            else:
-                judged[0] += softplus(-x)
-    for word in negatives:
-        u = outputs[word]  # it stays near for all of them
-        for i in range(len(h)):
-            is_target = False
+            marked[targets[i, k]] |= np.uint8(1 << i)
+    if rate > 0:
+        for i in range(size):
+            weights[i] *= np.float32(rate)
             for k in range(counts[i]):
-                is_target |= targets[i, k] == word
-            if not is_target:
-                weight = counts[i] * each / len(negatives)
-                x = product(h[i], u)
-                if rate > 0:
-                    pull(h[i], e[i], u, -sigmoid(x, table) * np.float32(weight * rate))
-                else:
-                    judged[0] += weight * softplus(x)
+                u = outputs[targets[i, k]]
+                g = np.float32(1) - sigmoid(product(h[i], u), table)
+                pull(h[i], e[i], u, g * np.float32(rate))
+        for first in range(0, len(negatives), FOUR):
+            for window in range(0, size, FOUR):
+                drive_away(h, e, outputs, window, negatives, first, table, work)
+    else:
+        for i in range(size):
+            judged[1] += counts[i]
+            for k in range(counts[i]):
+                judged[0] += softplus(-product(h[i], outputs[targets[i, k]]))
+            for word in negatives:
+                if not marked[word] >> i & 1:
+                    judged[0] += weights[i] * softplus(product(h[i], outputs[word]))
+    for i in range(size):
+        for k in range(counts[i]):
+            marked[targets[i, k]] = 0
+
+
+@bare
+def drive_away(
+    h: Floats,
+    e: Floats,
+    outputs: Floats,
+    window: int,
+    negatives: Whole,
+    first: int,
+    table: Floats,
+    work: Work,
+) -> None:
+    r"""Four draws and four windows, as products of matrices: G = σ(H Uᵀ), E += G U, U += Gᵀ H.
+
+    They are those from `first` and from `window` on. All sixteen g are of the rows as they were
+    before. Each loop writes one row and reads four, so that what it writes stays in a register.
+    """
+    marked, weights, gains = work
+    h, e = h[window : window + FOUR], e[window : window + FOUR]
+    last = len(negatives) - 1
+    for s in range(FOUR):
+        word = negatives[min(first + s, last)]
+        four_products(h, outputs[word], gains[s])
+        for i in range(FOUR):
+            gains[s, i] = -sigmoid(gains[s, i], table) * weights[window + i]
+            if first + s > last or marked[word] >> (window + i) & 1:
+                gains[s, i] = 0
+    u0, u1 = outputs[negatives[first]], outputs[negatives[min(first + 1, last)]]
+    u2, u3 = outputs[negatives[min(first + 2, last)]], outputs[negatives[min(first + 3, last)]]
+    for i in range(FOUR):
+        add_four(e[i], u0, u1, u2, u3, gains[0, i], gains[1, i], gains[2, i], gains[3, i])
+    for s in range(FOUR):
+        g = gains[s]
+        u = outputs[negatives[min(first + s, last)]]
+        add_four(u, h[0], h[1], h[2], h[3], g[0], g[1], g[2], g[3])
+
+
+@bare
+def four_products(h: Floats, u: Floats, x: Floats) -> None:
+    """x: u · h[i] for all four."""
+    a = b = c = d = np.float32(0)
+    for k in range(u.shape[0]):
+        a += u[k] * h[0, k]
+        b += u[k] * h[1, k]
+        c += u[k] * h[2, k]
+        d += u[k] * h[3, k]
+    x[0], x[1], x[2], x[3] = a, b, c, d
+
+
+@bare
+def add_four(
+    y: Floats,
+    a: Floats,
+    b: Floats,
+    c: Floats,
+    d: Floats,
+    of_a: np.float32,
+    of_b: np.float32,
+    of_c: np.float32,
+    of_d: np.float32,
+) -> None:
+    """So much of each of four rows is added to y."""
+    for k in range(y.shape[0]):
+        y[k] += of_a * a[k] + of_b * b[k] + of_c * c[k] + of_d * d[k]
 
 
 @bare
@@ -335,6 +460,7 @@ def descend(
     h: Floats,
     e: Floats,
     outputs: Floats,
+    own: Floats,
     targets: Ids,
     paths: Paths,
     rate: float,
@@ -342,11 +468,13 @@ def descend(
     judged: NDArray[np.float64],
 ) -> None:
     """Hierarchical softmax: on the way to each target every node is to say where it turns."""
+    first = top_of(outputs, own)
     if rate == 0:
         judged[1] += len(targets)
     for target in targets:
         for place in range(paths.starts[target], paths.starts[target + 1]):
-            u, turn = outputs[paths.nodes[place]], paths.turns[place]
+            node, turn = paths.nodes[place], paths.turns[place]
+            u = own[node - first] if node >= first else outputs[node]
             x = product(h, u)
             if rate > 0:
                 pull(h, e, u, (turn - sigmoid(x, table)) * np.float32(rate))

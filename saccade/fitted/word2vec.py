@@ -39,25 +39,25 @@ class WindowsConfig(Config):
     width: int = Field(100, ge=1)
     window: int = Field(5, ge=1, le=1000)  # words on either side, at most
     negatives: int = Field(5, ge=0, le=100)  # for each word that is foretold; 0: Huffman's tree
-    shared: int | None = Field(None, ge=1, le=1000)  # draws for four windows; None: follows
+    # draws for four windows of skip-gram or eight of CBOW; None: 40 and 8 with 5 negatives
+    shared: int | None = Field(None, ge=1, le=1000)
     subsample: float = Field(1e-3, ge=0)  # words more frequent than this are often left out
     epochs: int = Field(5, ge=1)
-    rate: float | None = Field(None, gt=0)  # None: 0.025 for skip-gram, 0.05 for others
+    # negatives come by count^power; word2vec.c has ¾, fastText ½, which was better (docs/scores.md)
+    power: float = Field(0.5, ge=0, le=1)
+    rate: float = Field(0.05, gt=0)  # where it begins; word2vec.c and gensim: 0.025 for skip-gram
 
     @property
     def around(self) -> bool:
         """Whether the words around foretell the word, or it foretells them."""
         return False
 
-    @property
-    def first_rate(self) -> float:
-        """Where the rate begins."""
-        return self.rate or 0.05
-
     def windows(self) -> Windows:
-        """As the kernels want it."""
-        shared = self.shared or (self.negatives if self.around else 8 * self.negatives)
-        return Windows(self.window, self.around, self.negatives, shared if self.negatives else 0)
+        """As the kernels want it: skip-gram has so many targets that it needs more draws."""
+        if not self.negatives:
+            return Windows(self.window, self.around, 0, 0, together=1)
+        shared = self.shared or 8 * (-(-self.negatives // 5) if self.around else self.negatives)
+        return Windows(self.window, self.around, self.negatives, shared, 8 if self.around else 4)
 
 
 class Word2VecConfig(WindowsConfig):
@@ -69,11 +69,6 @@ class Word2VecConfig(WindowsConfig):
     def around(self) -> bool:
         """CBOW: the words around foretell the word."""
         return self.name == "cbow"
-
-    @property
-    def first_rate(self) -> float:
-        """As word2vec.c has it."""
-        return self.rate or (0.05 if self.around else 0.025)
 
 
 class Reported(NamedTuple):
@@ -124,7 +119,7 @@ class Learner:
         counts = sentences.counts
         self.config, self.vectors, self.seed = config, vectors, seed
         self.windows = config.windows()
-        chances = counts.astype(np.float64) ** 0.75
+        chances = counts.astype(np.float64) ** config.power
         self.words = Words(kept(counts, config.subsample), alias(chances), *bags)
         self.all_kept = np.ones_like(self.words.kept)
         self.paths = huffman(counts if not config.negatives else counts[:1])
@@ -173,7 +168,7 @@ class Learner:
         """Learn from a block, counted on over the epochs."""
         first, last = self.blocks[number % len(self.blocks)]
         state = stream(self.seed, _STREAMS["learn"], number)
-        return self._go(self.text[first:last], share * self.config.first_rate, state)
+        return self._go(self.text[first:last], share * self.config.rate, state)
 
     def judge(self) -> float:
         """The loss on what is held out; no word left out, the same negatives every time."""

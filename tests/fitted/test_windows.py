@@ -55,7 +55,7 @@ class Twin:
         self.line(lines[-1])
 
     def line(self, line: list[int]) -> None:
-        together = 4 if self.windows.negatives else 1
+        together = self.windows.together
         for first in range(0, len(line) if len(line) > 1 else 0, together):
             windows = []
             for at in range(first, min(first + together, len(line))):
@@ -87,14 +87,14 @@ class Twin:
         for i, (_, targets) in enumerate(windows):
             self.targets += len(targets)
             for row, label in self.wanted(targets):
-                self.step(row, label, h, e, {i: 1.0})
-        for word in negatives:
-            weights = {
-                i: len(targets) * self.windows.negatives / self.windows.shared
-                for i, (_, targets) in enumerate(windows)
-                if word not in targets
-            }
-            self.step(word, 0.0, h, e, weights)
+                self.step([row], label, h, e, np.eye(len(h))[[i]])
+        for first in range(0, len(negatives), 4):
+            some = negatives[first : first + 4]
+            share = self.windows.negatives / self.windows.shared
+            weights = [[len(t) * share * (word not in t) for _, t in windows] for word in some]
+            for at in range(0, len(windows), 4):  # e[at : at + 4] is a view: it grows in place
+                four = slice(at, at + 4)
+                self.step(some, 0.0, h[four], e[four], np.array(weights)[:, four])
         for bag, change in zip(bags, e, strict=True):
             for row in bag:
                 self.inputs[row] += change
@@ -107,15 +107,16 @@ class Twin:
         places = [place for t in targets for place in range(starts[t], starts[t + 1])]
         return [(int(nodes[place]), float(turns[place])) for place in places]
 
-    def step(self, row: int, label: float, h: Any, e: Any, weights: dict[int, float]) -> None:
-        """One row and some of h, one after the other, each with the weight of its term."""
-        for i, weight in weights.items():
-            u = self.outputs[row]
-            chance = 1 / (1 + np.exp(-h[i] @ u))
-            self.loss -= weight * np.log(chance if label else 1 - chance)
-            g = (label - looked_up(h[i] @ u)) * weight * self.rate
-            e[i] += g * u
-            self.outputs[row] = u + g * h[i]
+    def step(self, rows: list[int], label: float, h: Any, e: Any, weights: Any) -> None:
+        """Some rows and every h, all as they were before; weights[s, i] is that of their term."""
+        u = self.outputs[rows]
+        x = u @ h.T
+        chances = 1 / (1 + np.exp(-x))
+        self.loss -= (weights * np.log(chances if label else 1 - chances)).sum()
+        g = (label - np.vectorize(looked_up)(x)) * weights * self.rate
+        e += g.T @ u
+        for row, change in zip(rows, g @ h, strict=True):  # a row may be there twice
+            self.outputs[row] += change
 
 
 @given(
@@ -124,11 +125,18 @@ class Twin:
     shared=st.integers(1, 7),
     reach=st.integers(1, 4),
     subwords=st.booleans(),
+    together=st.sampled_from([4, 8]),
     seed=st.integers(0, 1000),
 )
 @settings(max_examples=40, deadline=None)
 def test_the_kernel_is_its_slow_twin(
-    around: bool, negatives: int, shared: int, reach: int, subwords: bool, seed: int
+    around: bool,
+    negatives: int,
+    shared: int,
+    reach: int,
+    subwords: bool,
+    together: int,
+    seed: int,
 ) -> None:
     random = np.random.default_rng(seed)
     size, width = 9, 5
@@ -143,7 +151,8 @@ def test_the_kernel_is_its_slow_twin(
     words = Words(kept(counts, 0.05), alias(counts**0.75), starts, rows)
     inputs = random.normal(size=(size + 6, width)).astype(np.float32)
     outputs = random.normal(size=(size, width)).astype(np.float32)
-    windows = Windows(reach, around, negatives, shared if negatives else 0)
+    draws = (shared, together) if negatives else (0, 1)
+    windows = Windows(reach, around, negatives, *draws)
     paths = huffman(counts)
     twin = Twin(inputs, outputs, words, paths, windows)
     judged, unchanged = np.zeros(2), (inputs.copy(), outputs.copy())
