@@ -22,16 +22,19 @@ MANY = 5  # rows, of which not all pairs are spoken of
 
 def compare(
     what: Annotated[
-        str, typer.Argument(help="A recipe, a .toml, a file of pairs, optimizers, or layers.")
+        str,
+        typer.Argument(
+            help="A recipe, a .toml, a file of pairs; activations, inits, optimizers; or layers."
+        ),
     ],
     data: Annotated[
-        str | None, typer.Option(help="As in saccade train; of optimizers: what is trained.")
+        str | None, typer.Option(help="As in saccade train; of settings: what is trained.")
     ] = None,
     models: Annotated[
         str | None, typer.Option(help="Names with commas; otherwise all that the task has.")
     ] = None,
     only: Annotated[
-        str | None, typer.Option(help="optimizers: names with commas; otherwise all there are.")
+        str | None, typer.Option(help="activations, inits, optimizers: names with commas; or all.")
     ] = None,
     minutes: Annotated[
         float | None, typer.Option(help="For each training; 2 if --steps is not given.", min=0)
@@ -51,11 +54,13 @@ def compare(
     save: Annotated[Path | None, typer.Option(help="The picture: .png, .svg or .pdf.")] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    r"""Compare models, or optimisers, on the same data, or kinds of layers on the same length.
+    r"""Compare models, or the values of one setting, on the same data; or kinds of layers.
 
     \b
     saccade compare translate --data dates --models seq2seq,bahdanau,transformer --minutes 2
     saccade compare optimizers --data forecast --only sgd,momentum,adam,lbfgs --steps 300
+    saccade compare activations --data table --steps 300
+    saccade compare inits --data table --only own,xavier,kaiming,zero --steps 300
     saccade compare layers --save layers.png
 
     Every model is trained with every seed, with the same data, tokenizer and budget, one after

@@ -1,7 +1,8 @@
 r"""Models that foretell the next value of a series from those before it.
 
     autoregressive   x̂_{t+1} = f(x_t, …, x_{t−τ+1})            Yule 1927; f linear, or
-                                                               one hidden layer of tanh
+                                                               one hidden layer (of tanh,
+                                                               or any `activation`)
     latent           h_t = g(h_{t−1}, x_t),  x̂_{t+1} = W h_t + b   g a recurrent cell
 
 The first forgets all but the last τ values (a Markov model of order τ), the second keeps a
@@ -10,14 +11,15 @@ answers each with what it expects next. Values are in units in which their mean 
 of zeros says that nothing is known yet.
 """
 
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from saccade.config import Config
+from saccade.nn.activations import Activated, Activation
 from saccade.nn.recurrent import Recurrent
 
 
@@ -27,6 +29,14 @@ class AutoregressiveConfig(Config):
     name: Literal["autoregressive"] = "autoregressive"
     past: int = Field(4, ge=1)  # from data.past
     hidden: int | None = Field(None, ge=1)  # of the hidden layer; open: there is none
+    activation: Activation = "tanh"  # of the hidden layer
+
+    @field_validator("activation")
+    @classmethod
+    def _of_a_layer(cls, activation: Activation, info: Any) -> Activation:
+        if activation != "tanh" and info.data.get("hidden") is None:
+            raise ValueError("it is the hidden layer's, and there is none; set model.hidden too")
+        return activation
 
 
 class LatentConfig(Config):
@@ -67,7 +77,9 @@ class Autoregressive(nn.Module):
         self.function: nn.Module = nn.Linear(config.past, 1)
         if config.hidden is not None:
             self.function = nn.Sequential(
-                nn.Linear(config.past, config.hidden), nn.Tanh(), nn.Linear(config.hidden, 1)
+                nn.Linear(config.past, config.hidden),
+                Activated(config.activation),
+                nn.Linear(config.hidden, 1),
             )
 
     def start(self, rows: int) -> Float[Tensor, "B P"]:

@@ -30,7 +30,7 @@ from saccade.nn.activations import Activation
 from saccade.nn.dropout import Dropout
 from saccade.nn.positions import Learned, Rotary
 from saccade.nn.state import KeyValue, newest
-from saccade.nn.transformer import CausalBlock
+from saccade.nn.transformer import CausalBlock, branch_ends
 from saccade.nn.words import Words
 from saccade.types import Hidden, Ids
 
@@ -118,7 +118,7 @@ class GPT(LanguageModel):
         if self.norm_first:
             block: Any
             for block in self.blocks:  # their sum is then of one size whatever the depth
-                for last in (block.self_attention.out, block.feed_forward.outer):
+                for last in branch_ends(block):
                     nn.init.normal_(last.weight, std=START / (2 * depth) ** 0.5)
 
     @property

@@ -2,7 +2,7 @@ r"""Bengio's neural model: the last n-1 words, each as a vector, joined, through
 
 Bengio et al. 2003, eq. 1, where x = [E w_{t-1}; …; E w_{t-n+1}]:
 
-    logits_t = b + U tanh(d + H x)  [+ W x with `direct`]
+    logits_t = b + U f(d + H x)  [+ W x with `direct`],  f tanh, or any `activation`
 
 It sees no farther than an n-gram, but knows that words are alike: what it has learned of one it
 knows of its neighbours. Before the first word stand zeros.
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from saccade.config import Config
 from saccade.models.speaking import LanguageModel
+from saccade.nn.activations import ACTIVATIONS, Activation
 from saccade.nn.dropout import Dropout
 from saccade.types import Hidden, Ids
 
@@ -28,6 +29,7 @@ class NNLMConfig(Config):
     order: int = Field(5, ge=2)  # n: one more than the words it sees
     width: int = Field(128, ge=1)  # of a word
     hidden: int = Field(256, ge=1)
+    activation: Activation = "tanh"  # of the hidden layer
     direct: bool = False  # the words also reach the logits without the hidden layer
     dropout: float = Field(0.1, ge=0, lt=1)
 
@@ -44,6 +46,7 @@ class NNLM(LanguageModel):
         self.table = nn.Embedding(config.vocab_size + 1, config.width, padding_idx=self.nothing)
         self.inner = nn.Linear(joined, config.hidden)
         self.output = nn.Linear(config.hidden + (joined if config.direct else 0), config.vocab_size)
+        self.activation = ACTIVATIONS[config.activation]
         self.dropout = Dropout(config.dropout)
 
     @property
@@ -61,7 +64,7 @@ class NNLM(LanguageModel):
         # (B, T, n-1, D), the oldest first, without the window that ends before the first id
         windows = self.table(before).unfold(1, self.seen, 1)[:, 1:].transpose(-1, -2)
         x = self.dropout(windows.flatten(2))
-        hidden = self.dropout(self.inner(x).tanh())
+        hidden = self.dropout(self.activation(self.inner(x)))
         if self.direct:
             hidden = torch.cat([hidden, x], dim=-1)
         return hidden, (before[:, -self.seen :],)

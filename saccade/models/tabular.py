@@ -22,8 +22,7 @@ from saccade.lookup import pick
 from saccade.nn.activations import ACTIVATIONS
 from saccade.nn.backward import SLOPES, Affine
 from saccade.nn.dropout import AlphaDropout, Dropout
-
-NORMS: dict[str, type[nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+from saccade.nn.norm import NORMS
 
 
 class LinearConfig(Config):
@@ -49,7 +48,7 @@ class MLPConfig(Config):
     outputs: int = 0
     hidden: tuple[int, ...] = (32,)  # the width of each hidden layer
     activation: str = "relu"
-    norm: Literal["none", "batch", "layer"] = "none"
+    norm: Literal["none", "batch", "layer", "rms"] = "none"
     dropout: float = Field(0.0, ge=0, lt=1)
 
     @field_validator("hidden", mode="before")
@@ -134,7 +133,7 @@ class HiddenLayer(nn.Module):
     def __init__(self, width: int, hidden: int, activation: str, norm: str, dropout: float):
         super().__init__()
         self.linear = nn.Linear(width, hidden)
-        self.norm = NORMS[norm](hidden) if norm != "none" else nn.Identity()
+        self.norm = pick(NORMS, norm, "norm")(hidden)
         self.activation = pick(ACTIVATIONS, activation, "activation")
         self.dropout = (AlphaDropout if activation == "selu" else Dropout)(dropout)
 

@@ -5,8 +5,10 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from saccade.lookup import pick
 
 HELD = 1 << 18  # numbers that are taken the whole way at once, while a processor's cache has them
 LINEAR = 2 * (2 / torch.pi) ** 0.5
@@ -152,3 +154,15 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax": softmax,
     "tanh": tanh,
 }
+
+
+class Activated(nn.Module):
+    """One of them as a layer of its own, for `nn.Sequential`."""
+
+    def __init__(self, name: str):
+        super().__init__()
+        self.function = pick(ACTIVATIONS, name, "activation")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Number by number, unless it is softmax."""
+        return self.function(x)

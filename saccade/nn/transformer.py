@@ -157,6 +157,14 @@ class CausalBlock(nn.Module):
         return self.self_attention.remember(self.around_attention.before(x))
 
 
+def branch_ends(block: EncoderBlock | DecoderBlock | CausalBlock) -> list[nn.Linear]:
+    """The layer that each residual branch of a block ends with, what it looks with first."""
+    looking = [block.self_attention.out]
+    if isinstance(block, DecoderBlock):
+        looking.append(block.source_attention.out)
+    return [*looking, block.feed_forward.outer]
+
+
 def look_back(block: DecoderBlock | CausalBlock, x: Hidden, past: KeyValue | None) -> Decoded:
     """The block's self-attention: T more places look at themselves and at those in `past`."""
     now = past

@@ -453,4 +453,13 @@ def _finding(law: str, pairs: list[tuple[Tensor, Tensor]]) -> Finding:
     return Finding(law, len(pairs[0][0]), difference, TOLERANCE[pairs[0][0].dtype])
 
 
-FORECAST = Kind(ForecastRecipe, MODELS, SERIES, {}, anywhere(prepare), Forecast, Units.from_json)
+FORECAST = Kind(
+    ForecastRecipe,
+    MODELS,
+    SERIES,
+    {},
+    anywhere(prepare),
+    Forecast,
+    Units.from_json,
+    kept=("past",),
+)

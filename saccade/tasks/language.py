@@ -403,4 +403,13 @@ def _part_of(name: str) -> int:
     return int(name.split(".")[1])
 
 
-LANGUAGE = Kind(LanguageRecipe, LANGUAGE_MODELS, MADE, TEXTS, prepare, language_task, from_json)
+LANGUAGE = Kind(
+    LanguageRecipe,
+    LANGUAGE_MODELS,
+    MADE,
+    TEXTS,
+    prepare,
+    language_task,
+    from_json,
+    kept=("tokenizer",),
+)

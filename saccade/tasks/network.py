@@ -7,9 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from saccade.errors import ConfigError
+from saccade.nn.starting import begin
 from saccade.optim import check_count
-from saccade.seeding import borrowed, reseed
+from saccade.seeding import borrowed, reseed, seed_for
 from saccade.tasks.task import Task
+from saccade.training.settings import OWN
 
 
 class Network(Task):
@@ -28,11 +30,30 @@ class Network(Task):
                 self.model = make()
             except ValueError as error:
                 raise ConfigError(f"model: {error}") from None
+        if recipe.train.init != OWN:
+            self._begin(recipe.train.init)
         if recipe.train.optimizer == "newton":
             try:
                 check_count(self.parameters)
             except ValueError as error:
                 raise ConfigError(f"train.optimizer: {error}") from None
+
+    def _begin(self, name: str) -> None:
+        """In place of the model's own start: a function of the seed, and of nothing drawn before.
+
+        So what is not begun anew (`nn.starting`) is the same whatever the method.
+        """
+        luck = torch.Generator().manual_seed(seed_for(self.recipe.train.seed, "init"))
+        activation = getattr(self.recipe.model, "activation", "linear")
+        try:
+            begun = begin(self.model, name, activation=activation, generator=luck)
+        except ValueError as error:
+            raise ConfigError(f"train.init: {error}") from None
+        if not begun:
+            raise ConfigError(
+                f"train.init is {name!r}, and {self.recipe.model.name} has no affine, "
+                "convolutional or recurrent layer that could begin so; leave it out."
+            )
 
     @property
     def device(self) -> torch.device:

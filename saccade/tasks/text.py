@@ -28,6 +28,7 @@ from saccade.data.tokens import (
     write_corpus,
     write_index,
 )
+from saccade.data.vocabulary import unknown_note
 from saccade.errors import ConfigError, DataError
 from saccade.lookup import pick
 from saccade.models.gpt import GPTConfig
@@ -114,11 +115,15 @@ def prepare(
     else:
         tell("reading the text", 0, 0)
         lines, notes = _lines(recipe.data, tell)
+        others = tokenizer is not None
         if tokenizer is None:
             tell("learning the vocabulary", 0, 0)
             settings = recipe.data.tokenizer
             tokenizer = train(settings.kind, lines["train"], settings.size)
         corpora = _encoded(tokenizer, lines, tell, place)
+        if others:
+            name = recipe.data.path or recipe.data.published or recipe.data.made
+            notes += unknown_note(str(name), corpora["train"].ids)
     recipe, choices = _size_up(recipe, len(corpora["train"].ids))
     model = recipe.model.model_dump(exclude_unset=True) | {"vocab_size": tokenizer.vocab_size}
     recipe = recipe.with_values(model=model)

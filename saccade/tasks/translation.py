@@ -22,7 +22,7 @@ from saccade.data.shortening import shortened
 from saccade.data.sources import PAIRS
 from saccade.data.synthetic import SYNTHETIC
 from saccade.data.text import read_pairs
-from saccade.data.vocabulary import BEGIN, END, PAD, UNKNOWN
+from saccade.data.vocabulary import BEGIN, END, PAD, UNKNOWN, unknown_note
 from saccade.decoding import Answer, Marks
 from saccade.errors import ConfigError, DataError
 from saccade.look.draw import save_maps
@@ -85,6 +85,7 @@ def prepare(
     if name_model:
         recipe = recipe.with_values(model={"name": choose_model(facts)})
     recipe, choices = size_up(recipe, facts)
+    others = tokenizers is not None
     if tokenizers is None:
         tell("learning the vocabulary", 0, 0)
         tokenizers = learn_tokenizers(
@@ -104,6 +105,9 @@ def prepare(
         encoded[split], left_out = within(whole, recipe.data)
         splits.pairs[split] = _same(pairs, encoded[split], recipe)
         notes += left_out
+    if others:
+        train = encoded["train"]
+        notes += unknown_note(train.name, train.source.ids, train.target.ids)
     data = recipe.data.model_dump(exclude_unset=True)
     if "longest_answer" not in data:
         data["longest_answer"] = 10 + int(1.2 * encoded["train"].target.lengths.max())
@@ -540,4 +544,5 @@ TRANSLATE = Kind(
     anywhere(prepare),
     Translation,
     Tokenizers.from_json,
+    kept=("tokenizer",),
 )

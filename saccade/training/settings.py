@@ -7,7 +7,10 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from saccade.config import Config
 from saccade.lookup import did_you_mean
+from saccade.nn.init import INITS
 from saccade.optim import DECAYS, OPTIMIZERS, WHOLE
+
+OWN = "own"  # the start that a model gives itself
 
 
 def _one_of(names: Iterable[str]) -> AfterValidator:
@@ -40,6 +43,7 @@ class TrainConfig(Config):
     clip: float = Field(1.0, gt=0)
     smoothing: float = Field(0.0, ge=0, lt=1)
     seed: int = 1
+    init: Annotated[str, _one_of((OWN, *INITS))] = OWN  # how weights begin, by a method's name
     evaluate_every: int = Field(200, ge=1)  # steps
     patience: int = Field(5, ge=1)  # evaluations without a new best before it stops
     average: int = Field(1, ge=1)  # weights are judged and kept as the mean of so many evaluations

@@ -88,8 +88,9 @@ def compare(
     folder in `out` (runs/compare-NAME): one that is finished there is not trained again, one that
     was stopped goes on. The curves are drawn in `save` (comparison.png in `out`).
 
-    If `what` is a word of `VARIED` (optimizers), it is that setting's values that are compared,
-    all or `only` some, with `data` what else would be `what`, and with one model.
+    If `what` is a word of `VARIED` (activations, inits, optimizers), it is that setting's values
+    that are compared, all or `only` some, with `data` what else would be `what`, and with one
+    model.
     """
     options = options or Options()
     varied = VARIED.get(what)
@@ -123,6 +124,8 @@ def compare(
     save_comparison(curves, figure.label, picture, "step" if over_steps else "seconds of training")
     notes = trainings.notes() + [f"{model} was left out: {why}" for model, why in left_out.items()]
     if varied is not None:
+        if only is None:
+            notes += [f"{v} was left out: {why}." for v, why in varied.unasked.items()]
         notes += _own_settings(varied, {row.model: trainings.place(row.model, 1) for row in rows})
     varies = "model" if varied is None else varied.name
     return Comparison(rows, figure, said_of(rows, figure), notes, folder, picture, varies)
@@ -176,6 +179,11 @@ def _recipes(
         raise ConfigError(
             f"models are {', '.join(models) or 'none'}; each was wanted once, and one or more."
         )
+    if "svm" in models and len(models) > 1:
+        raise ConfigError(
+            "svm makes the hinge loss small and the others do not, so their losses cannot be "
+            "compared. Train both, and compare the accuracy that saccade evaluate says."
+        )
     return {model: find(what, data=data, model=model, changes=changes).recipe for model in models}
 
 
@@ -200,16 +208,18 @@ def _varied(
         )
     if varied.path in changes:
         raise ConfigError(f"compare {word} sets {varied.path} by itself; use --only.")
-    values = list(varied.values) if only is None else list(only)
+    values = [v for v in varied.values if v not in varied.unasked] if only is None else list(only)
     if len({*values}) < len(values) or not values:
         raise ConfigError(
             f"{word} are {', '.join(values) or 'none'}; each was wanted once, and one or more."
         )
+    model = models[0] if models else None
+    _check_has(varied, data, model, {p: v for p, v in changes.items() if p == "data.target"})
     recipes = {}
     for value in values:
         pick(varied.values, value, varied.name)
         asked = {**varied.changes(value), **changes}
-        recipes[value] = find(data, model=models[0] if models else None, changes=asked).recipe
+        recipes[value] = find(data, model=model, changes=asked).recipe
     recipe = recipes[values[0]]
     if not issubclass(kind_of(recipe).models[recipe.model.name], torch.nn.Module):
         raise ConfigError(
@@ -217,6 +227,25 @@ def _varied(
             "nothing. Name a model that does with --models."
         )
     return recipes
+
+
+def _check_has(varied: Varied, data: str, model: str | None, target: dict[str, Any]) -> None:
+    """Refuse a model without the setting, and name those of its task that have it.
+
+    By a `target` a file is known as a table.
+    """
+    recipe = find(data, model=model, changes=target).recipe
+    if varied.path in flatten(recipe):
+        return
+    others = [
+        other
+        for other in sorted(kind_of(recipe).models)
+        if varied.path in flatten(find(data, model=other, changes=target).recipe)
+    ]
+    hint = f"Name one that has with --models: {', '.join(others)}." if others else ""
+    raise ConfigError(
+        f"{recipe.model.name} has no {varied.path}, so there is nothing to compare. {hint}".rstrip()
+    )
 
 
 def _own_settings(varied: Varied, places: dict[str, Path]) -> list[str]:

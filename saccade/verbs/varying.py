@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from saccade.nn.activations import ACTIVATIONS
+from saccade.nn.init import INITS
 from saccade.optim import OPTIMIZERS
+from saccade.training.settings import OWN
 
 Changes = Mapping[str, Any]  # settings by dotted path
 
@@ -13,6 +16,7 @@ class Varied(NamedTuple):
 
     path: str
     values: Mapping[str, Changes]
+    unasked: Mapping[str, str] = {}  # values that are tried if they are named, and why only then
 
     @property
     def name(self) -> str:
@@ -49,6 +53,9 @@ def _optimizer(name: str) -> Changes:
     return {**rate, **(SEARCHING if name in ("lbfgs", "newton") else {})}
 
 
+UNLIKE = {"softmax": "it is a function of a whole layer and not of one number"}
 VARIED: dict[str, Varied] = {
+    "activations": Varied("model.activation", dict.fromkeys(ACTIVATIONS, {}), UNLIKE),
+    "inits": Varied("train.init", dict.fromkeys((OWN, *INITS), {})),
     "optimizers": Varied("train.optimizer", {name: _optimizer(name) for name in OPTIMIZERS}),
 }

@@ -7,6 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from saccade.config import build
+from saccade.errors import ConfigError
 from saccade.models.forecasters import (
     Autoregressive,
     AutoregressiveConfig,
@@ -15,6 +17,7 @@ from saccade.models.forecasters import (
     LatentConfig,
     roll,
 )
+from saccade.nn.activations import ACTIVATIONS
 from saccade.nn.cells import CELLS
 
 
@@ -48,13 +51,20 @@ def test_a_linear_one_is_a_weighted_sum_of_the_last_values() -> None:
         assert float(answers[0, t].detach()) == pytest.approx(wanted, rel=1e-12)
 
 
-def test_a_hidden_layer_is_tanh_between_two_sums() -> None:
-    model = Autoregressive(AutoregressiveConfig(past=2, hidden=3)).double()
+@pytest.mark.parametrize("said", [{}, {"activation": "relu"}, {"activation": "silu"}])
+def test_a_hidden_layer_is_between_two_sums(said: dict[str, Any]) -> None:
+    model = Autoregressive(AutoregressiveConfig(past=2, hidden=3, **said)).double()
     first, _, last = model.function
     x = torch.tensor([0.3, -0.7], dtype=torch.float64)
-    wanted = last.weight @ (first.weight @ x + first.bias).tanh() + last.bias
+    f = ACTIVATIONS[said.get("activation", "tanh")]
+    wanted = last.weight @ f(first.weight @ x + first.bias) + last.bias
     answers, _ = model.step(x[None], model.start(1))
     torch.testing.assert_close(answers[0, -1:], wanted)
+
+
+def test_without_a_hidden_layer_no_activation_can_be_chosen() -> None:
+    with pytest.raises(ConfigError, match="hidden layer's, and there is none; set model.hidden"):
+        build(AutoregressiveConfig, {"activation": "relu"})
 
 
 def test_a_latent_one_is_its_recurrence() -> None:

@@ -17,6 +17,7 @@ from saccade.models.language import (
 )
 from saccade.models.nnlm import NNLM, NNLMConfig
 from saccade.models.transformer_xl import TransformerXL, TransformerXLConfig
+from saccade.nn.activations import ACTIVATIONS
 from saccade.types import select
 
 VOCAB = 11
@@ -191,9 +192,13 @@ def test_no_gradient_goes_into_a_segment_that_is_over():
     assert model.blocks[0].self_attention.key_value.weight.grad.abs().sum() > 0
 
 
+@pytest.mark.parametrize("name", ["tanh", "relu", "silu"])
 @torch.no_grad()
-def test_nnlm_is_the_equation():
-    model = made("nnlm, direct")
+def test_nnlm_is_the_equation(name):
+    torch.manual_seed(0)
+    chosen = {} if name == "tanh" else {"activation": name}
+    sizes = {"width": 6, "hidden": 7, "order": 3, "direct": True, "dropout": 0.0}
+    model = NNLM(NNLMConfig(vocab_size=VOCAB, **sizes, **chosen)).double().eval()
     ids = torch.randint(VOCAB, (1, 4), generator=torch.Generator().manual_seed(4))
     E, H, d = model.table.weight, model.inner.weight, model.inner.bias
     UW, b = model.output.weight, model.output.bias
@@ -201,7 +206,7 @@ def test_nnlm_is_the_equation():
     for t in range(4):
         words = [E[ids[0, t - 1]] if t else nothing, E[ids[0, t]]]  # the oldest first
         x = torch.cat(words)
-        logits = b + UW[:, :7] @ torch.tanh(d + H @ x) + UW[:, 7:] @ x
+        logits = b + UW[:, :7] @ ACTIVATIONS[name](d + H @ x) + UW[:, 7:] @ x
         torch.testing.assert_close(whole(model, ids)[0, t], logits)
 
 

@@ -66,6 +66,14 @@ def test_norms_stand_before_the_activation(norm: str) -> None:
     torch.testing.assert_close(layer(x), even.sigmoid(), atol=1e-5, rtol=1e-4)
 
 
+def test_the_root_mean_square_stands_there_too() -> None:
+    model = MLP(MLPConfig(inputs=3, outputs=2, hidden=(6,), norm="rms", activation="sigmoid"))
+    layer = model.hidden[0]
+    z = layer.linear(x := 10 * torch.randn(8, 3))
+    even = z / (z.square().mean(1, keepdim=True) + 1e-5).sqrt()
+    torch.testing.assert_close(layer(x), even.sigmoid(), atol=1e-5, rtol=1e-4)
+
+
 def test_selu_goes_with_the_dropout_that_keeps_its_mean() -> None:
     model = MLP(MLPConfig(inputs=3, outputs=1, activation="selu", dropout=0.1))
     assert type(model.hidden[0].dropout) is AlphaDropout

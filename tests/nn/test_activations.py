@@ -97,6 +97,25 @@ def test_subgradients_where_there_is_a_corner() -> None:
         assert float(slope) == pytest.approx(wanted), name
 
 
+def test_softmax_is_its_equation_over_the_last_axis() -> None:
+    x = torch.randn(2, 3, 4, dtype=torch.float64)
+    for row, found in zip(
+        x.view(-1, 4).tolist(), activations.softmax(x).view(-1, 4).tolist(), strict=True
+    ):
+        whole = sum(math.exp(z) for z in row)
+        assert found == pytest.approx([math.exp(z) / whole for z in row], rel=1e-12)
+    assert torch.autograd.gradcheck(activations.softmax, x.requires_grad_())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", sorted(activations.ACTIVATIONS))
+def test_extreme_numbers_give_numbers_and_slopes(name: str, dtype: torch.dtype) -> None:
+    x = torch.tensor([1e4, -1e4, 300.0, -300.0, 0.0], dtype=dtype, requires_grad=True)
+    y = activations.ACTIVATIONS[name](x)
+    assert y.dtype == dtype and y.isfinite().all()
+    assert torch.autograd.grad(y.sum(), x)[0].isfinite().all()
+
+
 def test_how_far_the_approximations_of_gelu_are() -> None:
     x = torch.linspace(-8, 8, 160_001, dtype=torch.float64)
     exact = activations.gelu_exact(x)

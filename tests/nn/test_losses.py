@@ -183,12 +183,43 @@ def test_extreme_logits_give_numbers_and_gradients(dtype: torch.dtype) -> None:
     found["binary"] = losses.binary_cross_entropy(f, (signs > 0).to(dtype), 0.1)
     two = torch.stack([torch.zeros_like(f), f], dim=1)
     found["classes"] = cross_entropy(two, (signs > 0).long())
-    found["huber"] = losses.huber(f, signs)
+    found["classes, smoothed"] = cross_entropy(two, (signs > 0).long(), 0.1)
+    weights = torch.tensor([0, 1, 2, 0.5, 1], dtype=dtype)
+    found["classes, weighted"] = cross_entropy(two, (signs > 0).long(), 0.0, weights)
+    for loss in (losses.absolute, losses.square, losses.huber):
+        found[loss.__name__] = loss(f, signs, weights)
     for name, loss in found.items():
         assert loss.detach().isfinite(), name
         if name != "zero_one":
             assert torch.autograd.grad(loss, f, retain_graph=True)[0].isfinite().all(), name
     assert int(found["zero_one"]) == 3
+    # wrong by 1e4, twice, and by 300: what a probability costs is as large, and not cut off
+    near = {"rel": 1e-2 if dtype == torch.bfloat16 else 1e-6}
+    wrong = float((-f * signs).detach().double().clamp(min=0).sum()) + math.log(2)
+    for name in ("log", "classes"):
+        assert found[name].item() == pytest.approx(wrong, **near), name
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 6), st.integers(2, 5), seeds)
+def test_the_frameworks_own_say_the_same(N: int, V: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    y, t, signs = torch.randn(N).double(), torch.randn(N).double(), torch.randint(2, (N,)) * 2 - 1
+    logits, right = torch.randn(N, V).double(), torch.randint(V, (N,))
+    pairs = [
+        (losses.absolute(y, t), F.l1_loss(y, t, reduction="sum")),
+        (losses.square(y, t), F.mse_loss(y, t, reduction="sum")),
+        (losses.huber(y, t), F.smooth_l1_loss(y, t, reduction="sum")),  # the same where δ is 1
+        (losses.log(signs * y), F.soft_margin_loss(y, signs.double(), reduction="sum")),
+        (losses.hinge(y), F.hinge_embedding_loss(y, -torch.ones(N), reduction="sum")),
+        (
+            losses.binary_cross_entropy(y, (signs > 0).double()),
+            F.binary_cross_entropy(y.sigmoid(), (signs > 0).double(), reduction="sum"),
+        ),
+        (cross_entropy(logits, right), F.nll_loss(logits.log_softmax(1), right, reduction="sum")),
+    ]
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_the_exponential_loss_goes_on_straight_where_it_is_steepest() -> None:

@@ -300,6 +300,27 @@ def test_apart_from_the_gradient_it_is_the_same_for_sgd_and_another_for_adam() -
     )
 
 
+def test_the_first_step_tells_them_apart_in_closed_form() -> None:
+    # from m = s = 0, m̂ / √ŝ is the sign of g: what a penalty adds to a larger slope is divided away
+    rate, decay = 0.01, 0.3
+    start = torch.tensor([[2.0, -3.0, 0.5]], dtype=torch.float64)
+    slope = torch.tensor([[5.0, 5.0, 1e-3]], dtype=torch.float64)  # the last below λ |w|
+    after = {}
+    for name in ("adam", "adamw"):
+        net = nn.Linear(3, 1, bias=False).double()
+        with torch.no_grad():
+            net.weight.copy_(start)
+        optimizer = optimizer_named(name, net, Wishes(rate, decay))
+        (net.weight * slope).sum().backward()
+        optimizer.step()
+        after[name] = net.weight.detach()
+    coupled = start - rate * (slope + decay * start).sign()
+    torch.testing.assert_close(after["adam"], coupled, atol=1e-7, rtol=0)
+    decoupled = start - rate * slope.sign() - rate * decay * start
+    torch.testing.assert_close(after["adamw"], decoupled, atol=1e-6, rtol=0)
+    assert torch.equal(coupled, start - rate * slope.sign())  # as if there were no penalty
+
+
 def _shrink(net: nn.Module, factor: float) -> None:
     with torch.no_grad():
         for weight in net.parameters():

@@ -1,14 +1,18 @@
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 
 from saccade.cli.main import run as command
 from saccade.errors import ConfigError
+from saccade.nn.activations import ACTIVATIONS
+from saccade.nn.init import INITS
 from saccade.optim import OPTIMIZERS
 from saccade.run import open_run
-from saccade.training.settings import TrainConfig
+from saccade.training.settings import OWN, TrainConfig
 from saccade.verbs import compare
 from saccade.verbs.varying import RATES, VARIED, Varied
 
@@ -26,6 +30,9 @@ def no_pictures() -> Iterator[None]:
 def test_the_table_speaks_of_what_there_is() -> None:
     assert RATES.keys() <= OPTIMIZERS.keys()
     assert VARIED["optimizers"].values.keys() == OPTIMIZERS.keys()
+    assert VARIED["activations"].values.keys() == ACTIVATIONS.keys()
+    assert VARIED["inits"].values.keys() == {OWN, *INITS}
+    assert all(varied.unasked.keys() <= varied.values.keys() for varied in VARIED.values())
     known = {f"train.{name}" for name in TrainConfig.model_fields}
     for varied in VARIED.values():
         for value in varied.values:
@@ -104,7 +111,7 @@ def test_one_that_cannot_is_left_out_unless_it_was_asked_for(
         ({"only": ["sgd", "sgd"]}, "each was wanted once"),
         ({"set": {"train.optimizer": "sgd"}}, "sets train.optimizer by itself; use --only"),
         ({"data": "kernel-regression", "set": {}}, "kernel fits itself and takes no steps"),
-        ({"data": "vectors"}, "there is no setting 'train.optimizer'"),
+        ({"data": "vectors"}, "skipgram has no train.optimizer, so there is nothing to compare"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -118,7 +125,7 @@ def test_nonsense_is_refused_before_anything_is_trained(
 
 
 def test_only_is_for_what_varies(words_file: Any) -> None:
-    with pytest.raises(ConfigError, match="only is for optimizers"):
+    with pytest.raises(ConfigError, match="only is for activations, inits, optimizers; use"):
         compare(str(words_file), only=["sgd"])
 
 
@@ -135,3 +142,69 @@ def test_the_command(
     assert "optimizer" in shown and "newton" in shown and "train.learning_rate: " in shown
     assert command([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["varies"] == "optimizer"
+
+
+# --- activations and inits ------------------------------------------------------------------------
+
+SHORT = {"train.threads": 1, "train.evaluate_every": 4, "train.report_every": 4}
+
+
+def test_activations_are_tried_with_the_same_start(tmp_path: Any) -> None:
+    call = {"data": "table", "steps": 4, "seeds": 1, "set": SHORT, "out": tmp_path}
+    found = compare("activations", **call)
+    names = {row.model for row in found.rows}
+    assert found.varies == "activation" and names == ACTIVATIONS.keys() - {"softmax"}
+    runs = {name: open_run(tmp_path / f"{name}-1") for name in names}
+    assert all(run.recipe.model.activation == name for name, run in runs.items())
+    same = {
+        run.recipe.with_values(model={"name": "mlp"}).model_dump_json() for run in runs.values()
+    }
+    assert len(same) == 1
+    assert "softmax was left out: it is a function of a whole layer and not of one number." in (
+        found.notes
+    )
+
+
+def test_a_start_for_all_has_each_activations_gain(tmp_path: Any) -> None:
+    begun = {**SHORT, "train.init": "kaiming", "train.learning_rate": 1e-12, "model.hidden": 3}
+    only = {"only": ["relu", "tanh"], "steps": 1, "seeds": 1}
+    compare("activations", data="table", **only, set=begun, out=tmp_path)
+    relu, tanh = (
+        open_run(tmp_path / f"{n}-1").task.weights()["output.weight"] for n in only["only"]
+    )
+    torch.testing.assert_close(relu / 2**0.5, tanh / (5 / 3))
+
+
+def test_inits_are_tried_beside_the_models_own(tmp_path: Any) -> None:
+    deep = {**SHORT, "model.hidden": "8,8", "train.learning_rate": 0.02}
+    names = ["own", "kaiming", "zero", "constant"]
+    call = {"only": names, "steps": 250, "seeds": 1, "set": deep, "out": tmp_path}
+    found = compare("inits", data="table", **call)
+    assert found.varies == "init" and {row.model for row in found.rows} == {*names}
+    tests = {row.model: row.mean("test") for row in found.rows}
+    assert max(tests["own"], tests["kaiming"]) < 0.7 * tests["constant"]
+    assert tests["zero"] == pytest.approx(math.log(2), abs=0.01)  # of two classes: it knows nothing
+    for name in ("zero", "constant"):  # the symmetry never breaks
+        weights = open_run(tmp_path / f"{name}-1").task.weights()
+        first = weights["hidden.0.linear.weight"]
+        assert torch.equal(first, first[:1].expand_as(first))
+
+
+@pytest.mark.parametrize(
+    ("word", "call", "message"),
+    [
+        ("activations", {"data": "table", "models": ["softmax"]}, "with --models: mlp\\."),
+        ("activations", {"data": "language", "models": ["gru"]}, "gru has no model.activation"),
+        ("activations", {"data": "forecast"}, "hidden layer's, and there is none; set model.hid"),
+        ("activations", {"data": "table", "only": ["softmax"]}, "activation of single numbers"),
+        ("inits", {"data": "table", "only": ["xaveir"]}, "no init 'xaveir'. Did you mean 'xavier'"),
+        ("inits", {"data": "table", "set": {"train.init": "zero"}}, "sets train.init by itself"),
+        ("inits", {"data": "vectors"}, "skipgram has no train.init, so there is nothing to comp"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_has_nothing_to_vary_is_refused(
+    word: str, call: dict[str, Any], message: str, tmp_path: Any
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        compare(word, **{"steps": 1, "seeds": 1, "out": tmp_path / "new", **call})
