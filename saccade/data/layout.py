@@ -41,7 +41,20 @@ EACH = 5  # … if every one is there so often, on average
 FARTHEST = 1e18  # deviations from the mean: float32 can still square them
 
 
-class TableConfig(Config):
+class ColumnsConfig(Config):
+    """What cannot be seen from the cells of a column."""
+
+    categories: tuple[str, ...] = ()  # columns of numbers that are names of something
+    ignore: tuple[str, ...] = ()  # columns that are not to be looked at
+
+    @field_validator("categories", "ignore", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        """One name, or several with commas between, as they are typed."""
+        return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
+
+
+class TableConfig(ColumnsConfig):
     """Where a table comes from, what is asked of it, and what is held out."""
 
     made: str | None = None  # the name of a table that is always there
@@ -49,18 +62,10 @@ class TableConfig(Config):
     target: str | None = None  # the column that is to be foretold
     answer: Answer | None = None  # open: follows from the model and from what the target holds
     weights: str | None = None  # a column that says how much each row counts
-    categories: tuple[str, ...] = ()  # columns of numbers that are names of something
-    ignore: tuple[str, ...] = ()  # columns that are not to be looked at
     least: int = Field(2, ge=1)  # rows; a category that is met less often is one of "other"
     dev_share: float = Field(0.1, gt=0, lt=1)
     test_share: float = Field(0.2, gt=0, lt=1)
     seed: int = 0  # of what is held out
-
-    @field_validator("categories", "ignore", mode="before")
-    @classmethod
-    def _named(cls, value: Any) -> Any:
-        """One name, or several with commas between, as they are typed."""
-        return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
 
 
 class Number(NamedTuple):
@@ -192,7 +197,7 @@ class Layout(NamedTuple):
                 near = did_you_mean(column.name, table.columns)
                 found.append(f"there is no column {column.name!r}.{near}")
             elif isinstance(column, Number):
-                found += texts_in(table, column.name) or _far(table, column)
+                found += texts_in(table, column.name) or far_in(table, column)
         return found
 
     # --- rows as people type them ---------------------------------------------------------------
@@ -306,7 +311,8 @@ def texts_in(table: Table, name: str) -> list[str]:
     )
 
 
-def _far(table: Table, column: Number) -> list[str]:
+def far_in(table: Table, column: Number) -> list[str]:
+    """A complaint for each row whose number is beyond all that a model can take."""
     inside = np.abs(column.inside(numbers(table.columns[column.name])))
     return shortened(
         [

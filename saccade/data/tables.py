@@ -6,6 +6,7 @@ rows. In a file with semicolons 1,5 is read as 1.5.
 """
 
 import csv
+import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from saccade.data.files import read_lines
 from saccade.errors import ConfigError, DataError
+from saccade.sealed import write_atomically
 
 Indices = NDArray[np.int64]
 
@@ -171,6 +173,16 @@ def _names(path: str | Path, line: int, cells: list[str]) -> list[str]:
             "each a name of its own."
         )
     return names
+
+
+def write_table(table: Table, path: Path) -> None:
+    """A file that `read_table` reads as this table."""
+    written = io.StringIO()
+    writer = csv.writer(written, delimiter=table.mark, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(zip(*table.columns.values(), strict=True))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, written.getvalue().encode())
 
 
 # --- cells ----------------------------------------------------------------------------------------

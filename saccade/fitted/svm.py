@@ -222,13 +222,14 @@ class SVM:
         return self.classes[votes.argmax(axis=1)]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All that `decide` needs, to be kept; `SVM.of` makes a machine of it again."""
+        """What `decide` needs, and which rows they were; `SVM.of` makes a machine of it again."""
         return {
             "classes": self.classes,
             "vectors": self.vectors,
             "weights": self.weights,
             "biases": self.biases,
             "gamma": np.array(self.gamma),
+            "support": self.support,
         }
 
     @classmethod
@@ -237,7 +238,7 @@ class SVM:
         machine = cls(config)
         machine.classes, machine.vectors = arrays["classes"], arrays["vectors"]
         machine.weights, machine.biases = arrays["weights"], arrays["biases"]
-        machine.gamma = float(arrays["gamma"])
+        machine.gamma, machine.support = float(arrays["gamma"]), arrays["support"]
         return machine
 
 

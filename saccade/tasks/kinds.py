@@ -13,7 +13,7 @@ TASKS: Loaded[Kind] = Loaded(
         "forecast": "saccade.tasks.forecast:FORECAST",
         "kernel-regression": "saccade.tasks.regression:REGRESSION",
         "language": "saccade.tasks.language:LANGUAGE",
-        "table": "saccade.tasks.table:TABLE",
+        "table": "saccade.tasks.online:TABLE",
         "translate": "saccade.tasks.translation:TRANSLATE",
         "vectors": "saccade.tasks.vectors:VECTORS",
     }
