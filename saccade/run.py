@@ -1,6 +1,7 @@
 """One folder: settings, weights, vocabulary, figures. Opening it never executes anything.
 
-run.toml            the recipe with every setting resolved, versions, threads, the data's print
+run.toml            the recipe with every setting resolved, versions, threads, the data's print,
+                    and which run it began from
 tokenizer.json      the vocabularies
 model.safetensors   the best weights so far
 metrics.jsonl       a line per report
@@ -44,6 +45,7 @@ from saccade.lookup import Loaded, pick
 from saccade.sealed import read_json, write_atomically, write_json, write_text
 from saccade.storage import read_arrays, read_tensors, write_arrays, write_tensors
 from saccade.tasks.kinds import kind_of, read_recipe
+from saccade.tasks.starting import as_the_other
 from saccade.tasks.task import Choice, Fitting, Prepared, Recipe, Task
 from saccade.training.cores import cores
 from saccade.training.interrupts import interrupts
@@ -259,11 +261,15 @@ class Run:
 
     def save_settings(self, folder: Path) -> None:
         """Write settings and vocabulary; run.toml comes last, and makes the folder a run."""
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "tokenizer.json", self.task.vocabulary_json())
+        self.save_vocabulary(folder)
         recipe = self.recipe.model_dump(exclude_none=True, mode="json")
         values = {"format": FORMAT, "made": self.made, "recipe": recipe}
         write_text(folder / "run.toml", tomli_w.dumps(values))
+
+    def save_vocabulary(self, folder: Path) -> None:
+        """Write what was learned of the data apart from weights: by it a begun folder is known."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / "tokenizer.json", self.task.vocabulary_json())
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl."""
@@ -292,6 +298,16 @@ class Run:
         """Hand the task its data."""
         self.task.give(prepared)
         self._has_data = True
+
+    def own_data(self, options: "Options | None" = None) -> Prepared:
+        """The data that it learns from, if it is what it was when the run began."""
+        prepared = _prepared(self.recipe, self.vocabulary, options or Options(), self._tokens())
+        if prepared.print() != self.made["data"]:
+            raise DataError(
+                f"the training data of {self.folder} ({self.task.name}) is not what it was "
+                "when the run began. Bring it back, or start a new run."
+            )
+        return prepared
 
     def save_model(self, weights: dict[str, Any], facts: dict[str, Any]) -> None:
         """Replace the weights in the folder."""
@@ -404,6 +420,7 @@ class Options(NamedTuple):
     name_model: bool = False  # let the data choose the model
     overwrite: bool = False
     weights_from: Path | None = None
+    on: bool = False  # it goes on from those weights with other data: what they say of it is kept
     show: Console | None = None  # where progress goes; None: nowhere
     said: Callable[[str], None] = lambda message: None  # what a person should hear
     choices: Callable[[list[Choice]], None] = lambda choices: None
@@ -425,31 +442,64 @@ def train(recipe: Recipe, folder: Path, options: Options) -> Trained:
 
         device_named(recipe.train.device)  # before the old run is cleared away, not after
     threads = _set_threads(recipe, recipe.train.threads)
-    vocabulary, weights = None, None
+    other = None
     if options.weights_from is not None:
         other = open_run(options.weights_from)
+        if folder.exists() and folder.samefile(other.folder):
+            raise RunError(
+                f"{folder} is the run to start from, and would be replaced; choose another folder "
+                "(--out)."
+            )
         if options.name_model:
             recipe = recipe.with_values(model={"name": other.recipe.model.name})
             options = options._replace(name_model=False)
-        recipe = _as_the_other(recipe, other)
-        vocabulary, weights = other.vocabulary, other.task.weights()
+        recipe = as_the_other(recipe, other.recipe, str(other.folder), other.task.by_steps)
     with _beside(folder) as place:
-        prepared = _prepared(recipe, vocabulary, options, place)
+        prepared = _prepared(recipe, other and other.vocabulary, options, place)
         options.choices(prepared.choices)
         for note in prepared.notes:
             options.said(note)
         made = _made(threads, prepared.print())
         run = Run(folder, prepared.recipe, made, prepared.vocabulary)
-        if weights is not None:
-            run.task.load(weights)
+        if other is not None:
+            _start_from(run, other, prepared, options)
         run.give(prepared)
+        if options.on:
+            run.made["before"] = _before(run, options)
         folder.mkdir(parents=True, exist_ok=True)
         with alone_in(folder):
             _clear(folder)
+            run.save_vocabulary(folder)
             if place.exists():
                 place.rename(folder / "tokens")
+            if other is not None:
+                from saccade.sitting import keep_start
+
+                keep_start(run.task, folder)
             run.save_settings(folder)
             return _go_on(run, options)
+
+
+def _start_from(run: Run, other: Run, prepared: Prepared, options: Options) -> None:
+    """Take over another run's weights, and note whose they are."""
+    if strange := run.task.strange(prepared):
+        found = "".join(f"\n  - {complaint}" for complaint in strange)
+        raise DataError(
+            f"{run.task.name} has what {other.folder} cannot learn. Leave it out, or train from "
+            f"the beginning:{found}"
+        )
+    _load(run.task, other.task.weights(), other.folder / "model.safetensors")
+    run.made["from"] = str(options.weights_from)
+
+
+def _before(run: Run, options: Options) -> dict[str, float]:
+    """What the weights to start from are worth on the held-out part of the new data."""
+    console = options.show or Console(quiet=True)
+    with counting(console, "how it does before") as bar:
+        figures, _ = run.task.scored("test", tell=bar)
+    shown = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
+    options.said(f"Before it goes on, on {run.task.name}: {shown}.")
+    return dict(figures)
 
 
 def _made(threads: int, data: str) -> dict[str, Any]:
@@ -497,13 +547,7 @@ def _resumed(run: Run, changes: dict[str, Any], options: Options) -> Trained:
             f"This run was started with {run.made['threads']} threads and goes on with {threads}: "
             "its figures may differ in the last bits."
         )
-    prepared = _prepared(run.recipe, run.vocabulary, options, run._tokens())
-    if prepared.print() != run.made["data"]:
-        raise DataError(
-            f"the training data of {folder} ({run.task.name}) is not what it was "
-            "when the run began. Bring it back, or start a new run."
-        )
-    run.give(prepared)
+    run.give(run.own_data(options))
     return _go_on(run, options)
 
 
@@ -551,28 +595,6 @@ def _lives(process: str) -> bool:
     return True
 
 
-def _as_the_other(recipe: Recipe, other: Run) -> Recipe:
-    """The recipe with the model and the tokenizer of another run, unless it asks for others."""
-    if recipe.task != other.recipe.task:
-        raise ConfigError(
-            f"{other.folder} is a run of the task {other.recipe.task}; its weights cannot start "
-            f"one of the task {recipe.task}."
-        )
-    if not hasattr(other.recipe.data, "tokenizer"):
-        raise ConfigError(
-            f"{recipe.task} learns in seconds, and from its own points: train without --from."
-        )
-    wanted = recipe.model.model_dump(exclude_unset=True)
-    if changed := differences(other.recipe.model, build(type(recipe.model), wanted)):
-        raise ConfigError(
-            f"the weights of {other.folder} do not fit these settings of the model: "
-            f"{'; '.join(changed)}. Leave them out, or train without --from."
-        )
-    data = recipe.data.model_dump(exclude_unset=True)
-    data["tokenizer"] = other.recipe.data.tokenizer.model_dump()
-    return recipe.with_values(model=other.recipe.model.model_dump(), data=data)
-
-
 def _check_free(folder: Path, overwrite: bool) -> None:
     if folder.is_file():
         raise RunError(f"{folder} is a file; a folder for the run was wanted.")
@@ -601,7 +623,7 @@ def _begun(folder: Path) -> list[Path]:
         read_json(folder / "tokenizer.json")
     except RunError:
         return _parts(folder)
-    return [*_parts(folder), folder / "tokenizer.json"]
+    return [*_parts(folder), *(folder / name for name in (*OWN_FOLDERS, "tokenizer.json"))]
 
 
 def _parts(folder: Path) -> list[Path]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 from torch import Tensor
+from torch.optim import Optimizer
 
 from saccade.optim import Wishes, optimizer_named
 from saccade.storage import write_tensors
@@ -32,10 +33,7 @@ def learn(
     task.model.to(device_named(settings.device))
     if settings.compile:
         task.compile()
-    wishes = Wishes(
-        settings.learning_rate, settings.weight_decay, settings.momentum, settings.beta2
-    )
-    optimizer = optimizer_named(settings.optimizer, task.model, wishes)
+    optimizer = _optimizer(task)
     for reason in why_not_exact(settings):
         said(f"Stopped and resumed, this run may differ in the last bits: {reason}.")
     standing = load_checkpoint(folder / "checkpoint", task.model, optimizer, said)
@@ -73,6 +71,20 @@ def learn(
         write_tensors(weights, *_best(standing, ended))
     task.model.eval()
     return ended
+
+
+def keep_start(task: Any, folder: Path) -> None:
+    """Keep weights that are not by chance as the checkpoint before the first step.
+
+    Who resumes a training that was killed before its first one has nowhere else to find them.
+    """
+    write_checkpoint(folder / "checkpoint", take(task.model, _optimizer(task), Standing()))
+
+
+def _optimizer(task: Any) -> Optimizer:
+    train = task.recipe.train
+    wishes = Wishes(train.learning_rate, train.weight_decay, train.momentum, train.beta2)
+    return optimizer_named(train.optimizer, task.model, wishes)
 
 
 def _best(standing: Standing, ended: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 What = Annotated[
     str | None,
-    typer.Argument(help="A recipe (see saccade list), a .toml, or a file of pairs."),
+    typer.Argument(help="A recipe (see saccade list), a .toml, a file of pairs; with --on, a run."),
 ]
 Data = Annotated[
     str | None, typer.Option(help="A file (two with a comma for a.en,a.de), or a set by name.")
@@ -31,6 +31,12 @@ Resume = Annotated[Path | None, typer.Option(help="Go on with the run in this fo
 From = Annotated[
     Path | None, typer.Option("--from", help="Start from this run's weights and vocabulary.")
 ]
+On = Annotated[
+    str | None, typer.Option(help="Go on with a finished run: a file that it has not seen.")
+]
+Online = Annotated[
+    bool, typer.Option("--online", help="With --on: answer each row, then learn from it.")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run that is there.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON value on standard output.")]
 
@@ -44,6 +50,8 @@ def train(
     out: Out = None,
     resume: Resume = None,
     weights_from: From = None,
+    on: On = None,
+    online: Online = False,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
@@ -54,12 +62,21 @@ def train(
     saccade train translate --data pairs.tsv --set model.width=128 --out runs/mine
     saccade train table --data table.csv --target price
     saccade train --resume runs/mine
+    saccade train runs/mine --on new.tsv
+    saccade train runs/table --on live.csv --online
     """
     from saccade.run import resume as go_on
     from saccade.run import train as begin
 
     changes = read_changes(set or []) | ({"data.target": target} if target else {})
-    if resume is not None:
+    given = {"--data": data, "--model": model, "--resume": resume, "--from": weights_from}
+    if on is not None or online:
+        from saccade.recipes.finding import refuse_beside
+
+        refuse_beside(on, online, given)
+    if on is not None:
+        trained = _on(what, on, out, changes, online, overwrite)
+    elif resume is not None:
         trained = go_on(resume, _asked(what, data, model, changes), _options())
     elif what is None:
         raise ConfigError(
@@ -75,6 +92,22 @@ def train(
         folder = out or Path("runs") / Path(what.split(",")[0]).name.split(".")[0]
         trained = begin(found.recipe, folder, options)
     _finish(trained, json)
+
+
+def _on(
+    what: str | None,
+    on: str,
+    out: Path | None,
+    changes: dict[str, Any],
+    online: bool,
+    overwrite: bool,
+) -> "Trained":
+    if what is None:
+        raise ConfigError("--on needs the run that goes on: saccade train RUN --on FILE.")
+    from saccade.verbs.going_on import go_on
+
+    options = _options()._replace(overwrite=overwrite)
+    return go_on(Path(what), on, out, options, changes=changes, online=online)
 
 
 def read_changes(assignments: list[str], flag: str = "--set") -> dict[str, Any]:
@@ -126,13 +159,15 @@ def _finish(trained: "Trained", json: bool) -> None:
         raise KeyboardInterrupt(f"Stopped and saved. Go on with: saccade train --resume {where}")
     console = errors()
     scores = run.evaluate()
+    found, sentences = _moved(run)
     why = {
         "steps": "all steps are done",
         "minutes": "the minutes are over",
         "patience": "it has stopped getting better",
         "fitted": "the model has fitted itself",
     }
-    console.print(f"\nTrained: {why[trained.ended]}. On held-out data:")
+    online = getattr(run.recipe.train, "online", False)  # then nothing is held out
+    console.print(f"\nTrained: {why[trained.ended]}.{'' if online else ' On held-out data:'}")
     if json:
         print_json(
             {
@@ -140,10 +175,14 @@ def _finish(trained: "Trained", json: bool) -> None:
                 "ended": trained.ended,
                 "parameters": run.parameters,
                 "test": scores,
+                **found,
             }
         )
         return
-    console.print(scores_table(scores))
+    if not online:
+        console.print(scores_table(scores))
+    for sentence in sentences:
+        console.print(sentence, soft_wrap=True)
     example = run.task.first_input()
     console.print(f"\nThe run is in {where}. Next:")
     console.print(f"  saccade predict {where} {shlex.quote(example)}", soft_wrap=True)
@@ -151,6 +190,16 @@ def _finish(trained: "Trained", json: bool) -> None:
         console.print(
             f"  saccade look {where} {shlex.quote(example)} --save map.png", soft_wrap=True
         )
+
+
+def _moved(run: "Run") -> tuple[dict[str, Any], list[str]]:
+    """What going on has changed, if it did: for --json, and in words."""
+    if "before" not in run.made:
+        return {}, []
+    from saccade.verbs.going_on import moved, sentences
+
+    found = moved(run)
+    return {"moved": [one._asdict() for one in found]}, sentences(found)
 
 
 def demo(

@@ -1,11 +1,12 @@
 """From what a person typed to a recipe."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from saccade.config import read_toml, set_paths
 from saccade.errors import ConfigError
+from saccade.folder import read_settings
 from saccade.lookup import Loaded, did_you_mean, pick
 from saccade.tasks.kinds import TASKS, kind_of, read_recipe
 from saccade.tasks.task import Recipe
@@ -86,6 +87,54 @@ def find(
             wanted = f"FILE, or what is always there: {', '.join(kind_of(recipe).made)}"
         raise ConfigError(f"{what} needs data: --data {wanted}.")
     return Found(recipe, open_model)
+
+
+# what settings of the data say about that data alone; a translator's answers are as long as it asks
+OF_ITS_DATA = ("dev", "test", "direction", "size")
+OF_ITS_ANSWERS = {"translate": ("longest_answer",)}
+# each row is a step of its own, and the last is learned from as the first was
+ONLINE = {"online": True, "batch_tokens": 1, "accumulate": 1, "warmup": 0, "decay": "constant"}
+OF_MANY_ROUNDS = ("steps", "evaluate_every", "patience", "minutes")
+
+
+def find_on(
+    folder: Path, data: str, *, changes: dict[str, Any] | None = None, online: bool = False
+) -> Recipe:
+    """The recipe of a run that is there, for other data; `online`, row after row."""
+    values = read_settings(folder)["recipe"]
+    recipe = read_recipe(values, str(folder / "run.toml"))
+    freed = (*PLACES, *OF_ITS_DATA, *OF_ITS_ANSWERS.get(recipe.task, ()))
+    values["data"] = _without(values["data"], freed)
+    if "online" in type(recipe.train).model_fields:
+        values["train"] = _without(values["train"], ("online",))
+        if online:
+            values["train"] = _without(values["train"], OF_MANY_ROUNDS) | ONLINE
+    elif online:
+        raise ConfigError(
+            f"{folder} is a run of the task {recipe.task}, which has no rows to answer one by one; "
+            "a table has. Leave --online out to go on with all of the file at once."
+        )
+    fresh = read_recipe(values, str(folder / "run.toml"))
+    return set_paths(fresh, (changes or {}) | _placed(fresh, data))
+
+
+def refuse_beside(on: object, online: bool, given: Mapping[str, object]) -> None:
+    """Say what cannot be asked for together with going on, or without it."""
+    if online and on is None:
+        raise ConfigError(
+            "to learn online is to go on from a run, row after row of a table: saccade train RUN "
+            "--on FILE --online."
+        )
+    beside = [name for name, value in given.items() if value is not None]
+    if on is not None and beside:
+        raise ConfigError(
+            f"to go on from a run takes its model, and other data; {' and '.join(beside)} cannot "
+            "be given beside that: saccade train RUN --on FILE."
+        )
+
+
+def _without(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
 
 
 PLACES = ("made", "published", "path")

@@ -98,6 +98,10 @@ class Task(ABC):
     def load(self, weights: dict[str, Any]) -> None:
         """Take up what was learned; a `RuntimeError` says if it does not fit."""
 
+    def strange(self, prepared: Any) -> list[str]:
+        """What of the data cannot be learned from with weights that are there."""
+        return []
+
     @property
     def parameters(self) -> int:
         """How many numbers were learned."""
@@ -208,6 +212,9 @@ class Kind(NamedTuple):
     task: Callable[[Any, Any], Any]  # (recipe, vocabulary)
     vocabulary: Callable[[dict[str, Any]], Any]  # as it was kept in tokenizer.json
     light: bool = False  # it holds arrays and needs no torch
+    kept: tuple[str, ...] | None = (
+        None  # settings of the data that weights go with; None: no weights
+    )
 
 
 def anywhere(prepare: Callable[..., Prepared]) -> Callable[..., Prepared]:

@@ -177,7 +177,9 @@ class _Smooth:
                 self.accuracy = _towards(self.accuracy, event.accuracy)
             self.speed = _towards(self.speed, speed)
         elif isinstance(event, Evaluated):
-            shown = [n for n in ("exact", "chrf", "loss") if n in event.scores][: self.scores]
+            shown = [n for n in ("exact", "chrf", "loss", "accuracy", "rmse") if n in event.scores][
+                : self.scores
+            ]
             self.dev = "  dev " + " ".join(_figure(name, event.scores[name]) for name in shown)
         self.then = now
 
@@ -193,4 +195,5 @@ def _towards(old: float, new: float) -> float:
 
 
 def _figure(name: str, value: float) -> str:
-    return f"{name} {100 * value:.1f} %" if name == "exact" else f"{name} {value:.2f}"
+    in_hundred = name in ("accuracy", "exact")
+    return f"{name} {100 * value:.1f} %" if in_hundred else f"{name} {value:.2f}"
