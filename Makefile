@@ -64,7 +64,7 @@ sizes: $(READY)
 
 # benchmarks/ten_million_pairs.py takes many minutes: it is run by hand
 BENCHMARKS := machine transformer_training memory recurrent cells windows kernels waiting checkpoints \
-	optimisers svm
+	optimisers svm shift
 
 bench: $(READY)
 	@for name in $(BENCHMARKS); do \

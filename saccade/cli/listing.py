@@ -58,6 +58,9 @@ ENTRIES = [
     Entry("model of classify", "fasttext", "the mean of a text's words (Joulin 2017)", "by data"),
     Entry("model of table", "linear", "a number, by a plane (Legendre 1805)", "by data"),
     Entry("model of table", "softmax", "a class, by planes (Cox 1966)", "by data"),
+    Entry(
+        "model of table", "svm", "a class, by the widest margin (Cortes and Vapnik 1995)", "by data"
+    ),
     Entry("model of table", "mlp", "either, with layers (Rumelhart 1986)", "by data"),
     Entry("recipe", "dates", "dates in 46 languages → ISO 8601", "0.6 M", "2"),
     Entry("recipe", "numbers", "numbers in 39 languages → digits", "0.6 M", "3"),

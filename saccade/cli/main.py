@@ -17,6 +17,7 @@ from saccade import __version__
 from saccade.cli.answering import evaluate, predict
 from saccade.cli.checking import check
 from saccade.cli.comparing import compare
+from saccade.cli.doctoring import doctor
 from saccade.cli.exporting import export, take_in
 from saccade.cli.learning import copy, demo, train
 from saccade.cli.listing import list_all
@@ -61,6 +62,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "check": check,
     "compare": compare,
     "prune": prune,
+    "doctor": doctor,
     "export": export,
     "import": take_in,
     "copy": copy,

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saccade.fitted.logistic import Floats, Linear, Whole, fit_logistic
-from saccade.fitted.shift import effective_size, learn_domains
+from saccade.fitted.shift import Weights, effective_size, learn_domains
 from saccade.metrics.two_samples import (
     Tested,
     Told,
@@ -129,6 +129,18 @@ def find_shift(
         )
     kind = _decide(evidence, level / 4)
     return Shift(kind, _why(kind, evidence, level / 4), evidence)
+
+
+def row_weights(source: Columns, target: Columns, *, seed: int = 0) -> Weights:
+    """β of each row of the source (`fitted.shift`), by what tells the two tables apart.
+
+    It sees squares and products where `find_shift` does. Of long tables it learns from some rows,
+    and weighs all.
+    """
+    sizes = _checked(source, target, None, None)
+    x, u, _ = _features(source, target)
+    some = [_rows_of(size, seed) for size in sizes]
+    return learn_domains(x[some[0]], u[some[1]]).weights(x)
 
 
 # --- the questions --------------------------------------------------------------------------------
@@ -316,9 +328,16 @@ def _some(
     """A table, or as many of its rows as are looked at."""
     if size <= MOST_ROWS:
         return table, labels
-    rows = np.sort(generator(seed, "some rows").permutation(size)[:MOST_ROWS])
+    rows = _rows_of(size, seed)
     some = {name: values[rows] for name, values in table.items()}
     return some, None if labels is None else labels[rows]
+
+
+def _rows_of(size: int, seed: int) -> Whole:
+    """As many as are looked at, in their order."""
+    if size <= MOST_ROWS:
+        return np.arange(size)
+    return np.sort(generator(seed, "some rows").permutation(size)[:MOST_ROWS])
 
 
 def _halves(size: int, seed: int, which: int) -> tuple[Whole, Whole]:
