@@ -48,10 +48,12 @@ def read_labelled(path: str | Path, several: bool = False) -> Iterator[Labelled]
 
 
 def _marked(line: str) -> Labelled:
-    words = line.split()
-    count = next((at for at, word in enumerate(words) if not word.startswith(MARK)), len(words))
-    labels = dict.fromkeys(word.removeprefix(MARK) for word in words[:count])
-    return Labelled(tuple(labels), " ".join(words[count:]))
+    labels: dict[str, None] = {}
+    while line.startswith(MARK):
+        label, *rest = line.split(None, 1)  # and not all of the words: lines are long
+        labels[label.removeprefix(MARK)] = None
+        line = rest[0] if rest else ""
+    return Labelled(tuple(labels), line.rstrip())
 
 
 def days_and_languages(size: int = 20_000, seed: int = 1) -> Iterator[Labelled]:

@@ -108,16 +108,17 @@ def split_of(source: str, dev: float, test: float) -> str:
     last `dev` is dev. So the same source is always on the same side, in any file and order, and
     growing one share takes from train only.
     """
-    return SPLITS[int(_sides([normalise(source).encode()], dev, test)[0])]
+    return SPLITS[int(sides_of([normalise(source).encode()], dev, test)[0])]
 
 
 def split_indices(pairs: Pairs, dev: float, test: float) -> dict[str, Numbers]:
     """Which pairs are on which side, in the order of the file; see `split_of`."""
-    sides = _sides(pairs.source.raw(), dev, test)
+    sides = sides_of(pairs.source.raw(), dev, test)
     return {name: np.flatnonzero(sides == side) for side, name in enumerate(SPLITS)}
 
 
-def _sides(sources: Iterable[bytes], dev: float, test: float) -> NDArray[np.int8]:
+def sides_of(sources: Iterable[bytes], dev: float, test: float) -> NDArray[np.int8]:
+    """The side of each source, by its number in SPLITS; see `split_of`."""
     if not (0 <= dev <= 1 and 0 <= test <= 1 and dev + test <= 1):
         raise ConfigError(
             f"The shares for dev ({dev}) and test ({test}) must lie between 0 and 1 and leave "

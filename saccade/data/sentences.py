@@ -94,6 +94,23 @@ def read_sentences(
     return Sentences(words, known.counts[order], ids, int(known.counts.sum()))
 
 
+class Numbering:
+    """Words that have numbers, to be found in other texts: by the same rule as they were read."""
+
+    def __init__(self, words: Iterable[str]):
+        self._known = _Known()
+        for _ in self._known.number(" ".join(words).encode()):
+            pass
+
+    def ids(self, contents: Iterable[bytes], split: str = "words") -> Ids:
+        """Blocks of whole lines as numbers, END after each line; other words are left out."""
+        parts = [np.empty(0, np.int32)]
+        for content in contents:
+            some = plain(content) if split == "words" else content
+            parts += [ids.copy() for ids in self._known.number(some, may_grow=False)]
+        return np.concatenate(parts)
+
+
 def _too_few(known: "_Known", least: int) -> str:
     """Why there is nothing to learn from."""
     read, kinds = int(known.counts.sum()), len(known.counts)
@@ -193,8 +210,11 @@ class _Known:
         letters = self.letters[self.ends[number] : self.ends[number + 1]]
         return letters.tobytes().decode(errors="replace")
 
-    def number(self, content: bytes) -> Iterator[Ids]:
-        """The words of some lines as numbers; where the tables are full they are made larger."""
+    def number(self, content: bytes, may_grow: bool = True) -> Iterator[Ids]:
+        """The words of some lines as numbers; where the tables are full they are made larger.
+
+        Unless they may grow, words that are not known are left out.
+        """
         letters = np.frombuffer(content, np.uint8)
         place = 0
         while place < len(letters):
@@ -209,6 +229,7 @@ class _Known:
                 self.met,
                 self.size,
                 ids,
+                may_grow,
             )
             yield ids[:count]
             self._make_room(needed)
@@ -248,10 +269,12 @@ def number_words(
     met: Whole,
     size: int,
     ids: Ids,
+    may_grow: bool,
 ) -> tuple[int, int, int, int]:
     """Number words from a place on: where it stopped, how many ids, words known, letters needed.
 
-    It stops at the end, or where there is no room for one more.
+    It stops at the end, or where there is no room for one more. Unless it may grow, a word that is
+    not known is left out.
     """
     count = 0
     while place < len(content) and count < len(ids):
@@ -276,15 +299,6 @@ def number_words(
         while True:
             word = slots[slot]
             if word == _FREE:
-                needed = ends[size] + length
-                if size == len(met) or needed > len(letters):
-                    return place, count, size, needed
-                word = size
-                slots[slot] = word
-                hashes[word] = mark
-                letters[ends[size] : needed] = content[place:end]
-                size += 1
-                ends[size] = needed
                 break
             first = ends[word]
             if hashes[word] == mark and ends[word + 1] - first == length:
@@ -294,8 +308,19 @@ def number_words(
                 if same:
                     break
             slot = (slot + np.uint64(1)) & np.uint64(len(slots) - 1)
-        met[word] += 1
-        ids[count] = word
-        count += 1
+        if word == _FREE and may_grow:
+            needed = ends[size] + length
+            if size == len(met) or needed > len(letters):
+                return place, count, size, needed
+            word = size
+            slots[slot] = word
+            hashes[word] = mark
+            letters[ends[size] : needed] = content[place:end]
+            size += 1
+            ends[size] = needed
+        if word != _FREE:
+            met[word] += 1
+            ids[count] = word
+            count += 1
         place = end
     return place, count, size, 0

@@ -196,15 +196,17 @@ def grams(ids: Ids, starts: Whole, longest: int, buckets: int) -> tuple[Whole, W
     return ends, found
 
 
+@compiled
 def joined(own: Bags, more: Bags) -> Bags:
     """Bags with the rows of both."""
-    sizes = np.diff(own.starts) + np.diff(more.starts)
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    starts = own.starts + more.starts
     rows = np.empty(starts[-1], np.int32)
-    for bags, first in ((own, starts[:-1]), (more, starts[:-1] + np.diff(own.starts))):
-        counts = np.diff(bags.starts)
-        shift = np.repeat(first - bags.starts[:-1], counts)
-        rows[np.arange(len(bags.rows)) + shift] = bags.rows
+    place = 0
+    for text in range(len(starts) - 1):
+        for bags in (own, more):
+            for at in range(bags.starts[text], bags.starts[text + 1]):
+                rows[place] = bags.rows[at]
+                place += 1
     return Bags(starts, rows)
 
 

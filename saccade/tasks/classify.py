@@ -1,7 +1,10 @@
 """Classifying texts: what is read, learned, asked and judged. Nothing here loads torch."""
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -11,8 +14,8 @@ from pydantic import Field
 
 from saccade.config import Config
 from saccade.data.labelled import Labelled, days_and_languages, read_labelled
-from saccade.data.pairs import split_of
-from saccade.data.sentences import END, plain, read_sentences
+from saccade.data.pairs import SPLITS, sides_of
+from saccade.data.sentences import END, Numbering, read_sentences
 from saccade.errors import ConfigError, DataError
 from saccade.fitted import classifier
 from saccade.fitted.classifier import Bags, Classifier, ClassifierConfig, grams, joined
@@ -23,7 +26,7 @@ from saccade.lookup import pick
 from saccade.tasks.task import Choice, FitConfig, Fitted, Fitting, Kind, Progress, Scored, print_of
 
 MADE: dict[str, Callable[[], Iterator[Labelled]]] = {"languages": days_and_languages}
-BLOCK = 1 << 22  # bytes of text that are numbered at once
+AT_ONCE = 1 << 13  # texts that are numbered at once
 DRAWN = 40  # labels that a confusion table is drawn for
 
 
@@ -106,30 +109,28 @@ def prepare(
     """Read, hold out, and number the words and labels of what is left."""
     tell("reading the texts", 0, 0)
     data = recipe.data
-    sides: dict[str, list[Labelled]] = {"train": [], "dev": [], "test": []}
-    shares = (data.dev_share, data.test_share)
-    for one in _read(data):
-        sides[split_of(one.text, *shares) if any(shares) else "train"].append(one)
-    notes = []
-    for name, split in sides.items():
-        if not split:  # a few lines only, or nothing is to be held out
-            sides[name] = sides["train"]
-            notes.append(f"Nothing is held out for {name}: it is the same as what is learned from.")
-    words, counted = _numbered(sides["train"], data)
-    names = vocabulary or _names(words, sides["train"])
+    reading = _Reading(_read(data), data.dev_share, data.test_share)
+    if vocabulary is None:
+        found = read_sentences(reading.blocks(), least=data.least, split=data.split)
+        ids, names = found.ids, Names(found.words, *reading.labels_met())
+    else:
+        ids, names = Numbering(vocabulary.words).ids(reading.blocks(), data.split), vocabulary
     if len(names.labels) < 2:
         raise DataError(
-            f"all {len(sides['train']):,} texts have the same label ({', '.join(names.labels)}); "
+            f"all {reading.count:,} texts have the same label ({', '.join(names.labels)}); "
             "two or more were wanted."
         )
-    numbers = {label: number for number, label in enumerate(names.labels)}
-    train = Texts(counted, _labels(sides["train"], numbers))
-    index = {word: number for number, word in enumerate(names.words)}
-    texts = {"train": train}
-    for name in ("dev", "test"):
-        texts[name] = texts_of(sides[name], index, numbers, data.split)
     kinds = f"{len(names.words):,} different words, {len(names.labels):,} labels"
-    notes.insert(0, f"{len(sides['train']):,} texts to learn from, {kinds}.")
+    notes = [f"{reading.count:,} texts to learn from, {kinds}."]
+    numbers = {label: number for number, label in enumerate(names.labels)}
+    train = Texts(_bags(ids), reading.labels(numbers))
+    texts, known = {"train": train}, Numbering(names.words)
+    for name, held in reading.held_out.items():
+        if held:
+            texts[name] = texts_of(held, known, numbers, data.split)
+        else:  # a few lines only, or nothing is to be held out
+            texts[name] = train
+            notes.append(f"Nothing is held out for {name}: it is the same as what is learned from.")
     return PreparedTexts(recipe, names, texts, notes=notes)
 
 
@@ -141,22 +142,53 @@ def _read(data: LabelsConfig) -> Iterable[Labelled]:
     return read_labelled(data.path or "", data.several)
 
 
-def _numbered(texts: list[Labelled], data: LabelsConfig) -> tuple[list[str], Bags]:
-    """The words of the texts, and the texts as their numbers."""
-    found = read_sentences(_blocks(texts), least=data.least, split=data.split)
-    return found.words, _bags(found.ids)
+class _Reading:
+    """Texts on their way: those to learn from go on as bytes, what is held out is kept.
+
+    Of the former only the labels stay here, numbered as they were met: there may be millions.
+    """
+
+    def __init__(self, texts: Iterable[Labelled], dev: float, test: float):
+        self.texts, self.shares = iter(texts), (dev, test)
+        self.held_out: dict[str, list[Labelled]] = {name: [] for name in SPLITS[1:]}
+        self.count = 0
+        self._met: dict[str, int] = {}
+        self._labels, self._starts = array("i"), array("q", [0])
+
+    def blocks(self) -> Iterator[bytes]:
+        """Some thousand texts at a time, a line each."""
+        while some := list(islice(self.texts, AT_ONCE)):
+            if any(self.shares):
+                sides = sides_of((one.text.encode() for one in some), *self.shares).tolist()
+                for side, name in enumerate(SPLITS[1:], 1):
+                    self.held_out[name] += [
+                        one for one, at in zip(some, sides, strict=True) if at == side
+                    ]
+                some = [one for one, at in zip(some, sides, strict=True) if at == 0]
+            for one in some:
+                for label in one.labels:
+                    self._labels.append(self._met.setdefault(label, len(self._met)))
+                self._starts.append(len(self._labels))
+            self.count += len(some)
+            yield lines_of(some)
+
+    def labels_met(self) -> tuple[list[str], list[int]]:
+        """Every label and how often it was met, the most frequent first."""
+        counts = np.bincount(np.array(self._labels, np.int32), minlength=len(self._met)).tolist()
+        met = dict(zip(self._met, counts, strict=True))
+        order = sorted(met, key=lambda label: (-met[label], label))
+        return order, [met[label] for label in order]
+
+    def labels(self, numbers: dict[str, int]) -> Bags:
+        """The labels of the texts to learn from, by these numbers."""
+        change = np.array([numbers.get(label, -1) for label in self._met], np.int32)
+        rows = np.array(self._labels, np.int32)
+        return Bags(np.array(self._starts, np.int64), change[rows] if len(rows) else rows)
 
 
-def _blocks(texts: list[Labelled]) -> Iterator[bytes]:
-    some, size = [], 0
-    for one in texts:
-        some.append(one.text.replace("\n", " "))
-        size += len(one.text)
-        if size > BLOCK:
-            yield ("\n".join(some) + "\n").encode()
-            some, size = [], 0
-    if some:
-        yield ("\n".join(some) + "\n").encode()
+def lines_of(texts: Iterable[Labelled]) -> bytes:
+    """A line for each text."""
+    return "".join(one.text.replace("\n", " ") + "\n" for one in texts).encode()
 
 
 def _bags(ids: NDArray[np.int32]) -> Bags:
@@ -165,36 +197,15 @@ def _bags(ids: NDArray[np.int32]) -> Bags:
     return Bags(starts, ids[ids != END])
 
 
-def _names(words: list[str], texts: list[Labelled]) -> Names:
-    met: dict[str, int] = {}
-    for one in texts:
-        for label in one.labels:
-            met[label] = met.get(label, 0) + 1
-    order = sorted(met, key=lambda label: (-met[label], label))
-    return Names(words, order, [met[label] for label in order])
-
-
-def _labels(texts: list[Labelled], numbers: dict[str, int]) -> Bags:
-    rows = [[numbers.get(label, -1) for label in one.labels] for one in texts]
-    starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-    return Bags(starts, np.array([number for row in rows for number in row], np.int32))
-
-
 def texts_of(
-    texts: Sequence[Labelled], index: dict[str, int], numbers: dict[str, int], split: str
+    texts: Sequence[Labelled], known: Numbering, numbers: dict[str, int], split: str
 ) -> Texts:
     """Texts as numbers; words that are not known are left out."""
-    rows = [words_of(one.text, index, split) for one in texts]
+    blocks = (lines_of(texts[at : at + AT_ONCE]) for at in range(0, len(texts), AT_ONCE))
+    rows = [[numbers.get(label, -1) for label in one.labels] for one in texts]
     starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-    words = Bags(starts, np.array([number for row in rows for number in row], np.int32))
-    return Texts(words, _labels(list(texts), numbers))
-
-
-def words_of(text: str, index: dict[str, int], split: str) -> list[int]:
-    """The numbers of the words of a text that are known."""
-    text = text.replace("\n", " ")
-    words = (plain(text.encode()).decode() if split == "words" else text).split()
-    return [index[word] for word in words if word in index]
+    labels = np.array([number for row in rows for number in row], np.int32)
+    return Texts(_bags(known.ids(blocks, split)), Bags(starts, labels))
 
 
 class Classify(Fitted):
@@ -205,11 +216,15 @@ class Classify(Fitted):
     def __init__(self, recipe: ClassifyRecipe, names: Names):
         super().__init__(recipe)
         self.names = names
-        self.index = {word: number for number, word in enumerate(names.words)}
         self.numbers = {label: number for number, label in enumerate(names.labels)}
         self.texts: dict[str, Texts] = {}
         self.used = np.empty(0, np.int64)  # buckets of n-grams that have a row
         self.model: Classifier | None = None
+
+    @cached_property
+    def known(self) -> Numbering:
+        """The words that have a row."""
+        return Numbering(self.names.words)
 
     def vocabulary_json(self) -> dict[str, Any]:
         """Words and labels."""
@@ -319,7 +334,7 @@ class Classify(Fitted):
     ) -> list[Answer]:
         """The likeliest label of each text, and how likely it is; with `n_best`, so many."""
         some = [Labelled((), text) for text in texts]
-        words = texts_of(some, self.index, self.numbers, self.recipe.data.split).words
+        words = texts_of(some, self.known, self.numbers, self.recipe.data.split).words
         chances = self._chances(words)
         tell(len(texts))
         answers = []
@@ -339,7 +354,7 @@ class Classify(Fitted):
         """A file of texts with labels, as a split."""
         data = self.recipe.data
         read = list(read_labelled(path, data.several))
-        self.texts["given"] = texts_of(read, self.index, self.numbers, data.split)
+        self.texts["given"] = texts_of(read, self.known, self.numbers, data.split)
         return "given"
 
     def scored(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.data.sentences import END, Sentences, plain, read_sentences
+from saccade.data.sentences import END, Numbering, Sentences, plain, read_sentences
 from saccade.errors import DataError
 
 
@@ -45,6 +45,25 @@ def test_it_is_what_python_counts(text: str, least: int, in_a_file: bool) -> Non
     assert sentences.counts.tolist() == sorted(counts.values(), reverse=True)
     assert lines_of(sentences) == [*lines, []]
     assert sentences.read == len(text.split())
+
+
+@given(TEXTS, st.lists(WORDS, unique=True, max_size=6))
+def test_words_with_numbers_are_found_and_no_others(text: str, words: list[str]) -> None:
+    contents = [(line + "\n").encode() for line in text.split("\n")]
+    numbering = Numbering(words)
+    wanted = [
+        [*(words.index(word) for word in line.split() if word in words), END]
+        for line in text.split("\n")
+    ]
+    for _ in range(2):  # what was looked up leaves nothing behind
+        assert numbering.ids(contents, "spaces").tolist() == sum(wanted, [])
+
+
+def test_words_are_found_as_they_were_read() -> None:
+    content = "a\u00a0b a\x1cb\u2003c, a\n".encode()  # spaces of other scripts are letters here
+    read = read_sentences([content], least=1, split="spaces")
+    assert np.array_equal(Numbering(read.words).ids([content], "spaces"), read.ids)
+    assert np.array_equal(Numbering(["a", "b"]).ids([b"B, a!\n\n"]), [1, 0, END, END])
 
 
 def test_tables_grow_as_they_must(tmp_path: Path) -> None:

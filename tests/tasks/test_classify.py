@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from saccade.data.labelled import Labelled, days_and_languages, read_labelled
+from saccade.data.pairs import split_of
 from saccade.errors import ConfigError, DataError
 from saccade.recipes.finding import find
 from saccade.run import Options, open_run, resume, train
 from saccade.tasks.classify import Classify
+from saccade.tasks.kinds import kind_of
 
 LOSSES = ("softmax", "tree", "one_against_all")
 
@@ -83,6 +85,38 @@ def test_both_forms_of_a_file_are_the_same(tmp_path: Path) -> None:
     marked = written(tmp_path / "marked.txt", rows, marked=True)
     assert list(read_labelled(table, several=True)) == list(read_labelled(marked)) == rows
     assert next(read_labelled(table)).labels == ("a,b",)
+
+
+def test_marks_stand_before_the_text_and_are_labels_there_alone(tmp_path: Path) -> None:
+    path = tmp_path / "marked.txt"
+    path.write_text(
+        "__label__a \t __label__b  one  __label__c \n__label__d\n__label__a __label__a x"
+    )
+    assert list(read_labelled(path)) == [
+        Labelled(("a", "b"), "one  __label__c"),
+        Labelled(("d",), ""),
+        Labelled(("a",), "x"),
+    ]
+
+
+def test_what_is_held_out_is_not_learned_from(tmp_path: Path) -> None:
+    rows = [Labelled((f"{number % 3}",), f"word{number} same") for number in range(400)]
+    path = written(tmp_path / "rows.tsv", rows)
+    recipe = find("classify", data=str(path), changes={"data.test_share": 0.2}).recipe
+    prepared = kind_of(recipe).prepare(recipe, lambda *what: None)
+    texts, words = prepared.texts, prepared.vocabulary.words
+    assert {split_of(row.text, 0.05, 0.2) for row in rows} == set(texts)
+    for name, side in texts.items():
+        own = [row for row in rows if split_of(row.text, 0.05, 0.2) == name]
+        assert len(side.words.starts) - 1 == len(own)
+        labels = [prepared.vocabulary.labels[number] for number in side.labels.rows]
+        assert labels == [row.labels[0] for row in own]
+        known = [word for row in own for word in row.text.split() if word in words]
+        assert [words[number] for number in side.words.rows] == known
+    learned = {row.text.split()[0] for row in rows if split_of(row.text, 0.05, 0.2) == "train"}
+    assert set(words) == learned | {"same"}
+    again = kind_of(recipe).prepare(recipe, lambda *what: None, prepared.vocabulary)
+    assert again.print() == prepared.print()
 
 
 def test_texts_with_several_labels_are_told_all_of_them(tmp_path: Path) -> None:
