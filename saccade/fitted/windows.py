@@ -101,7 +101,7 @@ class Work(NamedTuple):
     """What negative sampling writes to."""
 
     marked: NDArray[np.uint8]  # (V) bit i: the word is a target of window i
-    weights: Floats  # (MOST) what a draw counts for each window
+    weights: Floats  # (2, MOST) what a draw counts for each window, and if it is a target of it
     gains: Floats  # (FOUR, FOUR) g of four draws and four windows
 
 
@@ -135,7 +135,7 @@ def room(words: int, width: int, windows: Windows) -> Room:
         coming=np.empty(windows.shared, np.int64),
         work=Work(
             marked=np.zeros(words, np.uint8),
-            weights=np.empty(MOST, np.float32),
+            weights=np.empty((2, MOST), np.float32),
             gains=np.empty((FOUR, FOUR), np.float32),
         ),
         top=np.zeros((2, 0 if windows.negatives else min(TOP, words - 1), width), np.float32),
@@ -359,17 +359,20 @@ def sample(
 ) -> None:
     """Negative sampling: targets are drawn to h[i], words that were drawn at random driven away.
 
-    A word that is a target of h[i] is not driven away from it as well.
+    Each target has the draws for its own, and its word is not one of them: a draw that is a target
+    of h[i] counts for the others only, (T − 1) / T, and with one target not at all.
     """
     marked, weights, gains = work
     weights[:] = 0
     for i in range(size):
-        weights[i] = counts[i] * each / len(negatives)
+        weights[0, i] = counts[i] * each / len(negatives)
+        weights[1, i] = (counts[i] - 1) * each / len(negatives)
         for k in range(counts[i]):
             marked[targets[i, k]] |= np.uint8(1 << i)
     if rate > 0:
         for i in range(size):
-            weights[i] *= np.float32(rate)
+            weights[0, i] *= np.float32(rate)
+            weights[1, i] *= np.float32(rate)
             for k in range(counts[i]):
                 u = outputs[targets[i, k]]
                 g = np.float32(1) - sigmoid(product(h[i], u), table)
@@ -383,8 +386,8 @@ def sample(
             for k in range(counts[i]):
                 judged[0] += softplus(-product(h[i], outputs[targets[i, k]]))
             for word in negatives:
-                if not marked[word] >> i & 1:
-                    judged[0] += weights[i] * softplus(product(h[i], outputs[word]))
+                counted = weights[marked[word] >> i & 1, i]
+                judged[0] += counted * softplus(product(h[i], outputs[word]))
     for i in range(size):
         for k in range(counts[i]):
             marked[targets[i, k]] = 0
@@ -413,8 +416,9 @@ def drive_away(
         word = negatives[min(first + s, last)]
         four_products(h, outputs[word], gains[s])
         for i in range(FOUR):
-            gains[s, i] = -sigmoid(gains[s, i], table) * weights[window + i]
-            if first + s > last or marked[word] >> (window + i) & 1:
+            counted = weights[marked[word] >> (window + i) & 1, window + i]
+            gains[s, i] = -sigmoid(gains[s, i], table) * counted
+            if first + s > last:
                 gains[s, i] = 0
     u0, u1 = outputs[negatives[first]], outputs[negatives[min(first + 1, last)]]
     u2, u3 = outputs[negatives[min(first + 2, last)]], outputs[negatives[min(first + 3, last)]]

@@ -91,7 +91,7 @@ class Twin:
         for first in range(0, len(negatives), 4):
             some = negatives[first : first + 4]
             share = self.windows.negatives / self.windows.shared
-            weights = [[len(t) * share * (word not in t) for _, t in windows] for word in some]
+            weights = [[(len(t) - (word in t)) * share for _, t in windows] for word in some]
             for at in range(0, len(windows), 4):  # e[at : at + 4] is a view: it grows in place
                 four = slice(at, at + 4)
                 self.step(some, 0.0, h[four], e[four], np.array(weights)[:, four])
