@@ -4,6 +4,7 @@ In fastText's form a line may have several labels; in the other it may too, with
 them, if the reader is told so. Empty lines are left out.
 """
 
+import re
 from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from saccade.errors import DataError
 from saccade.seeding import generator
 
 MARK = "__label__"
+_MARKS = re.compile(rf"(?:{MARK}\S*\s*)+").match
 
 
 class Labelled(NamedTuple):
@@ -27,33 +29,39 @@ class Labelled(NamedTuple):
 
 def read_labelled(path: str | Path, several: bool = False) -> Iterator[Labelled]:
     """Each line of a file, or a `DataError` that says which line has no label."""
-    some = False
+    heads: dict[str, tuple[str, ...]] = {}  # what stands before a text is met again and again
     for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
+        if not line or line.isspace():
             continue
-        some = True
-        if line.startswith(MARK):
-            yield _marked(line)
-            continue
-        label, tab, text = line.partition("\t")
-        labels = [one.strip() for one in (label.split(",") if several else [label])]
-        if not tab or not all(labels):
-            raise DataError(
-                f"{path}, line {number}: got {excerpt(line)}; a label, a tab and a text were "
-                f"wanted, or {MARK}NAME and a text."
-            )
-        yield Labelled(tuple(dict.fromkeys(labels)), text)
-    if not some:
+        if marks := _MARKS(line):
+            head, text = marks[0], line[marks.end() :].rstrip()
+        else:
+            head, tab, text = line.partition("\t")
+            if not tab:
+                raise _no_label(path, number, line)
+        labels = heads.get(head)
+        if labels is None:
+            labels = heads[head] = _labels(head, several)
+            if not all(labels):
+                raise _no_label(path, number, line)
+        yield Labelled(labels, text)
+    if not heads:
         raise DataError(f"{path} holds nothing; a label, a tab and a text were wanted in a line.")
 
 
-def _marked(line: str) -> Labelled:
-    labels: dict[str, None] = {}
-    while line.startswith(MARK):
-        label, *rest = line.split(None, 1)  # and not all of the words: lines are long
-        labels[label.removeprefix(MARK)] = None
-        line = rest[0] if rest else ""
-    return Labelled(tuple(labels), line.rstrip())
+def _labels(head: str, several: bool) -> tuple[str, ...]:
+    if head.startswith(MARK):
+        names = [mark.removeprefix(MARK) for mark in head.split()]
+    else:
+        names = [name.strip() for name in (head.split(",") if several else [head])]
+    return tuple(dict.fromkeys(names))
+
+
+def _no_label(path: str | Path, number: int, line: str) -> DataError:
+    return DataError(
+        f"{path}, line {number}: got {excerpt(line)}; a label, a tab and a text were wanted, or "
+        f"{MARK}NAME and a text."
+    )
 
 
 def days_and_languages(size: int = 20_000, seed: int = 1) -> Iterator[Labelled]:

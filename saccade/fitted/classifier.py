@@ -10,7 +10,11 @@ mean,
 
 Each text is one step; the rate falls in a line to zero. As in fastText every row of the bag moves
 by e over the size of the bag, and a text with several labels learns one of them at a time
-(softmax, tree), drawn at random."""
+(softmax, tree), drawn at random.
+
+Every step changes the rows of labels, and two threads that write to one row wait for each other:
+so each has its own copy of them, if they are few, brought together with the others' now and then.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,12 +28,14 @@ from pydantic import Field
 from saccade.compiled import bare, compiled, empty_rows
 from saccade.config import Config
 from saccade.fitted.drawing import Floats, Ids, Paths, Stream, Whole, below, huffman, stream
-from saccade.fitted.windows import SIGMOID, product, pull, sigmoid
+from saccade.fitted.windows import SIGMOID, bring_together, product, pull, sigmoid
 
 WAYS = {"softmax": 0, "one_against_all": 1, "tree": 2}
 SOFTMAX, ALL, TREE = WAYS.values()
 BLOCK = 1024  # texts that a thread learns from before it asks for more
 AHEAD = 8  # blocks that are handed to each thread at once
+FEW = 256  # labels of whose rows each thread has its own copy
+EVERY = 256  # texts after which the copies are brought together
 _MIX, _BEGIN = np.uint64(116049371), np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -61,6 +67,16 @@ class Labelled(NamedTuple):
     labels: Ids
 
 
+class Room(NamedTuple):
+    """What a thread writes to as it goes."""
+
+    h: Floats
+    e: Floats
+    p: Floats  # the labels' shares
+    labels: Ids  # whose rows it has for its own: all of them, or if there are many none
+    of_labels: Floats  # (2, labels, width) these rows, and as they were
+
+
 def learn_labels(
     texts: Labelled,
     order: Whole,
@@ -74,8 +90,15 @@ def learn_labels(
 ) -> float:
     """A step for each text, in this order, the rate falling from rates[0] to rates[1]; Σ −log p."""
     width, size = inputs.shape[1], outputs.shape[0]
-    room = (np.empty(width, np.float32), np.empty(width, np.float32), np.empty(size, np.float32))
-    return _learn_labels(texts, order, paths, inputs, outputs, way, rates, state, table, *room)
+    labels = np.arange(size if size <= FEW else 0, dtype=np.int32)
+    room = Room(
+        h=np.empty(width, np.float32),
+        e=np.empty(width, np.float32),
+        p=np.empty(size, np.float32),
+        labels=labels,
+        of_labels=np.zeros((2, len(labels), width), np.float32),
+    )
+    return _learn_labels(texts, order, paths, inputs, outputs, way, rates, state, table, room)
 
 
 @bare
@@ -84,24 +107,26 @@ def _learn_labels(
     order: Whole,
     paths: Paths,
     inputs: Floats,
-    outputs: Floats,
+    everyones: Floats,
     way: int,
     rates: NDArray[np.float64],
     state: Stream,
     table: Floats,
-    h: Floats,
-    e: Floats,
-    p: Floats,
+    room: Room,
 ) -> float:
-    width, size = inputs.shape[1], outputs.shape[0]
+    h, e, p, labels, of_labels = room
+    width, size = inputs.shape[1], everyones.shape[0]
+    outputs = of_labels[0] if len(labels) > 0 else everyones
     total = 0.0
     for turn, text in enumerate(order):
-        first, last = texts.starts[text], texts.starts[text + 1]
+        if turn % EVERY == 0:
+            bring_together(everyones, labels, of_labels)
+        rows = texts.rows[texts.starts[text] : texts.starts[text + 1]]
         own = texts.labels[texts.label_starts[text] : texts.label_starts[text + 1]]
-        if first == last or len(own) == 0:
+        if len(rows) == 0 or len(own) == 0:
             continue
         rate = np.float32(rates[0] + (rates[1] - rates[0]) * turn / len(order))
-        hold(h, inputs, texts.rows[first:last])
+        hold(h, inputs, rows)
         e[:] = 0
         if way == ALL:
             for label in range(size):
@@ -127,11 +152,12 @@ def _learn_labels(
                     said = sigmoid(product(h, u), table)
                     total += missed(said if turns == 1 else 1 - said)
                     pull(h, e, u, (turns - said) * rate)
-        share = np.float32(1) / np.float32(last - first)
-        for place in range(first, last):
-            v = inputs[texts.rows[place]]
+        share = np.float32(1) / np.float32(len(rows))
+        for row in rows:
+            v = inputs[row]
             for d in range(width):
                 v[d] += share * e[d]
+    bring_together(everyones, labels, of_labels)
     return total
 
 

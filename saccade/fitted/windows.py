@@ -118,11 +118,14 @@ class Room(NamedTuple):
     negatives: Whole
     coming: Whole  # the negatives of the next windows
     work: Work
-    top: Floats  # (2, TOP, width) rows of the tree's top: this thread's own, and as they were
+    nodes: Ids  # (TOP) of the tree's top; without a tree none
+    top: Floats  # (2, TOP, width) their rows: this thread's own, and as they were
 
 
 def room(words: int, width: int, windows: Windows) -> Room:
     """For so many words, and rows and windows of this size."""
+    last = words - 1  # nodes are one fewer than words, and the last of them is the root
+    first = last - (0 if windows.negatives else min(TOP, last))
     return Room(
         h=np.zeros((MOST, width), np.float32),
         e=np.zeros((MOST, width), np.float32),
@@ -138,7 +141,8 @@ def room(words: int, width: int, windows: Windows) -> Room:
             weights=np.empty((2, MOST), np.float32),
             gains=np.empty((FOUR, FOUR), np.float32),
         ),
-        top=np.zeros((2, 0 if windows.negatives else min(TOP, words - 1), width), np.float32),
+        nodes=np.arange(first, last, dtype=np.int32),
+        top=np.zeros((2, last - first, width), np.float32),
     )
 
 
@@ -177,12 +181,12 @@ def _learn(
     judged: NDArray[np.float64],
     room: Room,
 ) -> int:
-    h, e, line, itself, ones, near, counts, negatives, coming, work, top = room
+    h, e, line, itself, ones, near, counts, negatives, coming, work, nodes, top = room
     sources, of_sources = (near, counts) if windows.around else (itself, ones)
     targets, of_targets = (itself, ones) if windows.around else (near, counts)
     together = windows.together
     learned = place = since = 0
-    bring_together(outputs, top)
+    bring_together(outputs, nodes, top)
     here = top_of(outputs, top[0])
     draw_all(coming, words.table, state, outputs)
     while place < len(text):
@@ -227,24 +231,23 @@ def _learn(
                 descend(h[0], e[0], outputs, top[0], near_ones, paths, rate, table, judged)
                 since += 1
                 if since % EVERY == 0:
-                    bring_together(outputs, top)
+                    bring_together(outputs, nodes, top)
             if rate > 0:
                 for i in range(size):
                     spread(e[i], inputs, words, sources[i, : of_sources[i]])
-    bring_together(outputs, top)
+    bring_together(outputs, nodes, top)
     return learned
 
 
 @bare
-def bring_together(outputs: Floats, top: Floats) -> None:
-    """What this thread has changed at the top of the tree goes to all, and theirs comes here.
+def bring_together(table: Floats, rows: Ids, copies: Floats) -> None:
+    """What this thread has changed of some rows goes to all, and what the others have comes here.
 
-    Every path begins at the root, so that its row is written at every step: two threads that write
-    to one row wait for it most of the time.
+    copies[0] are its own, copies[1] as they were. Two threads that write to one row at every step
+    wait for it most of the time.
     """
-    first = top_of(outputs, top[0])
-    for row in range(top.shape[1]):
-        everyones, own, before = outputs[first + row], top[0, row], top[1, row]
+    for place, row in enumerate(rows):
+        everyones, own, before = table[row], copies[0, place], copies[1, place]
         for d in range(own.shape[0]):
             everyones[d] += own[d] - before[d]
             own[d] = before[d] = everyones[d]

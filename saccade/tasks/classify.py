@@ -188,7 +188,7 @@ class _Reading:
 
 def lines_of(texts: Iterable[Labelled]) -> bytes:
     """A line for each text."""
-    return "".join(one.text.replace("\n", " ") + "\n" for one in texts).encode()
+    return "".join([f"{one.text}\n" for one in texts]).encode()
 
 
 def _bags(ids: NDArray[np.int32]) -> Bags:
@@ -333,7 +333,7 @@ class Classify(Fitted):
         n_best: int = 1,
     ) -> list[Answer]:
         """The likeliest label of each text, and how likely it is; with `n_best`, so many."""
-        some = [Labelled((), text) for text in texts]
+        some = [Labelled((), text.replace("\n", " ")) for text in texts]  # a line each
         words = texts_of(some, self.known, self.numbers, self.recipe.data.split).words
         chances = self._chances(words)
         tell(len(texts))

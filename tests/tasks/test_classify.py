@@ -158,6 +158,7 @@ def test_it_is_no_worse_than_fasttexts_own(
         ("a\tx\n\ttext\n", "line 2: got"),
         ("a\tx y\na\tz\n", "all 2 texts have the same label"),
         ("a\t\nb\t\n", "0 words"),
+        ("__label__a x\n__label__ y\n", "line 2: got '__label__ y'"),
     ],
 )
 def test_files_that_teach_nothing_are_refused(content: str, said: str, tmp_path: Path) -> None:
