@@ -69,10 +69,10 @@ def bring(table: Any, row: int) -> None:
 
     Rows lie anywhere in many megabytes: one that is not asked for ahead is waited for.
     """
-    size = table.shape[1] * 4
-    first = table.ctypes.data + row * size
-    for byte in range(0, size, LINE):
-        _prefetch(first + byte)
+    first = table.ctypes.data + row * table.shape[1] * 4
+    # a loop that counts by ones: one by steps of a line takes ten times as long
+    for line in range((table.shape[1] * 4 + LINE - 1) // LINE):
+        _prefetch(first + line * LINE)
 
 
 def empty_rows(count: int, width: int) -> NDArray[np.float32]:

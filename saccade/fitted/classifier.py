@@ -28,7 +28,7 @@ from pydantic import Field
 from saccade.compiled import bare, compiled, empty_rows
 from saccade.config import Config
 from saccade.fitted.drawing import Floats, Ids, Paths, Stream, Whole, below, huffman, stream
-from saccade.fitted.windows import SIGMOID, bring_together, product, pull, sigmoid
+from saccade.fitted.windows import SIGMOID, bring_together, mean, product, pull, sigmoid, spread
 
 WAYS = {"softmax": 0, "one_against_all": 1, "tree": 2}
 SOFTMAX, ALL, TREE = WAYS.values()
@@ -126,7 +126,7 @@ def _learn_labels(
         if len(rows) == 0 or len(own) == 0:
             continue
         rate = np.float32(rates[0] + (rates[1] - rates[0]) * turn / len(order))
-        hold(h, inputs, rows)
+        mean(h, inputs, rows)
         e[:] = 0
         if way == ALL:
             for label in range(size):
@@ -153,10 +153,9 @@ def _learn_labels(
                     total += missed(said if turns == 1 else 1 - said)
                     pull(h, e, u, (turns - said) * rate)
         share = np.float32(1) / np.float32(len(rows))
-        for row in rows:
-            v = inputs[row]
-            for d in range(width):
-                v[d] += share * e[d]
+        for d in range(width):
+            e[d] *= share
+        spread(e, inputs, rows)
     bring_together(everyones, labels, of_labels)
     return total
 
@@ -165,19 +164,6 @@ def _learn_labels(
 def missed(share: float | np.float32) -> float:
     """−log p, of a p that may be nothing."""
     return -np.log(max(float(share), 1e-30))
-
-
-@bare
-def hold(h: Floats, inputs: Floats, rows: Ids) -> None:
-    """h: the mean of some rows."""
-    h[:] = 0
-    for row in rows:
-        v = inputs[row]
-        for d in range(h.shape[0]):
-            h[d] += v[d]
-    share = np.float32(1) / np.float32(len(rows))
-    for d in range(h.shape[0]):
-        h[d] *= share
 
 
 @bare
@@ -330,7 +316,7 @@ def say_labels(
     for text in range(len(starts) - 1):
         h[:] = 0
         if starts[text] < starts[text + 1]:
-            hold(h, inputs, rows[starts[text] : starts[text + 1]])
+            mean(h, inputs, rows[starts[text] : starts[text + 1]])
         if way == SOFTMAX:
             shares(h, outputs, found[text])
             continue

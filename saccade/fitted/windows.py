@@ -115,6 +115,8 @@ class Room(NamedTuple):
     ones: Whole
     near: Ids  # (MOST, 2 · reach), and how many
     counts: Whole
+    bags: Ids  # (MOST, …) with subwords: the rows of a window's sources, and how many
+    of_bags: Whole
     negatives: Whole
     coming: Whole  # the negatives of the next windows
     work: Work
@@ -122,9 +124,10 @@ class Room(NamedTuple):
     top: Floats  # (2, TOP, width) their rows: this thread's own, and as they were
 
 
-def room(words: int, width: int, windows: Windows) -> Room:
-    """For so many words, and rows and windows of this size."""
-    last = words - 1  # nodes are one fewer than words, and the last of them is the root
+def room(words: Words, width: int, windows: Windows) -> Room:
+    """For these words, and rows and windows of this size."""
+    size, bag = len(words.kept), int(np.diff(words.starts).max(initial=0))
+    last = size - 1  # nodes are one fewer than words, and the last of them is the root
     first = last - (0 if windows.negatives else min(TOP, last))
     return Room(
         h=np.zeros((MOST, width), np.float32),
@@ -134,10 +137,12 @@ def room(words: int, width: int, windows: Windows) -> Room:
         ones=np.ones(MOST, np.int64),
         near=np.empty((MOST, 2 * windows.reach), np.int32),
         counts=np.empty(MOST, np.int64),
+        bags=np.empty((MOST, bag * (2 * windows.reach if windows.around else 1)), np.int32),
+        of_bags=np.empty(MOST, np.int64),
         negatives=np.empty(windows.shared, np.int64),
         coming=np.empty(windows.shared, np.int64),
         work=Work(
-            marked=np.zeros(words, np.uint8),
+            marked=np.zeros(size, np.uint8),
             weights=np.empty((2, MOST), np.float32),
             gains=np.empty((FOUR, FOUR), np.float32),
         ),
@@ -163,7 +168,7 @@ def learn(
     With a rate of 0 nothing is changed, and judged[0] grows by the loss and judged[1] by the number
     of targets: that is how held-out text is judged.
     """
-    own = room(len(words.kept), inputs.shape[1], windows)
+    own = room(words, inputs.shape[1], windows)
     return _learn(text, words, paths, inputs, outputs, windows, rate, state, table, judged, own)
 
 
@@ -181,8 +186,12 @@ def _learn(
     judged: NDArray[np.float64],
     room: Room,
 ) -> int:
-    h, e, line, itself, ones, near, counts, negatives, coming, work, nodes, top = room
+    h, e, line, itself, ones, near, counts, bags, of_bags, negatives, coming, work, nodes, top = (
+        room
+    )
     sources, of_sources = (near, counts) if windows.around else (itself, ones)
+    alone = len(words.rows) == len(words.kept)  # no subwords: the bag of a word is its own row
+    rows, of_rows = (sources, of_sources) if alone else (bags, of_bags)
     targets, of_targets = (itself, ones) if windows.around else (near, counts)
     together = windows.together
     learned = place = since = 0
@@ -209,7 +218,9 @@ def _learn(
                     line[at], not windows.around, words, paths, inputs, outputs, here, windows
                 )
             for i in range(size):
-                mean(h[i], inputs, words, sources[i, : of_sources[i]])
+                if not alone:
+                    of_bags[i] = fill(bags[i], words, sources[i, : of_sources[i]])
+                mean(h[i], inputs, rows[i, : of_rows[i]])
                 e[i] = 0
             if windows.negatives > 0:
                 sample(
@@ -234,7 +245,7 @@ def _learn(
                     bring_together(outputs, nodes, top)
             if rate > 0:
                 for i in range(size):
-                    spread(e[i], inputs, words, sources[i, : of_sources[i]])
+                    spread(e[i], inputs, rows[i, : of_rows[i]])
     bring_together(outputs, nodes, top)
     return learned
 
@@ -320,29 +331,36 @@ def take_line(text: Ids, place: int, kept: Floats, state: Stream, line: Ids) -> 
 
 
 @bare
-def mean(h: Floats, inputs: Floats, words: Words, sources: Ids) -> None:
-    """h: the mean of the rows of all bags."""
-    h[:] = 0
-    size = 0
+def fill(bag: Ids, words: Words, sources: Ids) -> int:
+    """All rows of some words' bags, one after the other; how many."""
+    count = 0
     for word in sources:
         for place in range(words.starts[word], words.starts[word + 1]):
-            v = inputs[words.rows[place]]
-            for d in range(h.shape[0]):
-                h[d] += v[d]
-            size += 1
-    share = np.float32(1) / np.float32(size)
+            bag[count] = words.rows[place]
+            count += 1
+    return count
+
+
+@bare
+def mean(h: Floats, inputs: Floats, rows: Ids) -> None:
+    """h: the mean of some rows."""
+    h[:] = 0
+    for row in rows:
+        v = inputs[row]
+        for d in range(h.shape[0]):
+            h[d] += v[d]
+    share = np.float32(1) / np.float32(len(rows))
     for d in range(h.shape[0]):
         h[d] *= share
 
 
 @bare
-def spread(e: Floats, inputs: Floats, words: Words, sources: Ids) -> None:
-    """Every row of the bags moves by e."""
-    for word in sources:
-        for place in range(words.starts[word], words.starts[word + 1]):
-            v = inputs[words.rows[place]]
-            for d in range(e.shape[0]):
-                v[d] += e[d]
+def spread(e: Floats, inputs: Floats, rows: Ids) -> None:
+    """Every one of these rows moves by e."""
+    for row in rows:
+        v = inputs[row]
+        for d in range(e.shape[0]):
+            v[d] += e[d]
 
 
 @bare

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from saccade.fitted import classifier
 from saccade.fitted.classifier import (
     WAYS,
     Bags,
@@ -66,8 +67,10 @@ def by_hand(
             inputs[row] += e / len(rows)
 
 
+@pytest.mark.parametrize("few", [classifier.FEW, 3])  # rows of labels for each thread, or for all
 @pytest.mark.parametrize("loss", WAYS)
-def test_the_kernel_is_its_twin(loss: str) -> None:
+def test_the_kernel_is_its_twin(loss: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classifier, "FEW", few)
     texts = some_texts(several=loss == "one_against_all")
     model = Classifier(ClassifierConfig(width=8, loss=loss), 12, np.array([30, 20, 8, 2]), seed=1)
     inputs, outputs = model.inputs.astype(np.float64), model.outputs.astype(np.float64)
@@ -108,6 +111,9 @@ def test_what_can_be_told_is_learned_and_chances_are_chances(loss: str) -> None:
     assert (found[0] >= 0).all() and (found[0] <= 1).all()
     if loss != "one_against_all":
         assert np.allclose(found[0].sum(1), 1, atol=1e-4)
+    together = Classifier(config, 16, np.bincount(labels), seed=3)
+    together.learn(texts, threads=2)
+    assert (together.probabilities(Bags(starts, texts.rows)).argmax(1) == labels).mean() > 0.99
 
 
 def test_grams_of_words_are_those_within_a_text() -> None:
