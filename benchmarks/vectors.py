@@ -124,6 +124,8 @@ def main() -> None:
         ours = [one["seconds"] for one in found["saccade"]]
         total = words * EPOCHS.get(kind, asked.epochs)
         for tool, runs in found.items():
+            if not runs:  # --fasttext 0
+                continue
             ratios = [one["seconds"] / own for one, own in zip(runs, ours, strict=False)]
             names = list(runs[0]["scores"])
             rows.append(
