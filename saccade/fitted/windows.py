@@ -239,7 +239,8 @@ def _learn(
                 )
             else:
                 near_ones = targets[0, : of_targets[0]]
-                descend(h[0], e[0], outputs, top[0], near_ones, paths, rate, table, judged)
+                g = work.gains[0]
+                descend(h[0], e[0], outputs, top[0], near_ones, paths, rate, table, g, judged)
                 since += 1
                 if since % EVERY == 0:
                     bring_together(outputs, nodes, top)
@@ -435,7 +436,7 @@ def drive_away(
     last = len(negatives) - 1
     for s in range(FOUR):
         word = negatives[min(first + s, last)]
-        four_products(h, outputs[word], gains[s])
+        four_products(outputs[word], h[0], h[1], h[2], h[3], gains[s])
         for i in range(FOUR):
             counted = weights[marked[word] >> (window + i) & 1, window + i]
             gains[s, i] = -sigmoid(gains[s, i], table) * counted
@@ -452,15 +453,15 @@ def drive_away(
 
 
 @bare
-def four_products(h: Floats, u: Floats, x: Floats) -> None:
-    """x: u · h[i] for all four."""
-    a = b = c = d = np.float32(0)
+def four_products(u: Floats, a: Floats, b: Floats, c: Floats, d: Floats, x: Floats) -> None:
+    """x: the products of u with four rows."""
+    of_a = of_b = of_c = of_d = np.float32(0)
     for k in range(u.shape[0]):
-        a += u[k] * h[0, k]
-        b += u[k] * h[1, k]
-        c += u[k] * h[2, k]
-        d += u[k] * h[3, k]
-    x[0], x[1], x[2], x[3] = a, b, c, d
+        of_a += u[k] * a[k]
+        of_b += u[k] * b[k]
+        of_c += u[k] * c[k]
+        of_d += u[k] * d[k]
+    x[0], x[1], x[2], x[3] = of_a, of_b, of_c, of_d
 
 
 @bare
@@ -490,18 +491,46 @@ def descend(
     paths: Paths,
     rate: float,
     table: Floats,
+    g: Floats,
     judged: NDArray[np.float64],
 ) -> None:
     """Hierarchical softmax: on the way to each target every node is to say where it turns."""
     first = top_of(outputs, own)
     if rate == 0:
         judged[1] += len(targets)
+        for target in targets:
+            for place in range(paths.starts[target], paths.starts[target + 1]):
+                node = paths.nodes[place]
+                x = product(h, own[node - first] if node >= first else outputs[node])
+                judged[0] += softplus(-x) if paths.turns[place] == 1 else softplus(x)
+        return
+    step = np.float32(rate)
     for target in targets:
-        for place in range(paths.starts[target], paths.starts[target + 1]):
-            node, turn = paths.nodes[place], paths.turns[place]
+        place, last = paths.starts[target], paths.starts[target + 1]
+        while place + FOUR <= last:  # the nodes of a path are all different: four at a time
+            i, j = paths.nodes[place], paths.nodes[place + 1]
+            m, n = paths.nodes[place + 2], paths.nodes[place + 3]
+            a = own[i - first] if i >= first else outputs[i]
+            b = own[j - first] if j >= first else outputs[j]
+            c = own[m - first] if m >= first else outputs[m]
+            d = own[n - first] if n >= first else outputs[n]
+            four_products(h, a, b, c, d, g)
+            for at in range(FOUR):
+                g[at] = (paths.turns[place + at] - sigmoid(g[at], table)) * step
+            add_four(e, a, b, c, d, g[0], g[1], g[2], g[3])
+            add(a, h, g[0])
+            add(b, h, g[1])
+            add(c, h, g[2])
+            add(d, h, g[3])
+            place += FOUR
+        for rest in range(place, last):
+            node = paths.nodes[rest]
             u = own[node - first] if node >= first else outputs[node]
-            x = product(h, u)
-            if rate > 0:
-                pull(h, e, u, (turn - sigmoid(x, table)) * np.float32(rate))
-            else:
-                judged[0] += softplus(-x) if turn == 1 else softplus(x)
+            pull(h, e, u, (paths.turns[rest] - sigmoid(product(h, u), table)) * step)
+
+
+@bare
+def add(y: Floats, a: Floats, of_a: np.float32) -> None:
+    """So much of a row is added to y."""
+    for k in range(y.shape[0]):
+        y[k] += of_a * a[k]
