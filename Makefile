@@ -7,7 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .peers/.ready
 
-.PHONY: help setup demo format check test prove sizes bench bench-translate bench-answer bench-gpt bench-vectors pictures \
+.PHONY: help setup demo format check test fuzz prove sizes bench bench-translate bench-answer bench-gpt bench-vectors pictures \
 	clean
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make setup    only make the .venv"
 	@echo "make format   put the code in the house's form"
 	@echo "make check    form, lint and types"
+	@echo "make fuzz     the property tests with new random examples"
 	@echo "make prove    the long tests, minutes each"
 	@echo "make sizes    lines per room, longest files and functions"
 	@echo "make bench    the benchmarks"
@@ -55,6 +56,10 @@ check: $(READY)
 # a process for each core; a file's tests stay together, since they share what they have trained
 test: check
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# every run draws other examples; a failure prints the line that reproduces it
+fuzz: $(READY)
+	SACCADE_HYPOTHESIS=fuzz $(BIN)/python -m pytest -n auto --dist load -m "hypothesis and not long"
 
 prove: $(READY)
 	$(BIN)/python -m pytest -m long --timeout=3600

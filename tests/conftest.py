@@ -20,19 +20,13 @@ from hypothesis import settings
 
 from tests import sparing
 
-IN_CI = bool(os.environ.get("CI"))
-
-# where a failure must be seen again by others, the examples are the same every time; at home
-# each run tries new ones and remembers those that failed
+# `make test` draws the same examples for everyone, every time; `make fuzz` searches for new ones
+# and remembers those that failed
 settings.register_profile(
-    "house",
-    deadline=None,
-    max_examples=50,
-    derandomize=IN_CI,
-    database=None if IN_CI else settings.default.database,
-    print_blob=True,
+    "house", deadline=None, max_examples=50, derandomize=True, database=None, print_blob=True
 )
-settings.load_profile("house")
+settings.register_profile("fuzz", deadline=None, max_examples=200, print_blob=True)
+settings.load_profile(os.environ.get("SACCADE_HYPOTHESIS", "house"))
 
 
 # Files whose tests take longest come first: on several cores the last one to begin is the last to
