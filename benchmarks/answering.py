@@ -26,7 +26,7 @@ from peers.alternating import Contestant, Window, ratio, say
 from peers.corpus import multi30k
 from timing import say_machine, spread, table
 
-from saccade.run import open_run
+from saccade.runs.run import load_run
 
 OURS = "saccade"
 NEAR = 1e-4  # log-probabilities as near as this are taken as equal
@@ -143,7 +143,7 @@ def main() -> None:
     """Measure, print, and keep."""
     asked = arguments()
     say_machine()
-    run = open_run(asked.run)
+    run = load_run(asked.run)
     pairs = multi30k("test_2016_flickr")
     sources = [ids for ids in run.task.tokenizers.source.encode_many(list(pairs.sources())) if ids]
     kept: dict[str, Any] = {}

@@ -13,8 +13,8 @@ import torch
 from timing import say_machine, seconds, spread, table
 from torch import Tensor, nn
 
-from saccade.nn.cells import Cell, Unrolled
-from saccade.nn.recurrent import Recurrent
+from saccade.nn.rnn import RNN
+from saccade.nn.rnn_cells import RNNCell, UnrolledRNN
 
 SIZES = [(1, 20, 128), (16, 20, 256), (64, 20, 256), (64, 100, 128), (256, 20, 256)]
 # the cell in a loop, and the cell of the fused layer beside it
@@ -22,16 +22,16 @@ PAIRS = {"rnn": "rnn", "gru": "gru", "lstm": "lstm", "gru_reset_first": "gru"}
 REPEATS, WARMUP = 7, 2
 
 
-def alike(fused: Recurrent, written: Unrolled) -> None:
+def alike(fused: RNN, written: UnrolledRNN) -> None:
     """Give the loop the fused layer's weights."""
     layer, cell = fused.layers[0], written.cell
-    assert isinstance(layer, nn.RNNBase) and isinstance(cell, Cell)
+    assert isinstance(layer, nn.RNNBase) and isinstance(cell, RNNCell)
     names = ("inputs.weight", "recurrence.weight", "inputs.bias", "recurrence.bias")
     weights = zip(names, layer.all_weights[0], strict=True)
     cell.load_state_dict({name: value.detach() for name, value in weights})
 
 
-def in_turn(written: Unrolled, fused: Recurrent, x: Tensor) -> tuple[list[float], list[float]]:
+def in_turn(written: UnrolledRNN, fused: RNN, x: Tensor) -> tuple[list[float], list[float]]:
     """Seconds of both, forward and backward, one after the other and again."""
 
     def loop() -> None:
@@ -51,7 +51,7 @@ def main() -> None:
     rows = []
     for name, against in PAIRS.items():
         for B, T, width in SIZES:
-            written, fused = Unrolled(name, width, width), Recurrent(against, width, width)
+            written, fused = UnrolledRNN(name, width, width), RNN(against, width, width)
             x = torch.randn(B, T, width, requires_grad=True)
             if name == against:
                 alike(fused, written)

@@ -17,22 +17,22 @@ from typing import Any, NamedTuple
 import torch
 from timing import say_machine, spread, table
 
-from saccade.models import TRANSLATORS, BahdanauConfig, TransformerConfig
+from saccade.io.tensors import write_tensors
+from saccade.models import ENCODER_DECODERS, BahdanauConfig, TransformerConfig
 from saccade.optim import adamw
-from saccade.storage import write_tensors
-from saccade.training.loop import Standing, copy_of
-from saccade.training.precision import keep_memory
-from saccade.training.resume import take, write_checkpoint
-from saccade.training.settings import TrainConfig
+from saccade.training.checkpoint import snapshot, write_checkpoint
+from saccade.training.config import TrainConfig
+from saccade.training.device import tune_malloc
+from saccade.training.loop import TrainState, copy_state_dict
 
 WARMUP, REPEATS = 1, 5
 SIZES: dict[str, Any] = {
-    "bahdanau of the demo": BahdanauConfig(width=128, source_vocab=300, target_vocab=300),
+    "bahdanau of the demo": BahdanauConfig(width=128, source_vocab_size=300, target_vocab_size=300),
     "transformer 256, 3 + 3 layers": TransformerConfig(
-        width=256, depth=3, source_vocab=8000, target_vocab=8000
+        width=256, depth=3, source_vocab_size=8000, target_vocab_size=8000
     ),
     "transformer 512, 6 + 6 layers": TransformerConfig(
-        width=512, depth=6, heads=8, source_vocab=8000, target_vocab=8000
+        width=512, depth=6, heads=8, source_vocab_size=8000, target_vocab_size=8000
     ),
 }
 
@@ -49,22 +49,22 @@ class Found(NamedTuple):
 
 def measure(config: Any, folder: Path) -> Found:
     """Copy and write some checkpoints."""
-    model = TRANSLATORS[config.name](config)
+    model = ENCODER_DECODERS[config.name](config)
     optimizer = adamw(model, 1e-3, 0.01)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
-    standing = Standing(step=1, best_step=1, best_weights=copy_of(model))
+    state = TrainState(step=1, best_step=1, best_weights=copy_state_dict(model))
 
     held_up, until_safe, processor = [], [], []
     for _ in range(WARMUP + REPEATS):
-        standing.step += 1
+        state.step += 1
         began = time.perf_counter()
-        taken = take(model, optimizer, standing)
+        checkpoint = snapshot(model, optimizer, state)
         held_up.append(time.perf_counter() - began)
         before = time.process_time()
-        write_checkpoint(folder, taken)
-        write_tensors(folder / "model.safetensors", standing.best_weights, {})
+        write_checkpoint(folder, checkpoint)
+        write_tensors(folder / "model.safetensors", state.best_weights, {})
         processor.append(time.process_time() - before)
         until_safe.append(time.perf_counter() - began)
     newest = [max(folder.glob("[0-9]*")), folder / "model.safetensors"]
@@ -80,7 +80,7 @@ def measure(config: Any, folder: Path) -> Found:
 def main() -> None:
     """Measure and print."""
     say_machine()
-    keep_memory()  # as training does
+    tune_malloc()  # as training does
     interval = TrainConfig().checkpoint_seconds
     rows = []
     for name, config in SIZES.items():

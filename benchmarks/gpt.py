@@ -23,7 +23,7 @@ from peers.letters import SIZES, language_task
 from peers.shares import show_profile
 from timing import matrix_rate, say_machine, spread, table
 
-from saccade.training.cores import WAITING
+from saccade.training.cpu import OMP_ENV
 
 OURS, THEIRS, MACHINE = "saccade", "Hugging Face", "machine"
 EQUAL = 1e-4  # between losses of the same weights
@@ -72,7 +72,7 @@ def train(asked: argparse.Namespace) -> dict[str, Any]:
         for name, file in files.items():
             say(f"starting {name}")
             tuning = (
-                WAITING if name == OURS and asked.what == "eager" else None
+                OMP_ENV if name == OURS and asked.what == "eager" else None
             )  # what the command line sets
             contestants[name] = Contestant(name, file, asked.what, asked.size, tuning=tuning)
         contestants[MACHINE] = Contestant(MACHINE, "train_machine")
@@ -122,7 +122,7 @@ def shown(contestants: dict[str, Contestant], size: str) -> dict[str, Any]:
 
 def profile(asked: argparse.Namespace) -> dict[str, Any]:
     """Where our own time goes."""
-    ours = Contestant(OURS, "gpt_saccade", "eager", asked.size, tuning=WAITING)
+    ours = Contestant(OURS, "gpt_saccade", "eager", asked.size, tuning=OMP_ENV)
     try:
         return show_profile(ours, min(asked.warm, 10.0))
     finally:

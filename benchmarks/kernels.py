@@ -2,7 +2,7 @@
 
     python benchmarks/kernels.py [threads]
 
-Forward and backward of causal attention, in blocks (`saccade/nn/causal.py`) and fused, and of GELU,
+Forward and backward of causal attention, in blocks (`saccade/nn/kernels/causal_attention.py`) and fused, and of GELU,
 with its slope on the way forward (`saccade/nn/activations.py`) and the framework's; both ways in
 turn. Where ours is slower than the framework's on a kind of processor, `FEWEST` or `HAS_QUICK_TANH`
 is wrong for it.
@@ -19,8 +19,8 @@ from timing import say_machine, seconds, table
 from torch import Tensor
 
 from saccade.nn import activations
-from saccade.nn.causal import attend_back
-from saccade.training.precision import keep_memory
+from saccade.nn.kernels.causal_attention import blockwise_causal_attention
+from saccade.training.device import tune_malloc
 
 HEADS, REPEATS, WARMUP = 4, 25, 5
 SHAPES = [(48, 16, 32), (12, 64, 32), (12, 128, 64), (12, 256, 64), (4, 512, 64)]
@@ -45,7 +45,7 @@ def attention(rows: int, steps: int, width: int) -> list[str]:
     q, k, v = (part.detach().requires_grad_() for part in joined)
     onto = torch.randn(rows, steps, HEADS, width).transpose(1, 2)
     fused = partial(F.scaled_dot_product_attention, q, k, v, is_causal=True)
-    return compared(partial(attend_back, q, k, v), fused, onto)
+    return compared(partial(blockwise_causal_attention, q, k, v), fused, onto)
 
 
 def gelu(count: int) -> list[str]:
@@ -60,7 +60,7 @@ def main() -> None:
     say_machine()
     if len(sys.argv) > 1:
         torch.set_num_threads(int(sys.argv[1]))
-    keep_memory()
+    tune_malloc()
     print(f"{torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}")
     rows = [
         [f"attention, {B} rows, {HEADS} heads of {K}, {T} places", *attention(B, T, K)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from timing import say_machine, table
 
-from saccade.run import open_run
+from saccade.runs.run import load_run
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     say_machine()
     rows = []
     for folder in asked.runs:
-        run = open_run(folder)
+        run = load_run(folder)
         figures = run.evaluate()
         lines = run.metrics()
         last = lines[-1]

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 
 from timing import say_machine, table
 
-from saccade.recipes.finding import find
-from saccade.run import Options, train
+from saccade.recipes.resolve import resolve_recipe
+from saccade.runs.run import TrainOptions, train_recipe
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 LENGTH, APART, PAIRS = 24, 4, 6000
@@ -44,17 +44,19 @@ def main() -> None:
                 "model.width": 64,
                 "model.depth": 2,
                 "model.dropout": 0.0,
-                "model.memory": memory,
-                "data.steps": 32,
+                "model.memory_length": memory,
+                "data.segment_length": 32,
                 "train.steps": 2500,
                 "train.batch_tokens": 1024,
                 "train.learning_rate": 3e-3,
                 "train.evaluate_every": 500,
                 "train.patience": 100,
             }
-            recipe = find("language", data=str(path), model="transformer_xl", changes=changes)
+            recipe = resolve_recipe(
+                "language", data=str(path), model="transformer_xl", changes=changes
+            )
             began = time.perf_counter()
-            run = train(recipe.recipe, Path(place) / f"run{memory}", Options()).run
+            run = train_recipe(recipe.recipe, Path(place) / f"run{memory}", TrainOptions()).run
             seconds = time.perf_counter() - began
             figures = run.evaluate()
             rows.append(

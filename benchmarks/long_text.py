@@ -18,13 +18,13 @@ from tempfile import TemporaryDirectory
 
 from timing import say_machine, table
 
-from saccade.data.lines import reference_text
+from saccade.data.text.corpus import python_reference_text
 
 CHILD = """
 import json, sys, threading, time
 from pathlib import Path
-from saccade.recipes.finding import find
-from saccade.run import Options, train
+from saccade.recipes.resolve import resolve_recipe
+from saccade.runs.run import TrainOptions, train
 
 most = {"RssAnon": 0, "VmHWM": 0}
 
@@ -39,8 +39,8 @@ threading.Thread(target=watch, daemon=True).start()
 changes = {"train.steps": 50, "train.evaluate_every": 50, "data.tokenizer.kind": sys.argv[3],
            "data.dev_share": 0.0001, "data.test_share": 0.0001}
 began = time.perf_counter()
-recipe = find("language", data=sys.argv[1], model="gpt2", changes=changes).recipe
-run = train(recipe, Path(sys.argv[2]), Options()).run
+recipe = resolve_recipe("language", data=sys.argv[1], model="gpt2", changes=changes).recipe
+run = train(recipe, Path(sys.argv[2]), TrainOptions()).run
 run.predict("The ", tokens=20)
 print(json.dumps({**most, "seconds": time.perf_counter() - began,
                   "tokens": len(run.task.corpora["train"].ids)}))
@@ -51,10 +51,10 @@ def main() -> None:
     """Measure both, and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--gigabytes", type=float, default=1.0)
-    parser.add_argument("--tokens", default="bytepair", choices=["character", "word", "bytepair"])
+    parser.add_argument("--tokens", default="bpe", choices=["character", "word", "bpe"])
     asked = parser.parse_args()
     say_machine()
-    piece = reference_text() + "\n"
+    piece = python_reference_text() + "\n"
     rows = []
     for share in (0.1, 1.0):
         with TemporaryDirectory() as place:

@@ -16,7 +16,7 @@ import time
 from timing import say_machine, some_batches, spread, table, train_on, translation_task
 
 from saccade.optim import adamw
-from saccade.training.precision import keep_memory, set_threads
+from saccade.training.device import set_num_threads, tune_malloc
 
 STEPS, WARMUP = 6, 2
 SIZES = {"width": 256, "depth": 3, "heads": 4, "hidden": 1024, "dropout": 0.1}
@@ -24,9 +24,9 @@ SIZES = {"width": 256, "depth": 3, "heads": 4, "hidden": 1024, "dropout": 0.1}
 
 def child(keeping: bool) -> None:
     """Train a few steps and print what they took, as JSON."""
-    set_threads(None)
+    set_num_threads(None)
     if keeping:
-        keep_memory()
+        tune_malloc()
     task = translation_task({"name": "transformer", "shared_vocab": True, **SIZES}, budget=2048)
     optimizer = adamw(task.model, 1e-3, 0.01)
     batches = some_batches(task, WARMUP + STEPS)

@@ -14,8 +14,8 @@ import torch
 from timing import say_machine, spread, table
 from torch import Tensor, nn
 
-from saccade.optim import OPTIMIZERS, Wishes, optimizer_named
-from saccade.training.precision import keep_memory
+from saccade.optim import OPTIMIZERS, OptimizerSettings, make_optimizer
+from saccade.training.device import tune_malloc
 
 LAYERS, WIDTH, VOCABULARY, PLACES = 6, 384, 8000, 256
 WARMUP, ROUNDS = 3, 25
@@ -44,7 +44,7 @@ def peer(model: nn.Module) -> torch.optim.Optimizer:
 def main() -> None:
     """Measure and print."""
     say_machine()
-    keep_memory()  # as training does
+    tune_malloc()  # as training does
     names = sys.argv[1:] or ASKED + sorted(OPTIMIZERS.keys() - SEARCHING - {*ASKED})
     torch.manual_seed(1)
     gradients: list[Tensor] = [0.01 * torch.randn_like(weight) for weight in weights()]
@@ -55,7 +55,7 @@ def main() -> None:
     optimizers = {
         name: peer(model)
         if name == PEER
-        else optimizer_named(name, model, Wishes(1e-4, weight_decay=0.01))
+        else make_optimizer(name, model, OptimizerSettings(1e-4, weight_decay=0.01))
         for name, model in models.items()
     }
     taken: dict[str, list[float]] = {name: [] for name in models}

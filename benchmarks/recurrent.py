@@ -24,15 +24,15 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from saccade.optim import adamw
-from saccade.tasks.translation import Translation
-from saccade.training.precision import keep_memory
-from saccade.types import Batch
+from saccade.tasks.translation import TranslationTask
+from saccade.training.device import tune_malloc
+from saccade.types.shapes import Batch
 
 WIDTH, STEPS, WARMUP, SHOWN = 256, 6, 2, 10
 
 
 def training_rate(
-    task: Translation, batches: list[Batch], optimizer: torch.optim.Optimizer
+    task: TranslationTask, batches: list[Batch], optimizer: torch.optim.Optimizer
 ) -> None:
     """Print target tokens per second."""
     rates = []
@@ -44,7 +44,7 @@ def training_rate(
     table(["", "target tokens/s"], [["bahdanau, width 256", spread(rates)]])
 
 
-def where_time_goes(task: Translation, batch: Batch, optimizer: torch.optim.Optimizer) -> None:
+def where_time_goes(task: TranslationTask, batch: Batch, optimizer: torch.optim.Optimizer) -> None:
     """Print the operations that take most of one step, their own time only."""
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         train_on(task, optimizer, batch)
@@ -87,7 +87,7 @@ def packed_or_padded() -> None:
 def main() -> None:
     """Measure and print."""
     say_machine()
-    keep_memory()
+    tune_malloc()
     task = translation_task({"name": "bahdanau", "width": WIDTH, "dropout": 0.1})
     optimizer = adamw(task.model, 1e-3, 0.01)
     batches = some_batches(task, WARMUP + STEPS)

@@ -34,15 +34,19 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits
 from timing import say_machine, table
 
-from saccade.data.layout import Layout, TableConfig, learn_layout
-from saccade.data.tables import Table, table_of
-from saccade.fitted.shift import covariate_weights, effective_size, label_shift
-from saccade.fitted.shift_kind import find_shift
-from saccade.optim import Wishes, optimizer_named
-from saccade.tasks.table import Tabular
+from saccade.data.tables.csv import Table, table_from_columns
+from saccade.data.tables.schema import TableConfig, TableSchema, fit_schema
+from saccade.estimators.shift.detect import detect_shift
+from saccade.estimators.shift.importance_weights import (
+    covariate_weights,
+    effective_sample_size,
+    estimate_label_shift,
+)
+from saccade.optim import OptimizerSettings, make_optimizer
+from saccade.tasks.table import NeuralTabularTask
 from saccade.tasks.table_recipe import TableRecipe
-from saccade.training.loop import Standing, train
-from saccade.training.precision import set_threads
+from saccade.training.device import set_num_threads
+from saccade.training.loop import TrainState, train_loop
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -61,7 +65,7 @@ class Rows(NamedTuple):
     def table(self) -> Table:
         """As a file would have them."""
         columns: dict[str, Any] = {f"x{at}": row.tolist() for at, row in enumerate(self.x.T)}
-        return table_of("rows", {**columns, "y": [f"class {k}" for k in self.y]}, "y")
+        return table_from_columns("rows", {**columns, "y": [f"class {k}" for k in self.y]}, "y")
 
 
 class World(NamedTuple):
@@ -76,7 +80,7 @@ class World(NamedTuple):
 class Remedied(NamedTuple):
     """The model after the remedy, and the share of source rows that its weights leave."""
 
-    task: Tabular
+    task: NeuralTabularTask
     left: float | None = None
 
 
@@ -148,8 +152,8 @@ def learn(
     model: str,
     seed: int,
     weights: Floats | None = None,
-    start: Tabular | None = None,
-) -> Tabular:
+    start: NeuralTabularTask | None = None,
+) -> NeuralTabularTask:
     """The table's task without its files: to the least risk if linear, else for some steps.
 
     With a `start`, it goes on from there, for half as many steps.
@@ -159,40 +163,42 @@ def learn(
     settings: dict[str, Any] = {"seed": seed, "loss": "cross_entropy", "penalty": 1e-3}
     if model == "softmax":
         settings |= {"optimizer": "lbfgs", "steps": 60, "learning_rate": 1.0, "warmup": 0}
-        settings |= {"decay": "constant", "batch_tokens": 10_000}
+        settings |= {"schedule": "constant", "batch_tokens": 10_000}
     else:
         settings |= {"steps": 100 if start else 200, "learning_rate": 1e-2, "warmup": 10}
         settings |= {"batch_tokens": 64, "weight_decay": 0.0}
-    sizes = {"inputs": len(layout.places), "outputs": len(layout.target.values)}  # type: ignore[union-attr]
+    sizes = {"inputs": len(layout.feature_names), "outputs": len(layout.target.values)}  # type: ignore[union-attr]
     recipe = TableRecipe(
         model={"name": model, **sizes},
         train={**settings, "evaluate_every": settings["steps"]},
     )
-    task = Tabular(recipe, layout)
+    task = NeuralTabularTask(recipe, layout)
     task.rows = dict.fromkeys(("train", "dev"), layout.rows(read))
     if weights is not None:
-        task.weigh(weights)
+        task.set_sample_weights(weights)
     if start is not None:
         task.load(start.weights())
     how = recipe.train
-    wishes = Wishes(how.learning_rate, how.weight_decay, how.momentum, how.beta2)
-    optimizer = optimizer_named(how.optimizer, task.model, wishes)
+    optimizer_settings = OptimizerSettings(
+        how.learning_rate, how.weight_decay, how.momentum, how.beta2
+    )
+    optimizer = make_optimizer(how.optimizer, task.model, optimizer_settings)
     quiet: Any = lambda told: None  # noqa: E731
-    train(task, optimizer, how, Standing(), tell=quiet, save=quiet, stop=lambda: False)
+    train_loop(task, optimizer, how, TrainState(), on_event=quiet, save=quiet, stop=lambda: False)
     return task
 
 
-def _layout(read: Table) -> Layout:
-    return learn_layout(read, np.arange(len(read)), TableConfig(), "y", "class").layout
+def _layout(read: Table) -> TableSchema:
+    return fit_schema(read, np.arange(len(read)), TableConfig(), "y", "class").layout
 
 
-def said(task: Tabular, rows: Rows) -> NDArray[np.str_]:
+def said(task: NeuralTabularTask, rows: Rows) -> NDArray[np.str_]:
     """The class that is said of each row."""
     answers = task.answers(task.layout.features(rows.table().columns))
     return np.array(task.classes)[answers.argmax(axis=1)]
 
 
-def accuracy(task: Tabular, rows: Rows) -> float:
+def accuracy(task: NeuralTabularTask, rows: Rows) -> float:
     """The share of rows whose class is said."""
     return float(np.mean(said(task, rows) == np.array(rows.table().columns["y"])))
 
@@ -200,31 +206,31 @@ def accuracy(task: Tabular, rows: Rows) -> float:
 # --- remedies -------------------------------------------------------------------------------------
 
 
-def by_inputs(world: World, before: Tabular, model: str, seed: int) -> Remedied:
+def by_inputs(world: World, before: NeuralTabularTask, model: str, seed: int) -> Remedied:
     """Learn again, each row by how much likelier it is in the target; no label of that is used."""
     weights = covariate_weights(world.learned.x, world.seen.x)
-    task = learn(world.learned, model, seed, weights.each)
-    return Remedied(task, weights.effective / len(weights.each))
+    task = learn(world.learned, model, seed, weights.values)
+    return Remedied(task, weights.effective_rows / len(weights.values))
 
 
-def by_classes(world: World, before: Tabular, model: str, seed: int) -> Remedied:
+def by_classes(world: World, before: NeuralTabularTask, model: str, seed: int) -> Remedied:
     """Learn again, each row by how much likelier its class is; no label of the target is used."""
     one_hot = [
         (said(before, rows)[:, None] == np.array(before.classes)).astype(np.float64)
         for rows in (world.held, world.seen)
     ]
-    weights = label_shift(world.held.y, *one_hot).weights[world.learned.y]
+    weights = estimate_label_shift(world.held.y, *one_hot).weights[world.learned.y]
     return Remedied(
-        learn(world.learned, model, seed, weights), effective_size(weights) / len(weights)
+        learn(world.learned, model, seed, weights), effective_sample_size(weights) / len(weights)
     )
 
 
-def by_going_on(world: World, before: Tabular, model: str, seed: int) -> Remedied:
+def by_going_on(world: World, before: NeuralTabularTask, model: str, seed: int) -> Remedied:
     """Go on with the old model, with some labelled rows of the target."""
     return Remedied(learn(_some(world), model, seed, start=before))
 
 
-def anew(world: World, before: Tabular, model: str, seed: int) -> Remedied:
+def anew(world: World, before: NeuralTabularTask, model: str, seed: int) -> Remedied:
     """Learn from the same rows and forget the old model."""
     return Remedied(learn(_some(world), model, seed))
 
@@ -243,7 +249,7 @@ class Case(NamedTuple):
     about: str
     model: str
     make: Callable[[int], World]
-    remedy: Callable[[World, Tabular, str, int], Remedied]
+    remedy: Callable[[World, NeuralTabularTask, str, int], Remedied]
     is_first: bool = True  # to show this shift
 
 
@@ -292,7 +298,7 @@ def found(world: World) -> str:
     """The kind of shift that is seen between the rows learned from and those of the target."""
     (x, y), (u, v) = world.learned, world.seen
     source, target = ({f"x{at}": row for at, row in enumerate(part.T)} for part in (x, u))
-    return find_shift(source, target, y, v).kind
+    return detect_shift(source, target, y, v).kind
 
 
 def line(case: Case, seeds: list[dict[str, Any]]) -> dict[str, str]:
@@ -326,13 +332,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     say_machine()
-    set_threads(1)
+    set_num_threads(1)
     kept, lines = [], []
     for case in cases():
         seeds = [measured(case, seed) for seed in range(FIRST, FIRST + asked.seeds)]
         kept.append({"shift": case.kind, "what": case.about, "model": case.model, "seeds": seeds})
         lines.append(line(case, seeds))
-    table(list(lines[0]), [list(each.values()) for each in lines])
+    table(list(lines[0]), [list(values.values()) for values in lines])
     if asked.json:
         asked.json.write_text(json.dumps(kept))
 

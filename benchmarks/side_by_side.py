@@ -17,13 +17,13 @@ import torch
 import torch.nn.functional as F
 from timing import Spread, say_machine, seconds, some_batches, spread, table, translation_task
 
+from saccade.nn.kernels.linear_cross_entropy import OutputLayer, linear_cross_entropy
 from saccade.nn.losses import cross_entropy
-from saccade.nn.words import Words, word_loss
-from saccade.optim import adamw, clip_by_norm
-from saccade.tasks.translation import Translation
-from saccade.training.precision import keep_memory
-from saccade.training.workers import Workers
-from saccade.types import Batch
+from saccade.optim import adamw, clip_grad_norm
+from saccade.tasks.translation import TranslationTask
+from saccade.training.device import tune_malloc
+from saccade.training.thread_parallel import ThreadParallel
+from saccade.types.shapes import Batch
 
 TINY = {"width": 128, "depth": 4, "heads": 4, "hidden": 256, "norm_first": False}
 WIDE = {"width": 256, "depth": 3, "heads": 4, "hidden": 1024}
@@ -37,12 +37,12 @@ BATCHES, ROUNDS = 6, 5
 ROWS, WIDTH, VOCAB = 3700, 256, 8000
 
 
-def rates(task: Translation, batches: list[Batch]) -> dict[str, Spread]:
+def rates(task: TranslationTask, batches: list[Batch]) -> dict[str, Spread]:
     """Target tokens a second with each way of sharing the work, in turns."""
     optimizer = adamw(task.model, 1e-3, 0.01)
     workers = {}
     for name, parts in PARTS.items():
-        workers[name] = Workers(task, task.recipe.train)
+        workers[name] = ThreadParallel(task, task.recipe.train)
         workers[name].count = parts
     tokens = sum(batch.tokens for batch in batches)
     found: dict[str, list[float]] = {name: [] for name in PARTS}
@@ -51,8 +51,8 @@ def rates(task: Translation, batches: list[Batch]) -> dict[str, Spread]:
         for name, each in workers.items():
             began = time.perf_counter()
             for batch in batches:
-                each.learn(batch, batch.tokens, step=1)
-                clip_by_norm(task.model, 1.0)
+                each.accumulate_gradients(batch, batch.tokens, step=1)
+                clip_grad_norm(task.model, 1.0)
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
             if turn:  # the first warms up
@@ -68,7 +68,7 @@ def loss_times() -> dict[str, Spread]:
     target = torch.randint(VOCAB, (ROWS,))
 
     def on_the_way() -> None:
-        total, _ = word_loss(hidden, Words(rows), target, 0.1)
+        total, _ = linear_cross_entropy(hidden, OutputLayer(rows), target, 0.1)
         torch.autograd.grad(total, [hidden, rows])
 
     def all_at_once() -> None:
@@ -85,7 +85,7 @@ def loss_times() -> dict[str, Spread]:
 def main() -> None:
     """Measure and print."""
     say_machine()
-    keep_memory()
+    tune_malloc()
     lines = []
     for name, model in MODELS.items():
         task = translation_task({**model, "dropout": 0.1})

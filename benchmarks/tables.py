@@ -26,8 +26,8 @@ from scipy.optimize import minimize
 from timing import say_machine, table
 
 from saccade.metrics import accuracy, r_squared
-from saccade.recipes.finding import find
-from saccade.run import Options, Run, train
+from saccade.recipes.resolve import resolve_recipe
+from saccade.runs.run import Run, TrainOptions, train_recipe
 
 Floats = NDArray[np.float64]
 Answering = Callable[[Floats], Any]  # rows to answers: numbers, or classes
@@ -84,8 +84,10 @@ def measured(
         changes: dict[str, Any] = {"data.seed": seed, "train.seed": seed}
         if files:
             changes |= {"data.target": "income", "data.test_share": 0.001}
-        recipe = find("table", data=str(files.get("data", name)), model=model, changes=changes)
-        run = train(recipe.recipe, place / f"{name}-{model}-{seed}", Options()).run
+        recipe = resolve_recipe(
+            "table", data=str(files.get("data", name)), model=model, changes=changes
+        )
+        run = train_recipe(recipe.recipe, place / f"{name}-{model}-{seed}", TrainOptions()).run
         scores = run.evaluate(files.get("test"))
         figure = "accuracy" if run.task.classes else "r2"
         ours.append(scores[figure])
@@ -96,7 +98,7 @@ def measured(
         "set": name,
         "model": model,
         "rows": len(run.task.rows["train"].lines),
-        "inputs": len(run.task.layout.places),
+        "inputs": len(run.task.layout.feature_names),
         "figure": figure,
         "ours": shown(ours),
         "seconds": f"{np.median(seconds):.1f}",

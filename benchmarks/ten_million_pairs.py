@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 from timing import say_machine
 
-from saccade.data.batching import Encoded, Plan, encode_pairs, training_batches
-from saccade.data.parallel import TokenizerConfig, learn_tokenizers
-from saccade.data.text import read_pairs
+from saccade.data.batching import BatchPlan, EncodedPairs, encode_pairs, training_batches
+from saccade.data.parallel.load import TokenizerConfig, train_tokenizers
+from saccade.data.parallel.readers import read_pairs
 
 WORDS = "the a old new red house cat dog river sees finds under near with small big and not".split()
 
@@ -44,7 +44,7 @@ def peak() -> float:
     return most / (1 << 30 if sys.platform == "darwin" else 1 << 20)
 
 
-def ids_bytes(encoded: Encoded) -> int:
+def ids_bytes(encoded: EncodedPairs) -> int:
     """What the encoded pairs take."""
     sides = (encoded.source, encoded.target)
     return encoded.lines.nbytes + sum(side.ids.nbytes + side.offsets.nbytes for side in sides)
@@ -74,14 +74,14 @@ def main(count: int) -> None:
         pairs = read_pairs(path)
         done("read into columns", began, pairs.bytes_per_pair)
     began = time.perf_counter()
-    both = learn_tokenizers(TokenizerConfig(kind="bytepair", size=2000, shared=True), pairs)
+    both = train_tokenizers(TokenizerConfig(kind="bpe", size=2000, shared=True), pairs)
     done("vocabulary learned, of a sample", began)
     began = time.perf_counter()
     encoded = encode_pairs(pairs, both.source, both.target, lambda more: None)
     done("encoded", began, ids_bytes(encoded) / count)
     assert len(encoded.source) == len(encoded.target) == len(pairs) == count
     began = time.perf_counter()
-    plan = Plan(encoded, 4096)
+    plan = BatchPlan(encoded, 4096)
     done("batches laid out", began)
     began = time.perf_counter()
     next(training_batches(encoded, plan, 1, len(plan) // 2))

@@ -21,12 +21,17 @@ from torch.utils.flop_counter import (
 )
 
 from saccade.data.batching import encode_pairs
-from saccade.data.parallel import PairsConfig, TokenizerConfig, learn_tokenizers, load_splits
-from saccade.optim import clip_by_norm
+from saccade.data.parallel.load import (
+    PairsConfig,
+    TokenizerConfig,
+    load_pair_splits,
+    train_tokenizers,
+)
+from saccade.optim import clip_grad_norm
 from saccade.tasks.recipe import TranslationRecipe
-from saccade.tasks.translation import Translation
-from saccade.training.precision import set_threads
-from saccade.types import Batch
+from saccade.tasks.translation import TranslationTask
+from saccade.training.device import set_num_threads
+from saccade.types.shapes import Batch
 
 
 class Spread(NamedTuple):
@@ -78,7 +83,7 @@ def matrix_rate(rows: int, inner: int, columns: int, batch: int = 1) -> Spread:
 
 def say_machine() -> None:
     """The processor, the threads and the versions, and how busy the machine is."""
-    threads = set_threads(None)
+    threads = set_num_threads(None)
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -101,42 +106,45 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         )
 
 
-def translation_task(model: dict[str, Any], budget: int = 4096) -> Translation:
+def translation_task(model: dict[str, Any], budget: int = 4096) -> TranslationTask:
     """A translator of Multi30k with 8000 shared byte pairs, or of dates where that is not."""
     root = os.environ.get("SACCADE_DATA")
     folder = Path(root or ".") / "multi30k"
-    tokenizer = TokenizerConfig(kind="bytepair", size=8000, shared=True)
+    tokenizer = TokenizerConfig(kind="bpe", size=8000, shared=True)
     if root and folder.exists():
         path = f"{folder / 'train.de.gz'},{folder / 'train.en.gz'}"
         data = PairsConfig(path=path, tokenizer=tokenizer)
         print("Data: Multi30k, German to English, 8000 shared byte pairs")
     else:
-        data = PairsConfig(made="dates", size=20_000, tokenizer=tokenizer)
+        data = PairsConfig(synthetic="dates", size=20_000, tokenizer=tokenizer)
         print("Data: made dates, shared byte pairs (SACCADE_DATA names no folder with multi30k)")
-    pairs = load_splits(data, lambda done, total: None).pairs["train"]
-    both = learn_tokenizers(tokenizer, pairs)
-    vocabulary = {"source_vocab": both.source.vocab_size, "target_vocab": both.target.vocab_size}
+    pairs = load_pair_splits(data, lambda done, total: None).pairs["train"]
+    both = train_tokenizers(tokenizer, pairs)
+    vocabulary = {
+        "source_vocab_size": both.source.vocab_size,
+        "target_vocab_size": both.target.vocab_size,
+    }
     recipe = TranslationRecipe(
         data=data,
         model={**model, **vocabulary},
-        train={"batch_tokens": budget, "smoothing": 0.1, "learning_rate": 1e-3},
+        train={"batch_tokens": budget, "label_smoothing": 0.1, "learning_rate": 1e-3},
     )
-    task = Translation(recipe, both)
+    task = TranslationTask(recipe, both)
     task.encoded["train"] = encode_pairs(pairs, both.source, both.target, lambda more: None)
     return task
 
 
-def some_batches(task: Translation, count: int) -> list[Batch]:
+def some_batches(task: TranslationTask, count: int) -> list[Batch]:
     """The first training batches, in the order in which training meets them."""
     return list(islice(task.batches("train", 0), count))
 
 
-def train_on(task: Translation, optimizer: torch.optim.Optimizer, batch: Batch) -> Tensor:
+def train_on(task: TranslationTask, optimizer: torch.optim.Optimizer, batch: Batch) -> Tensor:
     """One step as the loop makes it: loss, gradient, clipping, update."""
     task.model.train()
     loss = task.loss(batch)
     (loss.total / batch.tokens).backward()
-    clip_by_norm(task.model, task.recipe.train.clip)
+    clip_grad_norm(task.model, task.recipe.train.clip_norm)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return loss.total.detach()

@@ -31,9 +31,9 @@ from torch import Tensor, nn
 
 from saccade.models.transformer import Transformer
 from saccade.optim import adamw
-from saccade.tasks.translation import Translation
-from saccade.training.precision import keep_memory
-from saccade.types import Batch, State
+from saccade.tasks.translation import TranslationTask
+from saccade.training.device import tune_malloc
+from saccade.types.shapes import Batch, DecoderState
 
 WIDTH, DEPTH, HEADS, HIDDEN, DROPOUT = 256, 3, 4, 1024, 0.1
 SIZES = {"width": WIDTH, "depth": DEPTH, "heads": HEADS, "hidden": HIDDEN, "dropout": DROPOUT}
@@ -68,11 +68,11 @@ class Peer(nn.Module):
             padding = torch.arange(source.shape[1]) >= lengths[:, None]
         return self.core.encoder(self.source(source), src_key_padding_mask=padding), padding
 
-    def start(self, memory: tuple[Tensor, Tensor | None]) -> State:
+    def init_state(self, memory: tuple[Tensor, Tensor | None]) -> DecoderState:
         """Nothing is written yet."""
-        return State(memory, None)
+        return DecoderState(memory, None)
 
-    def read(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
+    def decode_hidden(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """The whole target at once."""
         memory, padding = state.memory
         causal = nn.Transformer.generate_square_subsequent_mask(ids.shape[1])
@@ -85,7 +85,7 @@ class Peer(nn.Module):
         )
         return hidden, state
 
-    def project(self, hidden: Tensor) -> Tensor:
+    def compute_logits(self, hidden: Tensor) -> Tensor:
         """Logits by likeness to the target's embeddings."""
         return nn.functional.linear(hidden, self.target.table.weight)
 
@@ -117,7 +117,7 @@ def copy_weights(ours: Transformer, core: nn.Transformer) -> None:
     core.decoder.norm.load_state_dict(ours.decoder_norm.state_dict())
 
 
-def with_model(task: Translation, model: nn.Module) -> Translation:
+def with_model(task: TranslationTask, model: nn.Module) -> TranslationTask:
     """The same task with another network."""
     other = copy.copy(task)
     other.model = model
@@ -125,7 +125,7 @@ def with_model(task: Translation, model: nn.Module) -> Translation:
 
 
 @torch.no_grad()
-def check_equal(tasks: dict[str, Translation], batch: Batch) -> None:
+def check_equal(tasks: dict[str, TranslationTask], batch: Batch) -> None:
     """Without dropout all of them have the same loss."""
     losses = {}
     for name, task in tasks.items():
@@ -141,7 +141,7 @@ def check_equal(tasks: dict[str, Translation], batch: Batch) -> None:
 def main() -> None:
     """Measure and print."""
     say_machine()
-    keep_memory()
+    tune_malloc()
     ours = translation_task({"name": "transformer", "shared_vocab": True, **SIZES})
     tasks = {
         "saccade": ours,

@@ -18,8 +18,8 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from saccade.errors import RunError, SaccadeError
-from saccade.run import Run, open_run
-from saccade.training.precision import set_threads
+from saccade.runs.run import Run, load_run
+from saccade.training.device import set_num_threads
 
 BEAM = 5
 FIGURES = {"BLEU": "bleu", "BLEU lower": "bleu_lower", "chrF": "chrf", "chrF lower": "chrf_lower"}
@@ -55,7 +55,7 @@ def row_of(run: Run) -> Row:
     if not any("rate" in line for line in lines):
         raise RunError(f"{run.folder} has no report in metrics.jsonl; train it for a few steps.")
     data, model = run.recipe.data, run.recipe.model.name
-    name = data.published or data.made or data.path
+    name = data.dataset or data.synthetic or data.path
     return Row(
         model=model,
         data=f"{name} {data.direction}" if data.direction else str(name),
@@ -66,7 +66,7 @@ def row_of(run: Run) -> Row:
         tokens_per_second=median(line["rate"] for line in lines if "rate" in line),
         greedy=run.evaluate(),
         beam=run.evaluate(beam=BEAM),
-        published=PUBLISHED.get((data.published, data.direction, model), ""),
+        published=PUBLISHED.get((data.dataset, data.direction, model), ""),
     )
 
 
@@ -104,12 +104,12 @@ def main(folders: Sequence[str]) -> int:
     if not folders:
         print(__doc__, file=sys.stderr)
         return 2
-    set_threads(None)
+    set_num_threads(None)
     rows = []
     try:
         for number, folder in enumerate(folders, start=1):
             print(f"{number} of {len(folders)}: {folder} …", file=sys.stderr)
-            rows.append(row_of(open_run(Path(folder))))
+            rows.append(row_of(load_run(Path(folder))))
     except SaccadeError as error:
         print(error, file=sys.stderr)
         return 2

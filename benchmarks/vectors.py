@@ -27,7 +27,7 @@ from peers.alternating import environment, say
 from peers.words import corpus, labelled
 from timing import say_machine, spread, table
 
-from saccade.run import take_in
+from saccade.runs.run import import_run
 
 KINDS = {
     "skipgram": ("gensim", "fastText"),
@@ -93,7 +93,7 @@ def scores(kind: str, found: dict[str, Any], folder: Path) -> dict[str, float]:
         return {"accuracy": right / len(wanted)}
     place = found["out"].with_suffix(".in")
     subprocess.run(["rm", "-rf", str(place)], check=True)
-    figures, _ = take_in("word2vec", found["out"], place).task.scored("sets")
+    figures, _ = import_run("word2vec", found["out"], place).task.evaluate_with_conventions("sets")
     return {name: figures[name] for name in SHOWN}
 
 

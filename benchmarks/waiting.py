@@ -4,7 +4,7 @@
 
 Steps of `bahdanau` on the made dates, and tokens that a GPT of 6 layers, 384 wide, writes; each
 setting in a process of its own, because the OpenMP library reads it once. What the command line
-sets (`saccade/training/cores.py`) is to be near the best alone, and far from the worst beside a
+sets (`saccade/training/cpu.py`) is to be near the best alone, and far from the worst beside a
 busy process.
 """
 
@@ -21,10 +21,10 @@ SPINS = (None, "16000", "4000", "1000")
 
 def child() -> None:
     """Print the milliseconds of a step, and the tokens per second of one text and of sixteen."""
-    from saccade.training.precision import keep_memory, set_threads
+    from saccade.training.device import set_num_threads, tune_malloc
 
-    set_threads(None)
-    keep_memory()
+    set_num_threads(None)
+    tune_malloc()
     print(training(), writing(1), writing(16))
 
 
@@ -33,13 +33,13 @@ def training() -> float:
     from timing import train_on
 
     from saccade.optim import adamw
-    from saccade.recipes.translation import dates
-    from saccade.tasks.translation import Translation, prepare
+    from saccade.recipes.translation import dates_recipe
+    from saccade.tasks.translation import TranslationTask, prepare_pairs
 
-    recipe = dates().with_values(data={"made": "dates", "size": 20_000})
-    prepared = prepare(recipe, lambda what, done, total: None)
-    task = Translation(prepared.recipe, prepared.vocabulary)
-    task.give(prepared)
+    recipe = dates_recipe().with_values(data={"synthetic": "dates", "size": 20_000})
+    prepared = prepare_pairs(recipe, lambda what, done, total: None)
+    task = TranslationTask(prepared.recipe, prepared.vocabulary)
+    task.attach_data(prepared)
     optimizer = adamw(task.model, 1e-3, 0.01)
     taken = []
     for _, batch in zip(range(WARMUP + STEPS), task.batches("train"), strict=False):
@@ -53,19 +53,21 @@ def writing(texts: int) -> float:
     """The median over a few times, of a model that has learned nothing."""
     import torch
 
-    from saccade.decoding import Marks, greedy
+    from saccade.decoding import SpecialTokens, greedy_search
+    from saccade.inference.fused import fused_decoder
     from saccade.models.gpt import GPT, GPTConfig
-    from saccade.models.writing import writer
-    from saccade.tasks.reading import Prompted
+    from saccade.tasks.reading import PromptedDecoder
 
-    config = GPTConfig(vocab_size=65, width=384, depth=6, heads=6, context=256)
-    stepper = Prompted(writer(GPT(config).eval()))
-    prompts, limits = torch.ones(texts, 16, dtype=torch.long), torch.full((texts,), TOKENS)
+    config = GPTConfig(vocab_size=65, width=384, depth=6, heads=6, context_length=256)
+    stepper = PromptedDecoder(fused_decoder(GPT(config).eval()))
+    prompts, max_lengths = torch.ones(texts, 16, dtype=torch.long), torch.full((texts,), TOKENS)
     rates = []
     for _ in range(1 + TIMES):
         began = time.perf_counter()
         with torch.inference_mode():
-            found = greedy(stepper, prompts, marks=Marks(0, 64, ()), limits=limits)
+            found = greedy_search(
+                stepper, prompts, special_tokens=SpecialTokens(0, 64, ()), max_lengths=max_lengths
+            )
         written = sum(len(answer.ids) for answer in found)
         rates.append(written / (time.perf_counter() - began))
     return statistics.median(rates[1:])

@@ -8,7 +8,7 @@ products) and in blocks, as `Attention` does it by itself. The last two are chec
 same before they are timed. The three are measured in turn, so that whatever else the machine does
 falls on all. Where a doubled length doubles the time, the cost grows with the window; where it
 takes four times as long, with the square of the length. If the blocks were not the quickest from
-some length on, `saccade/nn/windows.py` would choose wrongly.
+some length on, `saccade/nn/kernels/sliding_window.py` would choose wrongly.
 """
 
 import sys
@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from timing import matrix_rate, say_machine, seconds, spread, table
 from torch import Tensor
 
-from saccade.nn import Attention, Mask, ScaledDot
+from saccade.nn import Attention, Mask, ScaledDotScore
 
 ROWS, HEADS, WIDTH = 2, 4, 32
 REPEATS, WARMUP = 5, 1
@@ -28,7 +28,7 @@ REPEATS, WARMUP = 5, 1
 
 def ways(x: Tensor, window: int) -> dict[str, Callable[[], Tensor]]:
     """The attention of x to itself, three ways."""
-    attention, mask, length = Attention(ScaledDot()), Mask.banded(window), x.shape[2]
+    attention, mask, length = Attention(ScaledDotScore()), Mask.causal_window(window), x.shape[2]
 
     def masked() -> Tensor:
         return F.scaled_dot_product_attention(x, x, x, attn_mask=mask.may_see(length, length))

@@ -25,19 +25,36 @@ from numpy.typing import NDArray
 from peers.words import corpus
 from timing import say_machine, spread, table
 
-from saccade.compiled import compiled, empty_rows
-from saccade.data.sentences import read_sentences
-from saccade.fitted.drawing import Floats, Ids, Stream, below, drawn, stream
-from saccade.fitted.windows import LONGEST, Windows, Words, take_line
-from saccade.fitted.word2vec import Learner, Word2VecConfig, begun, own_rows
+from saccade.compiled.jit import aligned_zeros, jit_nogil
+from saccade.data.text.word_corpus import read_word_corpus
+from saccade.estimators.word_vectors.kernels import (
+    MAX_LINE_WORDS,
+    VocabularyTables,
+    WindowParams,
+    next_line,
+)
+from saccade.estimators.word_vectors.sampling import (
+    Float32Array,
+    Int32Array,
+    RngState,
+    random_below,
+    rng_state,
+    sample_alias,
+)
+from saccade.estimators.word_vectors.word2vec import (
+    Word2VecConfig,
+    Word2VecTrainer,
+    identity_bags,
+    init_word2vec_params,
+)
 
 THREADS, WIDTH, REPEATS = 2, 100, 5
 BLOCKS = 24  # that are gone through each time
 ROWS = 1 << 20  # that each thread adds to
 
 
-@compiled
-def add_to_rows(outputs: Floats, rows: Ids, g: np.float32) -> None:
+@jit_nogil
+def add_to_rows(outputs: Float32Array, rows: Int32Array, g: np.float32) -> None:
     """Each row read, added to and written."""
     for row in rows:
         u = outputs[row]
@@ -45,23 +62,28 @@ def add_to_rows(outputs: Floats, rows: Ids, g: np.float32) -> None:
             u[d] += g
 
 
-@compiled
+@jit_nogil
 def walk(
-    text: Ids, words: Words, windows: Windows, draws: bool, state: Stream, moved: NDArray[np.int64]
+    text: Int32Array,
+    words: VocabularyTables,
+    windows: WindowParams,
+    draws: bool,
+    state: RngState,
+    moved: NDArray[np.int64],
 ) -> int:
     """The text as `learn` goes through it, without learning; moved[0] grows by the rows it uses."""
-    line = np.empty(LONGEST, np.int32)
+    line = np.empty(MAX_LINE_WORDS, np.int32)
     place, drawn_from = 0, 0
     while place < len(text):
-        length, place = take_line(text, place, words.kept, state, line)
+        length, place = next_line(text, place, words.keep_probabilities, state, line)
         for at in range(length if length > 1 else 0):
-            reach = 1 + below(state, windows.reach)
-            count = min(length, at + reach + 1) - max(0, at - reach) - 1
+            radius = 1 + random_below(state, windows.radius)
+            count = min(length, at + radius + 1) - max(0, at - radius) - 1
             moved[0] += count + 1
-            if at % windows.together == 0:  # they share their draws
-                moved[0] += windows.shared
-                for _ in range(windows.shared if draws else 0):
-                    drawn_from += drawn(state, words.table)
+            if at % windows.windows_per_group == 0:  # they share their draws
+                moved[0] += windows.shared_negatives
+                for _ in range(windows.shared_negatives if draws else 0):
+                    drawn_from += sample_alias(state, words.table)
     return drawn_from
 
 
@@ -82,18 +104,22 @@ def main() -> None:
     corpus(asked.folder / "corpus.txt")
     content = (asked.folder / "corpus.txt").read_bytes()
     began = time.perf_counter()
-    sentences = read_sentences([content], split="spaces")
+    sentences = read_word_corpus([content], split="whitespace")
     reading = time.perf_counter() - began
     print(f"Reading {sentences.read:,} words, once: {reading:.1f} s (and compiling).")
 
-    size, wide = len(sentences.words), empty_rows(1, WIDTH).shape[1]
+    size, wide = len(sentences.words), aligned_zeros(1, WIDTH).shape[1]
     row_bytes = 2 * 4 * wide  # read and written
-    learner = Learner(
-        sentences, Word2VecConfig(), begun(size, size, WIDTH, 1), own_rows(size), seed=1
+    learner = Word2VecTrainer(
+        sentences,
+        Word2VecConfig(),
+        init_word2vec_params(size, size, WIDTH, 1),
+        identity_bags(size),
+        seed=1,
     )
     rows = [
-        np.array([drawn(state, learner.words.table) for _ in range(ROWS)], np.int32)
-        for state in (stream(1), stream(2))
+        np.array([sample_alias(state, learner.words.table) for _ in range(ROWS)], np.int32)
+        for state in (rng_state(1), rng_state(2))
     ]
     outputs = learner.vectors.outputs
     add_to_rows(outputs, rows[0][:8], np.float32(0))
@@ -109,15 +135,19 @@ def main() -> None:
     print()
     lines = []
     for name in ("skipgram", "cbow"):
-        learner = Learner(
-            sentences, Word2VecConfig(name=name), begun(size, size, WIDTH, 1), own_rows(size), 1
+        learner = Word2VecTrainer(
+            sentences,
+            Word2VecConfig(name=name),
+            init_word2vec_params(size, size, WIDTH, 1),
+            identity_bags(size),
+            1,
         )
         lines += parts_of(name, learner, row_bytes, added.middle)
     heads = ["", "million words/s", "seconds of the whole", "rows moved, GB/s", "of the additions"]
     table(heads, lines)
 
 
-def parts_of(name: str, learner: Learner, row_bytes: int, most: float) -> list[list[str]]:
+def parts_of(name: str, learner: Word2VecTrainer, row_bytes: int, most: float) -> list[list[str]]:
     """The kernel part by part."""
     moved = np.zeros(1, np.int64)
     blocks = learner.blocks[:BLOCKS]
@@ -126,7 +156,7 @@ def parts_of(name: str, learner: Learner, row_bytes: int, most: float) -> list[l
     def gone_through(draws: bool) -> Callable[[int], object]:
         def work(part: int) -> int:
             first, last = blocks[part]
-            state, mine = stream(1, 1, part), np.zeros(1, np.int64)
+            state, mine = rng_state(1, 1, part), np.zeros(1, np.int64)
             found = walk(
                 learner.text[first:last], learner.words, learner.windows, draws, state, mine
             )
@@ -136,7 +166,7 @@ def parts_of(name: str, learner: Learner, row_bytes: int, most: float) -> list[l
         return work
 
     def learned(part: int) -> int:
-        return learner.block(part, 0.1)
+        return learner.train_block(part, 0.1)
 
     timed: dict[str, float] = {}
     rows = 0

@@ -5,8 +5,8 @@ python examples/attention_from_parts.py
 
 import torch
 
-from saccade.look.watch import watch
-from saccade.nn import Additive, Mask, MultiHeadAttention, ScaledDot, weights
+from saccade.inspection.attention import capture_attention
+from saccade.nn import AdditiveScore, Mask, MultiHeadAttention, ScaledDotScore, attention_weights
 
 
 def main() -> None:
@@ -14,8 +14,8 @@ def main() -> None:
     torch.manual_seed(1)
     query, key = torch.randn(1, 1, 3, 8), torch.randn(1, 1, 4, 8)
 
-    for score in (ScaledDot(), Additive(8, 8, hidden=16)):
-        table = weights(score(query, key))
+    for score in (ScaledDotScore(), AdditiveScore(8, 8, hidden=16)):
+        table = attention_weights(score(query, key))
         print(f"{type(score).__name__:10} {[round(w, 2) for w in table[0, 0, 0].tolist()]}")
 
     mask = Mask.causal() & Mask.lengths(torch.tensor([3, 4]))
@@ -24,10 +24,15 @@ def main() -> None:
 
     attention = MultiHeadAttention(width=8, heads=2)
     x = torch.randn(2, 4, 8)
-    with watch(attention) as seen:
-        attention(x, attention.remember(x), mask)
+    with capture_attention(attention) as seen:
+        attention(x, attention.project_kv(x), mask)
     for name in seen.names():
-        print(name, tuple(seen.map(name).shape), "rows sum to", seen.map(name)[1].sum(-1).mean())
+        print(
+            name,
+            tuple(seen.weights(name).shape),
+            "rows sum to",
+            seen.weights(name)[1].sum(-1).mean(),
+        )
 
 
 if __name__ == "__main__":

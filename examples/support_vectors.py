@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from saccade.fitted.svm import SVM, SVMConfig
-from saccade.look.draw_margin import save_margin
+from saccade.estimators.svm.svm import SVM, SVMConfig
+from saccade.plots.margin import save_margin
 
 
 def rings(count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -35,7 +35,7 @@ def main(picture: Path) -> None:
     print(fit.conditions.table(tolerance=1e-5))
 
     is_support = np.isin(np.arange(len(points)), machine.support)
-    save_margin(points, ring, is_support, machine.decide, picture)
+    save_margin(points, ring, is_support, machine.decision_function, picture)
     print(f"drawn in {picture}")
 
 

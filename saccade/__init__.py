@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from saccade.run import Run
+    from saccade.runs.run import Run
     from saccade.tasks.task import Recipe
 
-__all__ = ["__version__", "open", "train"]
+__all__ = ["__version__", "load", "train"]
 
 __version__ = "0.5.0"
 
@@ -30,8 +30,8 @@ def train(
     out: "str | Path | None" = None,
     resume: "str | Path | None" = None,
     overwrite: bool = False,
-    weights_from: "str | Path | None" = None,
-    on: "str | Path | None" = None,
+    init_from: "str | Path | None" = None,
+    finetune_on: "str | Path | None" = None,
     online: bool = False,
     progress: bool = True,
 ) -> "Run":
@@ -49,54 +49,56 @@ def train(
     from rich.console import Console
 
     from saccade.errors import ConfigError
-    from saccade.recipes.finding import Found, find, refuse_beside
-    from saccade.run import Options
-    from saccade.run import resume as go_on
-    from saccade.run import train as begin
+    from saccade.recipes.resolve import ResolvedRecipe, check_exclusive, resolve_recipe
+    from saccade.runs.run import TrainOptions
+    from saccade.runs.run import resume as resume_training
+    from saccade.runs.run import train_recipe as train_new
 
     console = Console(stderr=True, highlight=False, markup=False, emoji=False) if progress else None
-    options = Options(
+    options = TrainOptions(
         overwrite=overwrite,
-        weights_from=None if weights_from is None else Path(weights_from),
-        show=console,
-        said=console.print if console else lambda message: None,
+        init_from=None if init_from is None else Path(init_from),
+        console=console,
+        log=console.print if console else lambda message: None,
     )
     set = {**(set or {}), **({"data.target": target} if target else {})}
-    given = {"data": data, "model": model, "resume": resume, "weights_from": weights_from}
-    refuse_beside(on, online, given)
-    if on is not None:
+    given = {"data": data, "model": model, "resume": resume, "init_from": init_from}
+    check_exclusive(finetune_on, online, given)
+    if finetune_on is not None:
         if not isinstance(what, str | Path):
             raise ConfigError(f"got a {type(what).__name__}; on goes on from a run: its folder.")
-        from saccade.verbs.going_on import go_on as go_on_with
+        from saccade.workflows.finetune import finetune as finetune_run
 
         place = None if out is None else Path(out)
-        trained = go_on_with(Path(what), str(on), place, options, changes=set, online=online)
+        trained = finetune_run(
+            Path(what), str(finetune_on), place, options, changes=set, online=online
+        )
     elif resume is not None:
         asked = {"model.name": model, "data.path": data, **set}
-        trained = go_on(
+        trained = resume_training(
             Path(resume), {path: value for path, value in asked.items() if value}, options
         )
     else:
         if isinstance(what, str | Path):
-            found = find(str(what), data=data, model=model, changes=set)
+            found = resolve_recipe(str(what), data=data, model=model, changes=set)
             name = Path(str(what).split(",")[0]).name.split(".")[0]
         else:
-            found, name = Found(what), what.task
+            found, name = ResolvedRecipe(what), what.task
         folder = Path("runs") / name if out is None else Path(out)
-        options = options._replace(name_model=found.name_model)
-        trained = begin(found.recipe, folder, options)
-    if trained.ended == "stop":
+        options = options._replace(auto_model=found.auto_model)
+        trained = train_new(found.recipe, folder, options)
+    if trained.stop_reason == "stop":
         raise KeyboardInterrupt(f"stopped; go on with resume={str(trained.run.folder)!r}")
-    if "before" in trained.run.made and progress:
-        from saccade.verbs.going_on import moved, sentences
+    if "before" in trained.run.metadata and progress:
+        from saccade.workflows.finetune import describe_transfer, transfer_reports
 
-        for sentence in sentences(moved(trained.run)):
-            options.said(sentence)
+        for sentence in describe_transfer(transfer_reports(trained.run)):
+            options.log(sentence)
     return trained.run
 
 
-def open(folder: "str | Path") -> "Run":
+def load(folder: "str | Path") -> "Run":
     """Open a trained run's folder."""
-    from saccade.run import open_run
+    from saccade.runs.run import load_run
 
-    return open_run(folder)
+    return load_run(folder)

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import tomli_w
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from saccade.errors import ConfigError, several
-from saccade.lookup import did_you_mean
+from saccade.errors import ConfigError, bullet_list
+from saccade.registry import did_you_mean
 
-Settings = TypeVar("Settings", bound="Config")
+ConfigT = TypeVar("ConfigT", bound="Config")
 
 
 class Config(BaseModel):
@@ -23,43 +23,43 @@ class Config(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
-    def with_values(self: Settings, **values: Any) -> Settings:
+    def with_values(self: ConfigT, **values: Any) -> ConfigT:
         """A copy with some settings changed, checked like a new one."""
-        return build(type(self), {**self.model_dump(exclude_unset=True), **values})
+        return build_config(type(self), {**self.model_dump(exclude_unset=True), **values})
 
     def model_post_init(self, context: Any) -> None:
         """Which kind of settings these are is always said, so that a file can be read back."""
         self.model_fields_set.update({"name", "task"} & type(self).model_fields.keys())
 
 
-def build(kind: type[Settings], values: dict[str, Any], where: str = "") -> Settings:
+def build_config(config_class: type[ConfigT], values: dict[str, Any], origin: str = "") -> ConfigT:
     """Make settings from plain values; all that is wrong is said at once.
 
     `where` names the file the values came from, for the message.
     """
-    return _checked(kind, values, [], where)
+    return _checked(config_class, values, [], origin)
 
 
 def _checked(
-    kind: type[Settings], values: dict[str, Any], complaints: list[str], where: str = ""
-) -> Settings:
+    config_class: type[ConfigT], values: dict[str, Any], complaints: list[str], origin: str = ""
+) -> ConfigT:
     """The settings, or one error with `complaints` and all that pydantic adds to them."""
     try:
-        settings = kind.model_validate(values)
+        settings = config_class.model_validate(values)
     except ValidationError as error:
-        complaints = complaints + [_complaint(kind, problem) for problem in error.errors()]
+        complaints = complaints + [_complaint(config_class, problem) for problem in error.errors()]
     if complaints:
-        prefix = f"{where}: " if where else ""
-        raise ConfigError(prefix + several(complaints, "these settings do not fit:"))
+        prefix = f"{origin}: " if origin else ""
+        raise ConfigError(prefix + bullet_list(complaints, "these settings do not fit:"))
     return settings
 
 
-def _complaint(kind: type[Config], problem: Any) -> str:
+def _complaint(config_class: type[Config], problem: Any) -> str:
     path = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         owner, _, name = path.rpartition(".")
-        known = _fields_at(kind, owner)
-        title = owner or kind.__name__
+        known = _fields_at(config_class, owner)
+        title = owner or config_class.__name__
         return (
             f"{title} has no setting {name!r}.{did_you_mean(name, known)} "
             f"It has: {', '.join(known)}."
@@ -67,12 +67,12 @@ def _complaint(kind: type[Config], problem: Any) -> str:
     if problem["type"] == "missing":
         return f"{path} must be given."
     message = problem["msg"].removeprefix("Value error, ").rstrip(".")
-    return f"{path or kind.__name__} is {problem['input']!r}: {message}."
+    return f"{path or config_class.__name__} is {problem['input']!r}: {message}."
 
 
-def _fields_at(kind: type[Config], path: str) -> list[str]:
+def _fields_at(config_class: type[Config], path: str) -> list[str]:
     """The names that may stand under a dotted path of a settings class."""
-    fields = kind.model_fields
+    fields = config_class.model_fields
     for part in filter(None, path.split(".")):
         # pydantic names the chosen member of a union in the path; it is no field of ours
         if part not in fields:
@@ -88,15 +88,15 @@ def _config_members(annotation: Any) -> list[type[Config]]:
     return [m for part in getattr(annotation, "__args__", ()) for m in _config_members(part)]
 
 
-def set_path(config: Settings, path: str, value: Any) -> Settings:
+def override_setting(config: ConfigT, path: str, value: Any) -> ConfigT:
     """A copy of `config` with the setting at a dotted path changed.
 
     `value` may be text, as typed on a command line: it is read as what the field holds.
     """
-    return set_paths(config, {path: value})
+    return override_settings(config, {path: value})
 
 
-def set_paths(config: Settings, changes: dict[str, Any]) -> Settings:
+def override_settings(config: ConfigT, changes: dict[str, Any]) -> ConfigT:
     """`set_path` for many at once; all that is wrong is said at once."""
     values = config.model_dump(exclude_unset=True)
     complaints = []
@@ -154,22 +154,22 @@ def _plain(text: str) -> Any:
     return read["x"] if len(read) == 1 else text
 
 
-def flatten(config: Config, only_set: bool = False) -> dict[str, Any]:
+def flatten(config: Config, exclude_unset: bool = False) -> dict[str, Any]:
     """Every setting by its dotted path; `only_set` leaves out those that nobody set."""
     flat: dict[str, Any] = {}
     for name in type(config).model_fields:
         value = getattr(config, name)
         if isinstance(value, Config):
-            inside = flatten(value, only_set)
+            inside = flatten(value, exclude_unset)
             flat.update({f"{name}.{inner}": v for inner, v in inside.items()})
-        elif not only_set or name in config.model_fields_set:
+        elif not exclude_unset or name in config.model_fields_set:
             flat[name] = value
     return flat
 
 
-def differences(old: Config, new: Config) -> list[str]:
+def diff_settings(old: Config, new: Config) -> list[str]:
     """What `new` sets otherwise than `old` has it, in words; what it leaves open does not count."""
-    before, after = flatten(old), flatten(new, only_set=True)
+    before, after = flatten(old), flatten(new, exclude_unset=True)
     return [
         f"{path}: {before.get(path)!r} → {value!r}"
         for path, value in sorted(after.items())
@@ -177,9 +177,11 @@ def differences(old: Config, new: Config) -> list[str]:
     ]
 
 
-def to_toml(config: Config, only_set: bool = False) -> str:
+def to_toml(config: Config, exclude_unset: bool = False) -> str:
     """The settings as TOML text, all of them or those that somebody set."""
-    return tomli_w.dumps(config.model_dump(exclude_none=True, exclude_unset=only_set, mode="json"))
+    return tomli_w.dumps(
+        config.model_dump(exclude_none=True, exclude_unset=exclude_unset, mode="json")
+    )
 
 
 def read_toml(path: Path) -> dict[str, Any]:

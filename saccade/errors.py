@@ -5,7 +5,7 @@ SaccadeError             what a user can mend; the command line prints it and ex
 ├── DataError            a file or a line of it that cannot be used
 ├── RunError             a run folder that is missing, damaged, from a newer version, or in the way
 ├── TrainingError        training that cannot go on (a loss that is not a number)
-└── MissingPackage       an optional package that this verb needs
+└── MissingPackageError       an optional package that this verb needs
 
 A message says what was got (with file and line where there is one), what was wanted, and what
 to do. Parts used on their own (`nn`, `optim`, …) raise `ValueError` in the same manner.
@@ -32,11 +32,11 @@ class TrainingError(SaccadeError):
     """Training that cannot go on; what was learned before is kept."""
 
 
-class MissingPackage(SaccadeError):
+class MissingPackageError(SaccadeError):
     """An optional package is not installed."""
 
 
-def several(complaints: list[str], heading: str) -> str:
+def bullet_list(complaints: list[str], heading: str) -> str:
     """One message out of many complaints: they come all at once, not one a run."""
     if len(complaints) == 1:
         return complaints[0]

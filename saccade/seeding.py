@@ -29,7 +29,7 @@ def generator(seed: int, purpose: str, step: int = 0) -> np.random.Generator:
 
 
 @contextmanager
-def borrowed() -> Iterator[None]:
+def preserve_rng() -> Iterator[None]:
     """Give torch's global generator back as it was found: training leaves no mark on the caller."""
     import torch
 
@@ -37,7 +37,7 @@ def borrowed() -> Iterator[None]:
         yield
 
 
-def reseed(seed: int, purpose: str, step: int = 0) -> None:
+def seed_torch(seed: int, purpose: str, step: int = 0) -> None:
     """Point torch's global generator (dropout, initial weights) at one purpose and step."""
     import torch
 
@@ -51,7 +51,7 @@ _thread = threading.local()
 
 
 @contextmanager
-def drawing_from(seed: int, purpose: str, step: int) -> Iterator[None]:
+def thread_rng(seed: int, purpose: str, step: int) -> Iterator[None]:
     """Let this thread's random choices be its own while the block is open, whatever others do."""
     import torch
 
@@ -62,6 +62,6 @@ def drawing_from(seed: int, purpose: str, step: int) -> Iterator[None]:
         _thread.generator = None
 
 
-def luck() -> "torch.Generator | None":
+def thread_generator() -> "torch.Generator | None":
     """What a random choice is to be drawn from here; None is torch's global generator."""
     return getattr(_thread, "generator", None)

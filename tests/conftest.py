@@ -54,7 +54,7 @@ def same_start() -> None:
 
 
 @pytest.fixture
-def published() -> Callable[[str], Path]:
+def dataset() -> Callable[[str], Path]:
     """`published("multi30k")` is that folder in SACCADE_DATA; without it the test is skipped."""
 
     def folder(name: str) -> Path:
@@ -82,7 +82,7 @@ def words_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SMALLEST = {
-    "data.longest_answer": 8,
+    "data.max_new_tokens": 8,
     "model.width": 8,
     "model.dropout": 0.2,
     "train.steps": 13,
@@ -104,12 +104,14 @@ def threads_given_back() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def smallest(words_file: Path) -> Callable[..., Any]:
     """`smallest("bahdanau", {"train.steps": 5})`: a recipe that trains in no time."""
-    from saccade.recipes.finding import find
+    from saccade.recipes.resolve import resolve_recipe
 
     def recipe(model: str = "bahdanau", changes: Mapping[str, Any] | None = None) -> Any:
         more = {"model.depth": 1, "model.heads": 2} if model == "transformer" else {}
         every = {**SMALLEST, **more, **(changes or {})}
-        return find(every.get("data.path", str(words_file)), model=model, changes=every).recipe
+        return resolve_recipe(
+            every.get("data.path", str(words_file)), model=model, changes=every
+        ).recipe
 
     return recipe
 
@@ -119,11 +121,11 @@ def trained_runs(
     smallest: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
     """A finished run of each model, to be read and never written to."""
-    from saccade.run import Options, train
+    from saccade.runs.run import TrainOptions, train_recipe
 
     root = tmp_path_factory.mktemp("runs")
     for model in ("bahdanau", "seq2seq", "transformer"):
-        train(smallest(model), root / model, Options())
+        train_recipe(smallest(model), root / model, TrainOptions())
     torch.set_num_threads(2)
     return {folder.name: folder for folder in root.iterdir()}
 
@@ -134,11 +136,11 @@ def outcome_of() -> Callable[[Path], dict[str, Any]]:
 
     Two outcomes that are equal as dictionaries are equal in every bit of every tensor.
     """
-    from saccade.storage import read_tensors
+    from saccade.io.tensors import read_tensors
 
     def tensors(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         found, facts = read_tensors(path)
-        facts.get("standing", {}).pop("seconds", None)
+        facts.get("state", {}).pop("seconds", None)
         return {
             name: (str(t.dtype), tuple(t.shape), hashlib.sha256(t.numpy().tobytes()).hexdigest())
             for name, t in found.items()

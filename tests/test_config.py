@@ -9,12 +9,12 @@ from pydantic import Field, ValidationError, model_validator
 
 from saccade.config import (
     Config,
-    build,
-    differences,
+    build_config,
+    diff_settings,
     flatten,
+    override_setting,
+    override_settings,
     read_toml,
-    set_path,
-    set_paths,
     to_toml,
 )
 from saccade.errors import ConfigError
@@ -63,7 +63,7 @@ def test_settings_are_frozen() -> None:
 
 def test_settings_made_from_plain_values_are_those_made_by_hand() -> None:
     values = {"model": {"name": "network", "width": 64}, "train": {"seed": 3}}
-    assert build(Whole, values) == Whole(model=Network(width=64), train=Training(seed=3))
+    assert build_config(Whole, values) == Whole(model=Network(width=64), train=Training(seed=3))
 
 
 def test_an_unknown_setting_is_refused_with_the_near_one_and_all_there_are() -> None:
@@ -72,14 +72,14 @@ def test_an_unknown_setting_is_refused_with_the_near_one_and_all_there_are() -> 
         r"It has: betas, compile, label, seed, steps\.$"
     )
     with pytest.raises(ConfigError, match=wanted):
-        build(Whole, {"train": {"sed": 1}})
+        build_config(Whole, {"train": {"sed": 1}})
     with pytest.raises(ConfigError, match=r"^Training has no setting 'zzz'\. It has: betas"):
-        build(Training, {"zzz": 1})
+        build_config(Training, {"zzz": 1})
 
 
 def test_an_unknown_setting_in_one_of_several_models_is_found_too() -> None:
     with pytest.raises(ConfigError, match=r"model\.network has no setting 'widht'.*'width'"):
-        build(Whole, {"model": {"name": "network", "widht": 1}})
+        build_config(Whole, {"model": {"name": "network", "widht": 1}})
 
 
 def test_a_missing_setting_is_named() -> None:
@@ -87,13 +87,13 @@ def test_a_missing_setting_is_named() -> None:
         vocab_size: int
 
     with pytest.raises(ConfigError, match=r"^vocab_size must be given\.$"):
-        build(Needs, {})
+        build_config(Needs, {})
 
 
 def test_all_complaints_come_at_once_with_the_file() -> None:
     values = {"train": {"sed": 1, "seed": "many"}, "model": {"name": "network", "width": 0}}
     with pytest.raises(ConfigError) as caught:
-        build(Whole, values, where="mine.toml")
+        build_config(Whole, values, origin="mine.toml")
     heading, *lines = str(caught.value).splitlines()
     assert heading == "mine.toml: these settings do not fit:"
     assert len(lines) == 3
@@ -104,7 +104,7 @@ def test_all_complaints_come_at_once_with_the_file() -> None:
 
 def test_a_rule_of_the_settings_own_is_told_in_its_words() -> None:
     with pytest.raises(ConfigError, match=r"width 10 does not divide into 4 heads\.$"):
-        build(Network, {"width": 10})
+        build_config(Network, {"width": 10})
 
 
 def test_a_changed_copy_is_checked_like_a_new_one() -> None:
@@ -149,25 +149,25 @@ def test_a_changed_copy_is_checked_like_a_new_one() -> None:
 )
 def test_typed_text_is_read_as_what_the_field_holds(path: str, typed: str, value: Any) -> None:
     start = Whole(train=Training(steps=7), note="before")
-    got = flatten(set_path(start, path, typed))[path]
+    got = flatten(override_setting(start, path, typed))[path]
     assert got == value
     assert type(got) is type(value)
 
 
 def test_values_that_are_no_text_are_taken_as_they_are() -> None:
-    assert set_path(Whole(), "train.steps", 5).train.steps == 5
-    assert set_path(Whole(note="x"), "note", None).note is None
+    assert override_setting(Whole(), "train.steps", 5).train.steps == 5
+    assert override_setting(Whole(note="x"), "note", None).note is None
 
 
 def test_setting_one_thing_changes_nothing_else() -> None:
     start = Whole(model=Counter(order=5), train=Training(steps=9), note="kept")
-    changed = set_path(start, "model.order", "4")
-    assert differences(start, changed) == ["model.order: 5 → 4"]
+    changed = override_setting(start, "model.order", "4")
+    assert diff_settings(start, changed) == ["model.order: 5 → 4"]
     assert start.model == Counter(order=5)
 
 
 def test_settings_that_depend_on_each_other_are_set_together() -> None:
-    assert set_paths(Whole(), {"model.width": "30", "model.heads": "5"}).model == Network(
+    assert override_settings(Whole(), {"model.width": "30", "model.heads": "5"}).model == Network(
         width=30, heads=5
     )
 
@@ -175,19 +175,19 @@ def test_settings_that_depend_on_each_other_are_set_together() -> None:
 @pytest.mark.parametrize("path", ["model.widht", "modle.width", "model.width.x", "model.", "", "."])
 def test_a_path_that_does_not_exist_cannot_be_set(path: str) -> None:
     with pytest.raises(ConfigError, match="there is no setting") as caught:
-        set_path(Whole(), path, "1")
+        override_setting(Whole(), path, "1")
     assert f"{path!r}" in str(caught.value)
     assert "There are: model.dropout, model.heads, model.name, model.norm" in str(caught.value)
 
 
 def test_a_near_path_is_offered() -> None:
     with pytest.raises(ConfigError, match=r"'modle\.width'\. Did you mean 'model\.width'\?"):
-        set_path(Whole(), "modle.width", "1")
+        override_setting(Whole(), "modle.width", "1")
 
 
 def test_wrong_paths_and_wrong_values_are_told_together() -> None:
     with pytest.raises(ConfigError) as caught:
-        set_paths(Whole(), {"model.widht": "1", "train.sed": "1", "train.seed": "many"})
+        override_settings(Whole(), {"model.widht": "1", "train.sed": "1", "train.seed": "many"})
     heading, *lines = str(caught.value).splitlines()
     assert heading == "these settings do not fit:"
     assert [("'model.widht'" in a, "'train.sed'" in a, "'many'" in a) for a in lines] == [
@@ -199,9 +199,9 @@ def test_wrong_paths_and_wrong_values_are_told_together() -> None:
 
 def test_a_value_that_does_not_fit_is_told_as_it_was_read() -> None:
     with pytest.raises(ConfigError, match=r"train\.seed is 0\.5: .*integer"):
-        set_path(Whole(), "train.seed", "0.5")
+        override_setting(Whole(), "train.seed", "0.5")
     with pytest.raises(ConfigError, match=r"model\.network\.norm is 'sideways': .*'pre'"):
-        set_path(Whole(), "model.norm", "sideways")
+        override_setting(Whole(), "model.norm", "sideways")
 
 
 def test_flatten_names_every_setting_open_ones_too() -> None:
@@ -219,8 +219,8 @@ def test_flatten_names_every_setting_open_ones_too() -> None:
 
 def test_what_nobody_set_is_open() -> None:
     sized = Whole(model=Counter(), train=Training(steps=9))
-    assert flatten(sized, only_set=True) == {"model.name": "counter", "train.steps": 9}
-    assert flatten(set_path(sized, "train.seed", "1"), only_set=True) == {
+    assert flatten(sized, exclude_unset=True) == {"model.name": "counter", "train.steps": 9}
+    assert flatten(override_setting(sized, "train.seed", "1"), exclude_unset=True) == {
         "model.name": "counter",
         "train.steps": 9,
         "train.seed": 1,  # the default, but now somebody's choice
@@ -236,13 +236,13 @@ def test_a_group_left_at_its_default_keeps_what_the_default_says() -> None:
     class Recipe(Config):
         model: Network | Counter = Field(default=Network(width=64), discriminator="name")
 
-    assert set_path(Recipe(), "model.heads", "8").model == Network(width=64, heads=8)
+    assert override_setting(Recipe(), "model.heads", "8").model == Network(width=64, heads=8)
 
 
 def test_differences_are_what_the_new_one_asks_for() -> None:
     old = Whole(model=Counter(order=5), train=Training(seed=2, steps=9))
-    assert differences(old, Whole(model=Counter())) == []  # it asks for nothing else
-    assert differences(old, Whole(model=Network(width=64), train=Training(seed=1), note="x")) == [
+    assert diff_settings(old, Whole(model=Counter())) == []  # it asks for nothing else
+    assert diff_settings(old, Whole(model=Network(width=64), train=Training(seed=1), note="x")) == [
         "model.name: 'counter' → 'network'",
         "model.width: None → 64",
         "note: None → 'x'",
@@ -270,22 +270,22 @@ wholes = st.builds(
 
 @given(wholes)
 def test_toml_gives_the_same_settings_back(whole: Whole) -> None:
-    assert build(Whole, tomllib.loads(to_toml(whole))) == whole
+    assert build_config(Whole, tomllib.loads(to_toml(whole))) == whole
 
 
 @given(wholes)
 def test_toml_of_what_was_set_leaves_the_same_settings_open(whole: Whole) -> None:
-    again = build(Whole, tomllib.loads(to_toml(whole, only_set=True)))
+    again = build_config(Whole, tomllib.loads(to_toml(whole, exclude_unset=True)))
     assert again == whole
-    wanted = {k: v for k, v in flatten(whole, only_set=True).items() if v is not None}
-    assert flatten(again, only_set=True) == wanted
+    wanted = {k: v for k, v in flatten(whole, exclude_unset=True).items() if v is not None}
+    assert flatten(again, exclude_unset=True) == wanted
 
 
 def test_a_file_holds_every_value_or_only_those_that_were_set() -> None:
     whole = Whole(train=Training(label="x"))
     text = to_toml(whole)
     assert "steps" not in text and "note" not in text and "seed = 1" in text
-    assert tomllib.loads(to_toml(whole, only_set=True)) == {"train": {"label": "x"}}
+    assert tomllib.loads(to_toml(whole, exclude_unset=True)) == {"train": {"label": "x"}}
 
 
 def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ import builtins
 import pytest
 
 from saccade import errors
-from saccade.errors import SaccadeError, several
+from saccade.errors import SaccadeError, bullet_list
 
 KINDS = [
     kind
@@ -28,8 +28,10 @@ def test_no_error_hides_one_of_pythons(kind: type[SaccadeError]) -> None:
 
 
 def test_one_complaint_stands_alone() -> None:
-    assert several(["x is 0: it must be more."], "these do not fit:") == "x is 0: it must be more."
+    assert (
+        bullet_list(["x is 0: it must be more."], "these do not fit:") == "x is 0: it must be more."
+    )
 
 
 def test_many_complaints_are_a_list_in_their_order() -> None:
-    assert several(["b", "a"], "these do not fit:") == "these do not fit:\n  - b\n  - a"
+    assert bullet_list(["b", "a"], "these do not fit:") == "these do not fit:\n  - b\n  - a"

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.seeding import borrowed, generator, reseed, seed_for
+from saccade.seeding import generator, preserve_rng, seed_for, seed_torch
 
 ROOT = Path(__file__).parent.parent
 choices = st.tuples(st.integers(-(2**63), 2**63), st.text(max_size=5), st.integers(0, 2**40))
@@ -31,8 +31,8 @@ def test_seeds_never_change(choice: tuple[int, str, int], seed: int) -> None:
 def test_the_first_choices_never_change() -> None:
     # numpy promises that raw bits of PCG64 stay as they are, and torch's CPU generator has
     assert generator(1, "order").bit_generator.random_raw() == 3959504824119969715
-    with borrowed():
-        reseed(1, "dropout", 3)
+    with preserve_rng():
+        seed_torch(1, "dropout", 3)
         assert torch.randint(2**31, (2,)).tolist() == [1330373112, 1277501059]
 
 
@@ -77,19 +77,19 @@ def test_a_generator_starts_afresh_and_touches_no_other() -> None:
 
 def test_reseeding_gives_the_same_dropout_again() -> None:
     ones = torch.ones(200)
-    with borrowed():
-        reseed(1, "dropout", 7)
+    with preserve_rng():
+        seed_torch(1, "dropout", 7)
         first = torch.nn.functional.dropout(ones)
         later = torch.nn.functional.dropout(ones)
-        reseed(1, "dropout", 7)
+        seed_torch(1, "dropout", 7)
         assert torch.equal(first, torch.nn.functional.dropout(ones))
         assert not torch.equal(first, later)
 
 
 def test_borrowing_leaves_no_mark_even_after_an_error() -> None:
     before = torch.get_rng_state()
-    with pytest.raises(KeyError), borrowed():
-        reseed(9, "weights")
+    with pytest.raises(KeyError), preserve_rng():
+        seed_torch(9, "weights")
         torch.rand(3)
         raise KeyError
     assert torch.equal(torch.get_rng_state(), before)

@@ -8,13 +8,14 @@ import os
 import random
 from pathlib import Path
 
-from saccade.recipes.finding import find
-from saccade.run import FORMAT, Options, open_run, resume, train
-from saccade.training.loop import Event, Stepped
+from saccade.io.run_folder import RUN_FORMAT
+from saccade.recipes.resolve import resolve_recipe
+from saccade.runs.run import TrainOptions, load_run, resume, train_recipe
+from saccade.training.loop import Event, StepEvent
 
 SOURCES = ["abc", "fed", "a", "cafe", "bead", ""]
 SETTINGS = {
-    "data.longest_answer": 8,
+    "data.max_new_tokens": 8,
     "model.width": 8,
     "train.steps": 60,
     "train.learning_rate": 0.03,
@@ -30,24 +31,24 @@ STOP = 41
 
 def stopping(event: Event) -> None:
     """As if the machine went down."""
-    if isinstance(event, Stepped) and event.step == STOP:
+    if isinstance(event, StepEvent) and event.step == STOP:
         raise InterruptedError
 
 
 def keep(model: str) -> None:
     """A finished run, one that was cut off, and what they answer."""
     more = {"model.depth": 1, "model.heads": 2} if model == "transformer" else {}
-    recipe = find("words.tsv", model=model, changes=SETTINGS | more).recipe
+    recipe = resolve_recipe("words.tsv", model=model, changes=SETTINGS | more).recipe
     folder = Path(model)
     try:
-        train(recipe, folder, Options(tell=stopping))
+        train_recipe(recipe, folder, TrainOptions(on_event=stopping))
     except InterruptedError:
         pass
     # the older of the two checkpoints is not needed
     min((folder / "checkpoint").iterdir()).unlink()
     kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    resume(folder, {}, Options())
-    run = open_run(folder)
+    resume(folder, {}, TrainOptions())
+    run = load_run(folder)
     answers = [answer._asdict() for answer in run.predict(SOURCES)]
     metrics = [line for line in run.metrics() if line["step"] > STOP]
     for path in folder.rglob("*"):
@@ -56,14 +57,14 @@ def keep(model: str) -> None:
     for path, content in kept.items():
         path.write_bytes(content)
     (folder / "report").rmdir()
-    now = [answer._asdict() for answer in open_run(folder).predict(SOURCES)]
+    now = [answer._asdict() for answer in load_run(folder).predict(SOURCES)]
     facts = {"sources": SOURCES, "answers": now, "in the end": answers, "metrics": metrics}
     Path(f"{model}.json").write_text(json.dumps(facts, indent=1) + "\n")
 
 
 def main() -> None:
     """One run of each model, on words and what they are backwards."""
-    place = Path(__file__).parent.parent / "tests" / "kept" / f"format{FORMAT}"
+    place = Path(__file__).parent.parent / "tests" / "kept" / f"format{RUN_FORMAT}"
     place.mkdir(parents=True)
     os.chdir(place)
     draw = random.Random(7)

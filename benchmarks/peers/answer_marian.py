@@ -6,16 +6,16 @@ from peers.answer_saccade import padded
 from peers.marian import hugging_face, never_write_marks, seen
 from peers.pipe import THREADS, Pipe
 
-from saccade.data.vocabulary import END
-from saccade.run import open_run
-from saccade.training.precision import keep_memory
+from saccade.data.vocabulary import EOS
+from saccade.runs.run import load_run
+from saccade.training.device import tune_malloc
 
 
 def compete(pipe: Pipe, run: str) -> None:
     """Answer for ever."""
     torch.set_num_threads(THREADS)
-    keep_memory()
-    ours = open_run(run)
+    tune_malloc()
+    ours = load_run(run)
     model = hugging_face(ours.task.model, ours.recipe.model).eval()
     never_write_marks(model)
 
@@ -31,7 +31,7 @@ def compete(pipe: Pipe, run: str) -> None:
                 length_penalty=0.0,
                 max_new_tokens=LONGEST,
             )
-        return [row[: row.index(END)] if END in row else row for row in found[:, 1:].tolist()]
+        return [row[: row.index(EOS)] if EOS in row else row for row in found[:, 1:].tolist()]
 
     parameters = sum(parameter.numel() for parameter in model.parameters())
     facts = {"parameters": parameters, "about": type(model).__name__}

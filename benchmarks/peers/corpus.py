@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from saccade.data.batching import encode_pairs
-from saccade.data.pairs import Pairs
-from saccade.data.parallel import TokenizerConfig, Tokenizers, learn_tokenizers
-from saccade.data.text import read_pairs
+from saccade.data.parallel.load import TokenizerConfig, TokenizerPair, train_tokenizers
+from saccade.data.parallel.pairs import SentencePairs
+from saccade.data.parallel.readers import read_pairs
 from saccade.data.vocabulary import PAD
-from saccade.sealed import read_json, write_json
+from saccade.io.atomic import read_checksummed_json, write_checksummed_json
 from saccade.tasks.recipe import TranslationRecipe
-from saccade.tasks.translation import Translation
-from saccade.types import Batch
+from saccade.tasks.translation import TranslationTask
+from saccade.types.shapes import Batch
 
 WIDTH, DEPTH, HEADS, HIDDEN, DROPOUT = 256, 3, 4, 1024, 0.1
 TRANSFORMER = {
@@ -38,7 +38,7 @@ TOKENS, SMOOTHING, RATE, CLIP, BETAS = 4096, 0.1, 3e-4, 1.0, (0.9, 0.98)
 FOREVER = 10**9
 
 
-def multi30k(split: str) -> Pairs:
+def multi30k(split: str) -> SentencePairs:
     """The pairs of a split, from the folder that SACCADE_DATA names."""
     folder = Path(os.environ.get("SACCADE_DATA", "")) / "multi30k"
     if not (folder / f"{split}.en.gz").exists():
@@ -51,38 +51,43 @@ def multi30k(split: str) -> Pairs:
 
 def write_vocabulary(folder: Path) -> None:
     """Learn one byte-pair vocabulary of both languages and leave it in the folder."""
-    config = TokenizerConfig(kind="bytepair", size=8000, shared=True)
-    write_json(folder / "tokenizer.json", learn_tokenizers(config, multi30k("train")).to_json())
+    config = TokenizerConfig(kind="bpe", size=8000, shared=True)
+    write_checksummed_json(
+        folder / "tokenizer.json", train_tokenizers(config, multi30k("train")).to_json()
+    )
 
 
-def training_task(folder: str, **model: Any) -> Translation:
+def training_task(folder: str, **model: Any) -> TranslationTask:
     """Our task on all training pairs; `batches` gives what every contestant with them gets."""
-    both = Tokenizers.from_json(read_json(Path(folder) / "tokenizer.json"))
-    sizes = {"source_vocab": both.source.vocab_size, "target_vocab": both.target.vocab_size}
+    both = TokenizerPair.from_json(read_checksummed_json(Path(folder) / "tokenizer.json"))
+    sizes = {
+        "source_vocab_size": both.source.vocab_size,
+        "target_vocab_size": both.target.vocab_size,
+    }
     train = {
         "batch_tokens": TOKENS,
-        "smoothing": SMOOTHING,
+        "label_smoothing": SMOOTHING,
         "learning_rate": RATE,
-        "clip": CLIP,
+        "clip_norm": CLIP,
         "warmup": 0,
-        "decay": "none",
+        "schedule": "none",
         "steps": FOREVER,
         "evaluate_every": FOREVER,
         "checkpoint_seconds": FOREVER,
     }
     pairs = multi30k("train")
     recipe = TranslationRecipe(data={"path": pairs.name}, model={**model, **sizes}, train=train)
-    task = Translation(recipe, both)
+    task = TranslationTask(recipe, both)
     task.encoded["train"] = encode_pairs(pairs, both.source, both.target, lambda more: None)
     return task
 
 
 def padded_target(batch: Batch) -> Tensor:
     """What is to be guessed at every place (B, T), PAD where nothing is."""
-    if batch.real is None:
+    if batch.target_positions is None:
         return batch.target_out.view(batch.target_in.shape)
     flat = torch.full((batch.target_in.numel(),), PAD)
-    return flat.index_copy_(0, batch.real, batch.target_out).view(batch.target_in.shape)
+    return flat.index_copy_(0, batch.target_positions, batch.target_out).view(batch.target_in.shape)
 
 
 def source_lengths(batch: Batch) -> Tensor:

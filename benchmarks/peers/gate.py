@@ -16,9 +16,9 @@ from timing import operations
 from torch import Tensor, nn
 
 from saccade.data.vocabulary import PAD
-from saccade.tasks.translation import Translation
-from saccade.training.precision import keep_memory
-from saccade.types import Batch
+from saccade.tasks.translation import TranslationTask
+from saccade.training.device import tune_malloc
+from saccade.types.shapes import Batch
 
 COUNTED = 2  # batches whose operations are counted
 
@@ -32,7 +32,7 @@ class Gate:
         self._watching: AbstractContextManager[Any] | None = None
         torch.set_num_threads(THREADS)
         torch.manual_seed(1)
-        keep_memory()
+        tune_malloc()
 
     def ready(self, model: nn.Module, **facts: Any) -> None:
         """All is built: tell so, and wait for the first window."""
@@ -73,7 +73,7 @@ def smoothed(logits: Tensor, gold: Tensor) -> Tensor:
 
 
 def facts_of(
-    task: Translation, model: nn.Module, loss: Callable[[Batch], Tensor]
+    task: TranslationTask, model: nn.Module, loss: Callable[[Batch], Tensor]
 ) -> dict[str, Any]:
     """How large it is, and how many operations a target token costs."""
     batches = list(islice(task.batches("train", 0), COUNTED))
@@ -88,7 +88,7 @@ def facts_of(
 
 @torch.no_grad()
 def losses_without_dropout(
-    task: Translation, model: nn.Module, logits: Callable[[Batch], Tensor]
+    task: TranslationTask, model: nn.Module, logits: Callable[[Batch], Tensor]
 ) -> dict[str, float]:
     """The loss of the first batch, theirs and ours; equal if both compute the same."""
     batch = next(task.batches("train", 0))
@@ -99,7 +99,7 @@ def losses_without_dropout(
 
 
 def train_for_ever(
-    task: Translation, model: nn.Module, loss: Callable[[Batch], Tensor], gate: Gate
+    task: TranslationTask, model: nn.Module, loss: Callable[[Batch], Tensor], gate: Gate
 ) -> None:
     """A plain loop with torch's own fused AdamW."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=BETAS, fused=True)

@@ -11,12 +11,12 @@ from peers.pipe import THREADS, Pipe
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from saccade.exchange.huggingface import theirs
-from saccade.tasks.language import NetworkLanguage
-from saccade.tasks.text import Text
+from saccade.interop.huggingface_gpt2 import to_gpt2_weights
+from saccade.tasks.language import NeuralLMTask
+from saccade.tasks.text import LMBatch
 
 
-def hugging_face(task: NetworkLanguage) -> Any:
+def hugging_face(task: NeuralLMTask) -> Any:
     """Their model with the weights of ours."""
     ours = task.recipe.model
     assert ours.name == "gpt2"
@@ -33,7 +33,7 @@ def hugging_face(task: NetworkLanguage) -> Any:
         eos_token_id=None,
     )
     model = GPT2LMHeadModel(config)
-    missing, strange = model.load_state_dict(theirs(ours, task.weights()), strict=False)
+    missing, strange = model.load_state_dict(to_gpt2_weights(ours, task.weights()), strict=False)
     assert not strange and set(missing) <= {"lm_head.weight"}, (missing, strange)
     model.tie_weights()
     return model
@@ -49,7 +49,7 @@ def compete(pipe: Pipe, what: str, kind: str) -> None:
     model = hugging_face(task)
     run = torch.compile(model) if what == "compiled" else model
 
-    def loss_of(called: Any, batch: Text) -> Tensor:
+    def loss_of(called: Any, batch: LMBatch) -> Tensor:
         logits = called(input_ids=batch.segments.inputs, use_cache=False).logits
         return F.cross_entropy(logits.flatten(0, 1), batch.segments.targets.flatten())
 

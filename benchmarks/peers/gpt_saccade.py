@@ -8,9 +8,9 @@ from peers.letters import language_task
 from peers.pipe import THREADS, Pipe
 from peers.train_saccade import train_ours
 
-from saccade.data.vocabulary import END
-from saccade.decoding import Marks, greedy
-from saccade.tasks.reading import NEVER, Prompted
+from saccade.data.vocabulary import EOS
+from saccade.decoding import SpecialTokens, greedy_search
+from saccade.tasks.reading import NO_TOKEN, PromptedDecoder
 
 
 def compete(pipe: Pipe, what: str, kind: str) -> None:
@@ -26,15 +26,17 @@ def _write(pipe: Pipe, kind: str) -> None:
     torch.set_num_threads(THREADS)
     task = language_task(kind)
     task.model.eval()
-    stepper, marks = Prompted(task.writing), Marks(END, NEVER, ())
+    stepper, special_tokens = PromptedDecoder(task.fast_decoder), SpecialTokens(EOS, NO_TOKEN, ())
     parameters = sum(weight.numel() for weight in task.model.parameters())
     pipe.say(parameters=parameters, about="its own search")
     while command := pipe.hear():
         prompts = torch.tensor(command["prompts"])
-        limits = torch.full((len(prompts),), command["tokens"])
+        max_lengths = torch.full((len(prompts),), command["tokens"])
         began = time.perf_counter()
         with torch.inference_mode():
             for _ in range(command["repeats"]):
-                found = greedy(stepper, prompts, marks=marks, limits=limits)
+                found = greedy_search(
+                    stepper, prompts, special_tokens=special_tokens, max_lengths=max_lengths
+                )
         seconds = time.perf_counter() - began
         pipe.say(answers=[answer.ids for answer in found], seconds=seconds)

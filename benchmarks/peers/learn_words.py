@@ -91,15 +91,15 @@ def with_saccade(kind: str, corpus: Path, out: Path, seed: int, epochs: int) -> 
     """By the run that `saccade train` makes."""
     import shutil
 
-    from saccade.recipes.finding import find
-    from saccade.run import Options, open_run, train
+    from saccade.recipes.resolve import resolve_recipe
+    from saccade.runs.run import TrainOptions, load_run, train_recipe
 
     def run(data: Path, folder: Path, **more: Any) -> float:
         shutil.rmtree(folder, ignore_errors=True)
-        changes = {"train.seed": seed, "train.threads": THREADS, "data.split": "spaces", **more}
-        recipe = find(what, data=str(data), model=model, changes=changes).recipe
+        changes = {"train.seed": seed, "train.threads": THREADS, "data.split": "whitespace", **more}
+        recipe = resolve_recipe(what, data=str(data), model=model, changes=changes).recipe
         began = time.perf_counter()
-        train(recipe, folder, Options())
+        train_recipe(recipe, folder, TrainOptions())
         return time.perf_counter() - began
 
     what = "classify" if kind.startswith("classify") else "vectors"
@@ -117,10 +117,10 @@ def with_saccade(kind: str, corpus: Path, out: Path, seed: int, epochs: int) -> 
     took = run(corpus, folder, **more)
     if what == "classify":
         lines = (corpus.parent / "news-test.txt").read_text(encoding="utf-8").splitlines()
-        answers = open_run(folder).predict([line.split(" ", 1)[1] for line in lines])
+        answers = load_run(folder).predict([line.split(" ", 1)[1] for line in lines])
         out.write_text("\n".join(f"__label__{answer.text}" for answer in answers))
     else:
-        open_run(folder).export("word2vec", out)
+        load_run(folder).export("word2vec", out)
     return took
 
 
@@ -138,7 +138,7 @@ def main() -> None:
 
 def counting(folder: Path) -> float:
     """The seconds before the first epoch of GloVe: its end, less what the others took each."""
-    from saccade.folder import read_metrics
+    from saccade.io.run_folder import read_metrics
 
     ends = [line["seconds"] for line in read_metrics(folder / "metrics.jsonl") if "loss" in line]
     return float(ends[0] - (ends[-1] - ends[0]) / (len(ends) - 1))

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from saccade.recipes.language import tinyshakespeare
-from saccade.tasks.language import NetworkLanguage
-from saccade.tasks.text import prepare
+from saccade.recipes.language import tinyshakespeare_recipe
+from saccade.tasks.language import NeuralLMTask
+from saccade.tasks.text import prepare_text
 
 SIZES: dict[str, dict[str, Any]] = {
     # nanoGPT's for a laptop
@@ -14,26 +14,26 @@ SIZES: dict[str, dict[str, Any]] = {
 FOREVER = 10**9
 
 
-def language_task(kind: str, **train: Any) -> NetworkLanguage:
+def language_task(kind: str, **train: Any) -> NeuralLMTask:
     """Our task on the training text; `batches` gives what every contestant gets."""
     sizes = SIZES[kind]
-    recipe = tinyshakespeare()
+    recipe = tinyshakespeare_recipe()
     model = {name: sizes[name] for name in ("width", "depth", "heads", "context")}
     settings = {
         "batch_tokens": sizes["rows"] * sizes["context"],
         "steps": FOREVER,
         "evaluate_every": FOREVER,
         "checkpoint_seconds": FOREVER,
-        "decay": "none",
+        "schedule": "none",
         "learning_rate": 1e-3,
         **train,
     }
     recipe = recipe.with_values(
-        data={**recipe.data.model_dump(exclude_unset=True), "steps": sizes["context"]},
+        data={**recipe.data.model_dump(exclude_unset=True), "segment_length": sizes["context"]},
         model={"name": "gpt2", "dropout": 0.0, **model},
         train=settings,
     )
-    prepared = prepare(recipe, lambda what, done, total: None)
-    task = NetworkLanguage(prepared.recipe, prepared.vocabulary)
-    task.give(prepared)
+    prepared = prepare_text(recipe, lambda what, done, total: None)
+    task = NeuralLMTask(prepared.recipe, prepared.vocabulary)
+    task.attach_data(prepared)
     return task

@@ -18,7 +18,7 @@ from transformers import (
     PegasusForConditionalGeneration,
 )
 
-from saccade.data.vocabulary import BEGIN, END, PAD, UNKNOWN
+from saccade.data.vocabulary import BOS, EOS, PAD, UNK
 from saccade.models.transformer import Transformer, TransformerConfig
 
 NEVER = -1e4  # added to the logits of what is never written, as Marian's own checkpoints do
@@ -51,16 +51,16 @@ def hugging_face(ours: Any, config: TransformerConfig) -> Any:
             max_position_embeddings=LONGEST,
             scale_embedding=True,
             pad_token_id=PAD,
-            bos_token_id=BEGIN,
-            eos_token_id=END,
-            decoder_start_token_id=BEGIN,
+            bos_token_id=BOS,
+            eos_token_id=EOS,
+            decoder_start_token_id=BOS,
             forced_eos_token_id=None,
             tie_word_embeddings=True,
             attn_implementation="sdpa",
         )
     )
     theirs.generation_config = GenerationConfig(
-        pad_token_id=PAD, bos_token_id=BEGIN, eos_token_id=END, decoder_start_token_id=BEGIN
+        pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS, decoder_start_token_id=BOS
     )
     _copy(ours, theirs, config.norm_first)
     return theirs
@@ -100,7 +100,7 @@ def _copy_layer(block: Any, layer: Any) -> None:
 @torch.no_grad()
 def never_write_marks(theirs: Any) -> None:
     """Padding, the begin mark and the unknown are never written, as in our search."""
-    theirs.final_logits_bias[:, [PAD, BEGIN, UNKNOWN]] = NEVER
+    theirs.final_logits_bias[:, [PAD, BOS, UNK]] = NEVER
 
 
 def seen(source: Tensor) -> Tensor:

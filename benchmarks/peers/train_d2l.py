@@ -24,7 +24,7 @@ from peers.gate import Gate, facts_of, smoothed, train_for_ever
 from peers.pipe import Pipe
 from torch import Tensor, nn
 
-from saccade.types import Batch
+from saccade.types.shapes import Batch
 
 matplotlib.use("Agg")
 

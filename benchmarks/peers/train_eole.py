@@ -30,7 +30,7 @@ from peers.gate import Gate
 from peers.pipe import Pipe
 
 from saccade.data.batching import Ragged
-from saccade.data.vocabulary import SPECIALS
+from saccade.data.vocabulary import SPECIAL_TOKENS
 
 
 def compete(pipe: Pipe, folder: str, kind: str) -> None:
@@ -71,7 +71,7 @@ def _write_corpus(folder: str, place: Path) -> None:
     for side, name in ((encoded.source, "source"), (encoded.target, "target")):
         (place / name).write_text("".join(f"{line}\n" for line in _lines(side)))
     size = task.tokenizers.target.vocab_size
-    words = [f"t{number}\t1\n" for number in range(len(SPECIALS), size)]
+    words = [f"t{number}\t1\n" for number in range(len(SPECIAL_TOKENS), size)]
     (place / "vocabulary").write_text("".join(words))
 
 

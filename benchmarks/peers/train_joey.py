@@ -31,17 +31,17 @@ from peers.pipe import Pipe
 from peers.weights import norms, put_attention, put_same
 from torch import Tensor, nn
 
-from saccade.data.vocabulary import BEGIN, END, PAD, SPECIALS, UNKNOWN
-from saccade.types import Batch
+from saccade.data.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
+from saccade.types.shapes import Batch
 
 
 def vocabulary(size: int) -> Vocabulary:
     """Ours by number; its own constructor looks every word up in a list."""
     made = Vocabulary.__new__(Vocabulary)
-    made.specials, made.lang_tags = list(SPECIALS), []
-    made._itos = [*SPECIALS, *map(str, range(len(SPECIALS), size))]
+    made.specials, made.lang_tags = list(SPECIAL_TOKENS), []
+    made._itos = [*SPECIAL_TOKENS, *map(str, range(len(SPECIAL_TOKENS), size))]
     made._stoi = {word: number for number, word in enumerate(made._itos)}
-    made.pad_index, made.bos_index, made.eos_index, made.unk_index = PAD, BEGIN, END, UNKNOWN
+    made.pad_index, made.bos_index, made.eos_index, made.unk_index = PAD, BOS, EOS, UNK
     made.sep_index = None
     return made
 
@@ -131,7 +131,7 @@ def _copy_rest(mine: Any, feed_forward: Any, others: list[nn.Module]) -> None:
 
 def their_batch(batch: Batch) -> TheirBatch:
     """Our batch as one of theirs."""
-    begin = torch.full((batch.source.shape[0], 1), BEGIN)
+    begin = torch.full((batch.source.shape[0], 1), BOS)
     return TheirBatch(
         src=batch.source,
         src_length=source_lengths(batch),
@@ -141,7 +141,7 @@ def their_batch(batch: Batch) -> TheirBatch:
         indices=torch.arange(batch.source.shape[0]),
         device=torch.device("cpu"),
         pad_index=PAD,
-        eos_index=END,
+        eos_index=EOS,
     )
 
 

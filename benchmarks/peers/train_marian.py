@@ -9,7 +9,7 @@ from peers.marian import hugging_face, seen
 from peers.pipe import Pipe
 from torch import Tensor
 
-from saccade.types import Batch
+from saccade.types.shapes import Batch
 
 
 def compete(pipe: Pipe, folder: str, kind: str) -> None:

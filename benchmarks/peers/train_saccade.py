@@ -7,7 +7,7 @@ from peers.gate import Gate, facts_of
 from peers.pipe import Pipe
 
 from saccade.optim import adamw
-from saccade.training.loop import Event, Standing, Stepped, train
+from saccade.training.loop import Event, StepEvent, TrainState, train_loop
 
 
 def compete(pipe: Pipe, folder: str, kind: str) -> None:
@@ -19,8 +19,8 @@ def train_ours(gate: Gate, task: Any) -> None:
     """Any task of ours, by our own loop."""
     settings = task.recipe.train
 
-    def tell(event: Event) -> None:
-        if isinstance(event, Stepped):
+    def on_event(event: Event) -> None:
+        if isinstance(event, StepEvent):
             gate(event.tokens)
 
     facts = facts_of(task, task.model, lambda batch: task.loss(batch).total)
@@ -29,12 +29,12 @@ def train_ours(gate: Gate, task: Any) -> None:
     beta2 = {} if settings.beta2 is None else {"beta2": settings.beta2}
     optimizer = adamw(task.model, settings.learning_rate, settings.weight_decay, **beta2)
     gate.ready(task.model, **facts, about="its own loop")
-    train(
+    train_loop(
         task,
         optimizer,
         settings,
-        Standing(),
-        tell=tell,
-        save=lambda standing: None,
+        TrainState(),
+        on_event=on_event,
+        save=lambda state: None,
         stop=lambda: False,
     )

@@ -8,7 +8,7 @@ from peers.pipe import Pipe
 from torch import Tensor
 from transformer_training import Peer
 
-from saccade.types import Batch
+from saccade.types.shapes import Batch
 
 
 def compete(pipe: Pipe, folder: str, kind: str) -> None:
@@ -19,8 +19,8 @@ def compete(pipe: Pipe, folder: str, kind: str) -> None:
     model = Peer(ours, same_dropout=True)
 
     def logits(batch: Batch) -> Tensor:
-        state = model.start(model.encode(batch.source, batch.source_lengths))
-        return model.project(model.read(batch.target_in, state)[0])
+        state = model.init_state(model.encode(batch.source, batch.source_lengths))
+        return model.compute_logits(model.decode_hidden(batch.target_in, state)[0])
 
     def loss(batch: Batch) -> Tensor:
         return smoothed(logits(batch), padded_target(batch))

@@ -14,17 +14,17 @@ from typing import Annotated
 import typer
 
 from saccade import __version__
-from saccade.cli.answering import evaluate, predict
-from saccade.cli.checking import check
-from saccade.cli.comparing import compare
-from saccade.cli.doctoring import doctor
-from saccade.cli.exporting import export, take_in
-from saccade.cli.learning import copy, demo, train
-from saccade.cli.listing import list_all
-from saccade.cli.looking import look
-from saccade.cli.pruning import prune
+from saccade.cli.check import check_command
+from saccade.cli.compare import compare_command
+from saccade.cli.doctor import doctor_command
+from saccade.cli.export import export_command, import_command
+from saccade.cli.list import list_command
+from saccade.cli.look import look_command
+from saccade.cli.predict import evaluate_command, predict_command
+from saccade.cli.prune import prune_command
+from saccade.cli.train import copy_command, demo_command, train_command
 from saccade.errors import SaccadeError
-from saccade.training.cores import WAITING
+from saccade.training.cpu import OMP_ENV
 
 app = typer.Typer(
     name="saccade",
@@ -52,20 +52,20 @@ def _root(
     """Train small neural models on your own data, and see why they answer as they do."""
 
 
-VERBS: dict[str, Callable[..., None]] = {
-    "demo": demo,
-    "list": list_all,
-    "train": train,
-    "predict": predict,
-    "evaluate": evaluate,
-    "look": look,
-    "check": check,
-    "compare": compare,
-    "prune": prune,
-    "doctor": doctor,
-    "export": export,
-    "import": take_in,
-    "copy": copy,
+COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo_command,
+    "list": list_command,
+    "train": train_command,
+    "predict": predict_command,
+    "evaluate": evaluate_command,
+    "look": look_command,
+    "check": check_command,
+    "compare": compare_command,
+    "prune": prune_command,
+    "doctor": doctor_command,
+    "export": export_command,
+    "import": import_command,
+    "copy": copy_command,
 }
 
 
@@ -86,7 +86,7 @@ def _carrying(verb: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-for _name, _verb in VERBS.items():
+for _name, _verb in COMMANDS.items():
     # \b, which typer wants as the character itself, keeps the lines of an example apart
     app.command(_name, help=(_verb.__doc__ or "").replace("\\b", "\b"))(_carrying(_verb))
 
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run a verb and return its exit code; whatever goes wrong becomes one message."""
-    for name, value in WAITING.items():
+    for name, value in OMP_ENV.items():
         os.environ.setdefault(name, value)
     debug = "--debug" in arguments
     # wherever it stands: nobody remembers whether it belongs before or behind the verb

@@ -21,15 +21,15 @@ from unicodedata import is_normalized, normalize
 from tokenizers import Tokenizer as Engine
 from tokenizers import models, pre_tokenizers, trainers
 
-from saccade.data.vocabulary import SPECIALS, UNKNOWN, Vocabulary
-from saccade.data.words import join_words, split_words
+from saccade.data.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
+from saccade.data.word_splitting import join_words, split_words
 from saccade.errors import ConfigError, DataError, RunError
-from saccade.lookup import pick
+from saccade.registry import lookup
 
-STRANGER = "�"  # what an unknown token is shown as
-MARKS = ("∅", "▷", "⏎", STRANGER)  # the four special tokens, in pictures
-BYTEPAIR_SIZE = 8000
-ONE = "one"  # how JSON says that text is read with single spaces
+UNK_SYMBOL = "�"  # what an unknown token is shown as
+SPECIAL_SYMBOLS = ("∅", "▷", "⏎", UNK_SYMBOL)  # the four special tokens, in pictures
+DEFAULT_BPE_SIZE = 8000
+SINGLE_SPACES = "one"  # how JSON says that text is read with single spaces
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -39,17 +39,17 @@ def normalise(text: str) -> str:
     if text.isascii():
         return text
     if not text.isprintable():  # surrogates count as not printable; most text is
-        text = _SURROGATE.sub(STRANGER, text)
+        text = _SURROGATE.sub(UNK_SYMBOL, text)
     return text if is_normalized("NFC", text) else normalize("NFC", text)
 
 
-def single_spaced(text: str) -> str:
+def collapse_whitespace(text: str) -> str:
     """`normalise`, with one plain space for every run of white space and none at the ends."""
     return " ".join(normalise(text).split())
 
 
-def _reading(one_space: bool) -> Callable[[str], str]:
-    return single_spaced if one_space else normalise
+def _reading(collapse_spaces: bool) -> Callable[[str], str]:
+    return collapse_whitespace if collapse_spaces else normalise
 
 
 @runtime_checkable
@@ -57,8 +57,8 @@ class Tokenizer(Protocol):
     """What every tokenizer can do. Begin and end marks are the caller's to add."""
 
     kind: str
-    loses: str  # in words, what decode(encode(text)) may lose of the text as it is read
-    one_space: bool  # whether text is read with single spaces
+    round_trip_loss: str  # in words, what decode(encode(text)) may lose of the text as it is read
+    collapse_spaces: bool  # whether text is read with single spaces
 
     @property
     def vocab_size(self) -> int:
@@ -73,7 +73,7 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """The text; marks are left out and the unknown token is "�"."""
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def display_tokens(self, ids: Sequence[int]) -> list[str]:
         """One readable piece for each number, for pictures."""
 
     def to_json(self) -> dict[str, Any]:
@@ -88,20 +88,22 @@ class _Listed:
 
     kind: str
 
-    def __init__(self, tokens: Sequence[str], one_space: bool = False):
+    def __init__(self, tokens: Sequence[str], collapse_spaces: bool = False):
         self.vocabulary = Vocabulary(tokens)
-        self.one_space = one_space
-        self._read = _reading(one_space)
+        self.collapse_spaces = collapse_spaces
+        self._read = _reading(collapse_spaces)
 
     @property
     def vocab_size(self) -> int:
         """How many numbers there are, the four marks included."""
         return len(self.vocabulary)
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def display_tokens(self, ids: Sequence[int]) -> list[str]:
         """One readable piece for each number, for pictures."""
         return [
-            MARKS[id] if 0 <= id < len(MARKS) else visible(self.vocabulary.token_of(id))
+            SPECIAL_SYMBOLS[id]
+            if 0 <= id < len(SPECIAL_SYMBOLS)
+            else make_visible(self.vocabulary.token_of(id))
             for id in ids
         ]
 
@@ -110,23 +112,23 @@ class _Listed:
         return {
             "kind": self.kind,
             "tokens": list(self.vocabulary.tokens),
-            **_spaces(self.one_space),
+            **_spaces(self.collapse_spaces),
         }
 
     def _shown(self, ids: Sequence[int]) -> list[str]:
         """The tokens that a reader sees: no marks, and "�" for the unknown."""
         return [
-            STRANGER if id == UNKNOWN else self.vocabulary.token_of(id)
+            UNK_SYMBOL if id == UNK else self.vocabulary.token_of(id)
             for id in ids
-            if not 0 <= id < UNKNOWN
+            if not 0 <= id < UNK
         ]
 
 
-class Character(_Listed):
+class CharacterTokenizer(_Listed):
     """One token for each code point."""
 
     kind = "character"
-    loses = f"characters that were not seen in training become {STRANGER}"
+    round_trip_loss = f"characters that were not seen in training become {UNK_SYMBOL}"
 
     def encode(self, text: str) -> list[int]:
         """The numbers of a text, without begin and end marks."""
@@ -141,12 +143,12 @@ class Character(_Listed):
         return "".join(self._shown(ids))
 
 
-class Word(_Listed):
-    """One token for each word, number or sign; `saccade.data.words` has the rule."""
+class WordTokenizer(_Listed):
+    """One token for each word, number or sign; `saccade.data.word_splitting` has the rule."""
 
     kind = "word"
-    loses = (
-        f"words that were not seen often enough become {STRANGER}; spaces are put where they "
+    round_trip_loss = (
+        f"words that were not seen often enough become {UNK_SYMBOL}; spaces are put where they "
         "usually stand, not where they stood"
     )
 
@@ -163,11 +165,11 @@ class Word(_Listed):
         return join_words(self._shown(ids))
 
 
-class Spaced(_Listed):
+class WhitespaceTokenizer(_Listed):
     """One token for each word between spaces: texts that others have cut up already."""
 
-    kind = "spaced"
-    loses = f"words that were not seen become {STRANGER}; runs of spaces become one"
+    kind = "whitespace"
+    round_trip_loss = f"words that were not seen become {UNK_SYMBOL}; runs of spaces become one"
 
     def encode(self, text: str) -> list[int]:
         """The numbers of a text, without begin and end marks."""
@@ -199,7 +201,7 @@ _LETTERS = _byte_letters()
 _BYTE_OF = {letter: byte for byte, letter in enumerate(_LETTERS)}
 
 
-class BytePair:
+class BPETokenizer:
     """Bytes, and the pairs of them that were merged, most frequent first (Sennrich et al. 2016).
 
     Any text can be written in the 256 bytes, so nothing is unknown. The merges are all there is
@@ -208,13 +210,13 @@ class BytePair:
     can be taken for one.
     """
 
-    kind = "bytepair"
-    loses = ""
+    kind = "bpe"
+    round_trip_loss = ""
 
-    def __init__(self, merges: Sequence[tuple[str, str]], one_space: bool = False):
+    def __init__(self, merges: Sequence[tuple[str, str]], collapse_spaces: bool = False):
         self.merges = tuple(merges)
-        self.one_space = one_space
-        self._read = _reading(one_space)
+        self.collapse_spaces = collapse_spaces
+        self._read = _reading(collapse_spaces)
         known = dict.fromkeys(sorted(_LETTERS))
         for left, right in self.merges:
             if left not in known or right not in known:
@@ -224,16 +226,16 @@ class BytePair:
         self._engine = Engine(models.BPE(vocab=vocabulary, merges=list(self.merges)))
         self._engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         self._known = tuple(known)
-        marks = [b"", b"", b"", STRANGER.encode()]
+        marks = [b"", b"", b"", UNK_SYMBOL.encode()]
         self._bytes = marks + [bytes(_BYTE_OF[letter] for letter in token) for token in known]
 
     @classmethod
-    def learn(cls, texts: Iterable[str], size: int) -> "BytePair":
+    def fit(cls, texts: Iterable[str], size: int) -> "BPETokenizer":
         """Merge the most frequent pair, again and again, until there are `size` numbers."""
         engine = Engine(models.BPE())
         engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         trainer = trainers.BpeTrainer(
-            vocab_size=size - len(SPECIALS),
+            vocab_size=size - len(SPECIAL_TOKENS),
             min_frequency=2,
             initial_alphabet=list(_LETTERS),
             show_progress=False,
@@ -250,45 +252,45 @@ class BytePair:
 
     def encode(self, text: str) -> list[int]:
         """The numbers of a text, without begin and end marks."""
-        return [id + len(SPECIALS) for id in self._engine.encode(self._read(text)).ids]
+        return [id + len(SPECIAL_TOKENS) for id in self._engine.encode(self._read(text)).ids]
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` for each of them, on all cores."""
         encodings = self._engine.encode_batch_fast([self._read(text) for text in texts])
-        return [[id + len(SPECIALS) for id in encoding.ids] for encoding in encodings]
+        return [[id + len(SPECIAL_TOKENS) for id in encoding.ids] for encoding in encodings]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text; marks are left out, and bytes that make no letter become "�"."""
         return b"".join(map(self._bytes_of, ids)).decode("utf-8", "replace")
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def display_tokens(self, ids: Sequence[int]) -> list[str]:
         """One readable piece for each number, for pictures.
 
         A letter whose bytes are spread over several numbers is shown at each of them with the
         number of the part (年₁ 年₂ 年₃); bytes that make no letter as ⟨e5⟩.
         """
         owners = [place for place, id in enumerate(ids) for _ in self._bytes_of(id)]
-        shown = [MARKS[id] if id < len(MARKS) else "" for id in ids]
+        shown = [SPECIAL_SYMBOLS[id] if id < len(SPECIAL_SYMBOLS) else "" for id in ids]
         at = 0
         for letter, length in _letters(b"".join(map(self._bytes_of, ids))):
             places = list(dict.fromkeys(owners[at : at + length]))
             at += length
             for part, place in enumerate(places, start=1):
-                if ids[place] != UNKNOWN:
+                if ids[place] != UNK:
                     shown[place] += letter + (chr(0x2080 + part) if len(places) > 1 else "")
         return [
-            piece if id < len(MARKS) else visible(piece)
+            piece if id < len(SPECIAL_SYMBOLS) else make_visible(piece)
             for id, piece in zip(ids, shown, strict=True)
         ]
 
     def to_json(self) -> dict[str, Any]:
         """The tokenizer as plain JSON values, for `from_json`."""
         merges = [f"{left} {right}" for left, right in self.merges]
-        return {"kind": self.kind, "merges": merges, **_spaces(self.one_space)}
+        return {"kind": self.kind, "merges": merges, **_spaces(self.collapse_spaces)}
 
-    def numbered(self) -> dict[str, int]:
+    def get_vocab(self) -> dict[str, int]:
         """Each token, in the letters that stand for bytes, and its number; no marks."""
-        return {token: id for id, token in enumerate(self._known, start=len(SPECIALS))}
+        return {token: id for id, token in enumerate(self._known, start=len(SPECIAL_TOKENS))}
 
     def _bytes_of(self, id: int) -> bytes:
         if not 0 <= id < len(self._bytes):
@@ -305,7 +307,7 @@ def _letters(content: bytes) -> Iterable[tuple[str, int]]:
             yield letter, len(letter.encode())
 
 
-def visible(piece: str) -> str:
+def make_visible(piece: str) -> str:
     """A piece with its spaces and control characters to be seen (␣ ␉), for pictures."""
     shown = "".join(map(_visible_letter, piece))
     if any(map(str.isprintable, shown)):
@@ -326,7 +328,7 @@ def _visible_letter(letter: str) -> str:
 
 def _train_character(texts: Iterable[str], size: int | None) -> Tokenizer:
     letters = chain.from_iterable(map(normalise, texts))
-    return Character(Vocabulary.count(letters, at_most=_room(size)).tokens)
+    return CharacterTokenizer(Vocabulary.from_counts(letters, max_size=_room(size)).tokens)
 
 
 def _train_word(texts: Iterable[str], size: int | None) -> Tokenizer:
@@ -334,33 +336,35 @@ def _train_word(texts: Iterable[str], size: int | None) -> Tokenizer:
     # a model must meet the unknown word to bear it, so those seen once stay out, unless that
     # would leave none
     often = 2 if size is None and any(times > 1 for times in counts.values()) else 1
-    return Word(Vocabulary.count(counts, at_least=often, at_most=_room(size)).tokens)
+    return WordTokenizer(
+        Vocabulary.from_counts(counts, min_count=often, max_size=_room(size)).tokens
+    )
 
 
 def _train_spaced(texts: Iterable[str], size: int | None) -> Tokenizer:
     # whoever cut the text up has also said which words are unknown
     words = chain.from_iterable(normalise(text).split() for text in texts)
-    return Spaced(Vocabulary.count(words, at_most=_room(size)).tokens)
+    return WhitespaceTokenizer(Vocabulary.from_counts(words, max_size=_room(size)).tokens)
 
 
 def _train_bytepair(texts: Iterable[str], size: int | None) -> Tokenizer:
-    return BytePair.learn(texts, BYTEPAIR_SIZE if size is None else size)
+    return BPETokenizer.fit(texts, DEFAULT_BPE_SIZE if size is None else size)
 
 
 def _room(size: int | None) -> int | None:
-    return None if size is None else size - len(SPECIALS)
+    return None if size is None else size - len(SPECIAL_TOKENS)
 
 
-TRAINERS: dict[str, Callable[[Iterable[str], int | None], Tokenizer]] = {
+TOKENIZER_TRAINERS: dict[str, Callable[[Iterable[str], int | None], Tokenizer]] = {
     "character": _train_character,
-    "spaced": _train_spaced,
+    "whitespace": _train_spaced,
     "word": _train_word,
-    "bytepair": _train_bytepair,
+    "bpe": _train_bytepair,
 }
 
 
-def train(
-    kind: str, texts: Iterable[str], size: int | None = None, one_space: bool = False
+def train_tokenizer(
+    kind: str, texts: Iterable[str], size: int | None = None, collapse_spaces: bool = False
 ) -> Tokenizer:
     """A tokenizer of that kind for these texts, which are read once.
 
@@ -368,16 +372,16 @@ def train(
     tokens, marks included. Left open, it is every character, every word seen twice, or 8000 byte
     pairs (fewer if the text repeats less). `one_space`: see the top of this file.
     """
-    learn = pick(TRAINERS, kind, "tokenizer")
-    smallest = len(SPECIALS) + (256 if kind == "bytepair" else 1)
+    fit = lookup(TOKENIZER_TRAINERS, kind, "tokenizer")
+    smallest = len(SPECIAL_TOKENS) + (256 if kind == "bpe" else 1)
     if size is not None and size < smallest:
         raise ConfigError(
             f"A {kind} tokenizer of {size} tokens is too small; it needs {smallest} at least."
         )
-    tokenizer = learn(map(_reading(one_space), texts), size)
-    if one_space:
-        tokenizer = from_json({**tokenizer.to_json(), "spaces": ONE})
-    if tokenizer.vocab_size == len(SPECIALS):
+    tokenizer = fit(map(_reading(collapse_spaces), texts), size)
+    if collapse_spaces:
+        tokenizer = tokenizer_from_json({**tokenizer.to_json(), "spaces": SINGLE_SPACES})
+    if tokenizer.vocab_size == len(SPECIAL_TOKENS):
         raise DataError(
             f"There was no text to make a {kind} tokenizer from: no line holds a {kind}. "
             "Give it some text."
@@ -385,21 +389,21 @@ def train(
     return tokenizer
 
 
-def from_json(value: Any) -> Tokenizer:
+def tokenizer_from_json(value: Any) -> Tokenizer:
     """The tokenizer that `to_json` described; nothing is executed, whatever the value holds."""
     try:
         match value:
             case {"kind": "character", "tokens": [*tokens], **others}:
-                return Character(_texts(tokens), _one_space(dict(others)))
+                return CharacterTokenizer(_texts(tokens), _one_space(dict(others)))
             case {"kind": "word", "tokens": [*tokens], **others}:
-                return Word(_texts(tokens), _one_space(dict(others)))
-            case {"kind": "spaced", "tokens": [*tokens], **others}:
-                return Spaced(_texts(tokens), _one_space(dict(others)))
-            case {"kind": "bytepair", "merges": [*merges], **others}:
-                return BytePair(
+                return WordTokenizer(_texts(tokens), _one_space(dict(others)))
+            case {"kind": "whitespace" | "spaced", "tokens": [*tokens], **others}:
+                return WhitespaceTokenizer(_texts(tokens), _one_space(dict(others)))
+            case {"kind": "bpe" | "bytepair", "merges": [*merges], **others}:
+                return BPETokenizer(
                     [_merge(merge) for merge in _texts(merges)], _one_space(dict(others))
                 )
-        reason = f"a kind ({', '.join(TRAINERS)}) and its tokens or merges were wanted."
+        reason = f"a kind ({', '.join(TOKENIZER_TRAINERS)}) and its tokens or merges were wanted."
     except ValueError as error:
         reason = str(error)
     raise RunError(
@@ -408,14 +412,16 @@ def from_json(value: Any) -> Tokenizer:
     )
 
 
-def _spaces(one_space: bool) -> dict[str, str]:
+def _spaces(collapse_spaces: bool) -> dict[str, str]:
     """What JSON says of the spaces: nothing where they are kept, as it was before they could go."""
-    return {"spaces": ONE} if one_space else {}
+    return {"spaces": SINGLE_SPACES} if collapse_spaces else {}
 
 
 def _one_space(others: dict[Any, Any]) -> bool:
-    if others.get("spaces", ONE) != ONE:
-        raise ValueError(f"It has spaces {others['spaces']!r:.40} where {ONE!r} was wanted.")
+    if others.get("spaces", SINGLE_SPACES) != SINGLE_SPACES:
+        raise ValueError(
+            f"It has spaces {others['spaces']!r:.40} where {SINGLE_SPACES!r} was wanted."
+        )
     return "spaces" in others
 
 

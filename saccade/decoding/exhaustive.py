@@ -5,25 +5,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from saccade.decoding.rules import NO_RULES, Rules
-from saccade.decoding.search import Answer, Marks, answer_of, check_limits, log_probabilities
-from saccade.decoding.stepper import Stepper
-from saccade.types import Lengths, State, select
+from saccade.decoding.constraints import NO_CONSTRAINTS, RepetitionConstraints
+from saccade.decoding.generate import (
+    Hypothesis,
+    SpecialTokens,
+    check_max_lengths,
+    make_hypothesis,
+    next_token_log_probabilities,
+)
+from saccade.decoding.protocol import AutoregressiveModel
+from saccade.types.shapes import DecoderState, Lengths, select_rows
 
-MOST = 1_000_000  # sequences of one sentence
+MAX_EXHAUSTIVE_SEQUENCES = 1_000_000  # sequences of one sentence
 
 
 @torch.no_grad()
-def exhaustive(
-    stepper: Stepper,
+def exhaustive_search(
+    model: AutoregressiveModel,
     memory: Any,
     *,
-    marks: Marks,
-    limits: Lengths,
+    special_tokens: SpecialTokens,
+    max_lengths: Lengths,
     n_best: int = 1,
     alpha: float = 1.0,
-    rules: Rules = NO_RULES,
-) -> list[list[Answer]]:
+    constraints: RepetitionConstraints = NO_CONSTRAINTS,
+) -> list[list[Hypothesis]]:
     r"""The `n_best` of all answers to each sentence, best first; fewer if there are fewer.
 
     \[ \arg\max_{y : |y| \le L} \log P(y \mid x) / lp(|y|) \]
@@ -38,69 +44,77 @@ def exhaustive(
             f"the {n_best} best with length penalty {alpha} were asked for; wanted n_best of 1 or "
             "more and a penalty of 0 or more."
         )
-    check_limits(limits)
-    start = stepper.start(memory)
+    check_max_lengths(max_lengths)
+    start = model.init_state(memory)
     found = []
-    for row, limit in enumerate(limits.tolist()):
-        state = select(start, torch.tensor([row], device=limits.device))
-        answers = _all(stepper, state, limits, limit, marks, rules, n_best, alpha)
+    for row, limit in enumerate(max_lengths.tolist()):
+        state = select_rows(start, torch.tensor([row], device=max_lengths.device))
+        answers = _enumerate(
+            model, state, max_lengths, limit, special_tokens, constraints, n_best, alpha
+        )
         found.append(sorted(answers, key=lambda answer: -answer.score)[:n_best])
     return found
 
 
-def _all(
-    stepper: Stepper,
-    state: State,
-    limits: Tensor,
+def _enumerate(
+    model: AutoregressiveModel,
+    state: DecoderState,
+    max_lengths: Tensor,
     limit: int,
-    marks: Marks,
-    rules: Rules,
+    special_tokens: SpecialTokens,
+    constraints: RepetitionConstraints,
     n_best: int,
     alpha: float,
-) -> list[Answer]:
+) -> list[Hypothesis]:
     """The best of each length; the G rows are all that was written up to now and has not ended."""
-    written = limits.new_empty(1, 0)
-    newest = limits.new_full((1, 1), marks.begin)
-    total = torch.zeros(1, dtype=torch.float64, device=limits.device)
-    never = torch.tensor(marks.never, device=limits.device, dtype=torch.long)
+    generated = max_lengths.new_empty(1, 0)
+    newest = max_lengths.new_full((1, 1), special_tokens.bos)
+    total = torch.zeros(1, dtype=torch.float64, device=max_lengths.device)
+    forbidden = torch.tensor(special_tokens.forbidden, device=max_lengths.device, dtype=torch.long)
     answers = []
     for t in range(limit):
-        logits, state = stepper.step(newest, state)
-        words = _words(logits.shape[-1], limit, marks).to(limits.device)
+        logits, state = model.step(newest, state)
+        words = _candidate_tokens(logits.shape[-1], limit, special_tokens).to(max_lengths.device)
         # the past is looked at while the function runs, and not after
-        found = log_probabilities(logits, lambda: written, never, rules)  # noqa: B023
+        found = next_token_log_probabilities(logits, lambda: generated, forbidden, constraints)  # noqa: B023
         table = total[:, None] + found.double()
-        answers += _best(written, table[:, marks.end], True, n_best, alpha)
-        origin = torch.arange(len(written), device=limits.device).repeat_interleave(len(words))
-        newest = words.repeat(len(written))[:, None]
-        written = torch.cat([written[origin], newest], dim=1)
+        answers += _best(generated, table[:, special_tokens.eos], True, n_best, alpha)
+        origin = torch.arange(len(generated), device=max_lengths.device).repeat_interleave(
+            len(words)
+        )
+        newest = words.repeat(len(generated))[:, None]
+        generated = torch.cat([generated[origin], newest], dim=1)
         total = table[:, words].flatten()
         if t + 1 == limit or not len(words):
             break
-        state = State(state.memory, select(state.past, origin))
-    return answers + _best(written, total, False, n_best, alpha)
+        state = DecoderState(state.memory, select_rows(state.cache, origin))
+    return answers + _best(generated, total, False, n_best, alpha)
 
 
-def _words(vocab_size: int, limit: int, marks: Marks) -> Tensor:
+def _candidate_tokens(vocab_size: int, limit: int, special_tokens: SpecialTokens) -> Tensor:
     """All tokens that an answer may have in it."""
-    words = [v for v in range(vocab_size) if v != marks.end and v not in marks.never]
-    if len(words) ** limit > MOST:
+    words = [
+        v
+        for v in range(vocab_size)
+        if v != special_tokens.eos and v not in special_tokens.forbidden
+    ]
+    if len(words) ** limit > MAX_EXHAUSTIVE_SEQUENCES:
         raise ValueError(
             f"all sequences of {limit} out of {len(words)} tokens were asked for, "
-            f"{len(words) ** limit:.1e} of them; wanted at most {MOST:,}: lower the limit, or use "
+            f"{len(words) ** limit:.1e} of them; wanted at most {MAX_EXHAUSTIVE_SEQUENCES:,}: lower the limit, or use "
             "a beam."
         )
     return torch.tensor(words, dtype=torch.long)
 
 
 def _best(
-    written: Tensor, total: Tensor, finished: bool, n_best: int, alpha: float
-) -> list[Answer]:
+    generated: Tensor, total: Tensor, finished: bool, n_best: int, alpha: float
+) -> list[Hypothesis]:
     """Of answers that are equally long, where the log-probability decides; none without chance."""
     best = total.topk(min(n_best, len(total)))
-    rows = written[best.indices].tolist()
+    rows = generated[best.indices].tolist()
     return [
-        answer_of(ids, value, finished, alpha)
+        make_hypothesis(ids, value, finished, alpha)
         for ids, value in zip(rows, best.values.tolist(), strict=True)
         if value != -torch.inf
     ]

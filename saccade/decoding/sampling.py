@@ -14,26 +14,33 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from saccade.decoding.rules import NO_RULES, Rules
-from saccade.decoding.search import Answer, Marks, Told, check_limits, silent, write
-from saccade.decoding.stepper import Stepper
-from saccade.types import Lengths
+from saccade.decoding.constraints import NO_CONSTRAINTS, RepetitionConstraints
+from saccade.decoding.generate import (
+    Hypothesis,
+    SpecialTokens,
+    TokenCallback,
+    check_max_lengths,
+    generate_tokens,
+    ignore_token,
+)
+from saccade.decoding.protocol import AutoregressiveModel
+from saccade.types.shapes import Lengths
 
 
 def sample(
-    stepper: Stepper,
+    model: AutoregressiveModel,
     memory: Any,
     *,
-    marks: Marks,
-    limits: Lengths,
+    special_tokens: SpecialTokens,
+    max_lengths: Lengths,
     seeds: Sequence[int],
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
     alpha: float = 1.0,
-    rules: Rules = NO_RULES,
-    told: Told = silent,
-) -> list[Answer]:
+    constraints: RepetitionConstraints = NO_CONSTRAINTS,
+    on_token: TokenCallback = ignore_token,
+) -> list[Hypothesis]:
     """An answer to each sentence, drawn token by token; first cooled, then cut to k, then to p.
 
     Every sentence has a seed and a generator of its own, one draw a token: its answer is a
@@ -44,23 +51,28 @@ def sample(
     log-probability of an answer is the one that the search gives it, before temperature and
     cuts: answers drawn in different ways can be compared, and with `top_k=1` they are greedy's.
     """
-    if len(seeds) != len(limits):
+    if len(seeds) != len(max_lengths):
         raise ValueError(
-            f"got {len(seeds)} seeds and {len(limits)} sentences; give one seed for each sentence."
+            f"got {len(seeds)} seeds and {len(max_lengths)} sentences; give one seed for each sentence."
         )
-    check_limits(limits)
-    luck = _uniform(seeds, int(limits.max())).to(limits.device)
+    check_max_lengths(max_lengths)
+    uniform = _uniform(seeds, int(max_lengths.max())).to(max_lengths.device)
 
     def draw(table: Tensor, sentences: list[int], t: int) -> Tensor:
-        logits = at_temperature(table.double(), temperature)
+        logits = apply_temperature(table.double(), temperature)
         if top_k is not None:
             logits = keep_top_k(logits, top_k)
         if top_p is not None:
             logits = keep_top_p(logits, top_p)
-        return drawn(logits.softmax(dim=-1), luck[sentences, t])
+        return inverse_transform_sample(logits.softmax(dim=-1), uniform[sentences, t])
 
-    common: dict[str, Any] = {"marks": marks, "limits": limits, "alpha": alpha, "rules": rules}
-    return write(stepper, memory, draw, told=told, **common)
+    common: dict[str, Any] = {
+        "special_tokens": special_tokens,
+        "max_lengths": max_lengths,
+        "alpha": alpha,
+        "constraints": constraints,
+    }
+    return generate_tokens(model, memory, draw, on_token=on_token, **common)
 
 
 def _uniform(seeds: Sequence[int], steps: int) -> Float[Tensor, "B T"]:
@@ -69,7 +81,9 @@ def _uniform(seeds: Sequence[int], steps: int) -> Float[Tensor, "B T"]:
     return torch.from_numpy(np.stack(rows))
 
 
-def drawn(probabilities: Float[Tensor, "R V"], luck: Float[Tensor, " R"]) -> Int[Tensor, " R"]:
+def inverse_transform_sample(
+    probabilities: Float[Tensor, "R V"], uniform: Float[Tensor, " R"]
+) -> Int[Tensor, " R"]:
     """The first token whose summed probability, with those before it, is above the luck.
 
     Inverse transform sampling: one number in [0, 1) a row, so that a row's token depends on its
@@ -78,10 +92,10 @@ def drawn(probabilities: Float[Tensor, "R V"], luck: Float[Tensor, " R"]) -> Int
     summed = probabilities.cumsum(dim=-1)
     # the last is then exactly 1, and above any luck, whatever the rounding
     summed = summed / summed[:, -1:]
-    return (summed <= luck[:, None]).sum(dim=-1)
+    return (summed <= uniform[:, None]).sum(dim=-1)
 
 
-def at_temperature(logits: Float[Tensor, "R V"], temperature: float) -> Float[Tensor, "R V"]:
+def apply_temperature(logits: Float[Tensor, "R V"], temperature: float) -> Float[Tensor, "R V"]:
     r"""(x - max x) / τ, whose softmax is that of x / τ (Ackley et al. 1985).
 
     τ = 1 leaves the distribution as it is, τ → 0 leaves the likeliest token alone, τ → ∞ makes

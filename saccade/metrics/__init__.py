@@ -1,35 +1,35 @@
 """Answers and references in, figures for people out."""
 
-from saccade.metrics.classification import accuracy, confusion, f1_scores, macro_f1
-from saccade.metrics.language import (
-    Measured,
+from saccade.metrics.classification import accuracy, confusion_matrix, f1_scores, macro_f1
+from saccade.metrics.language_modeling import (
+    LanguageMetric,
     bits_per_character,
     bits_per_word,
-    cross_entropy,
+    distribution_cross_entropy,
     entropy,
     kl_divergence,
     perplexity,
     text_cross_entropy,
 )
 from saccade.metrics.regression import mae, r_squared, rmse
-from saccade.metrics.rouge import Rouge, rouge, rouge_l, rouge_n, rouge_words
-from saccade.metrics.significance import Compared, paired_bootstrap
+from saccade.metrics.rouge import RougeScore, rouge, rouge_l, rouge_n, rouge_tokenize
+from saccade.metrics.significance import PairedBootstrapResult, paired_bootstrap
 from saccade.metrics.translation import (
-    Scored,
+    SacreBleuScore,
     bleu,
     bleu_from_statistics,
     bleu_statistics,
     chrf,
-    exact,
-    taught_bleu,
-    taught_bleu_corpus,
+    exact_match,
+    textbook_bleu,
+    textbook_corpus_bleu,
 )
 
 __all__ = [
-    "Compared",
-    "Measured",
-    "Rouge",
-    "Scored",
+    "LanguageMetric",
+    "PairedBootstrapResult",
+    "RougeScore",
+    "SacreBleuScore",
     "accuracy",
     "bits_per_character",
     "bits_per_word",
@@ -37,10 +37,10 @@ __all__ = [
     "bleu_from_statistics",
     "bleu_statistics",
     "chrf",
-    "confusion",
-    "cross_entropy",
+    "confusion_matrix",
+    "distribution_cross_entropy",
     "entropy",
-    "exact",
+    "exact_match",
     "f1_scores",
     "kl_divergence",
     "macro_f1",
@@ -52,8 +52,8 @@ __all__ = [
     "rouge",
     "rouge_l",
     "rouge_n",
-    "rouge_words",
-    "taught_bleu",
-    "taught_bleu_corpus",
+    "rouge_tokenize",
     "text_cross_entropy",
+    "textbook_bleu",
+    "textbook_corpus_bleu",
 ]

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from saccade.seeding import generator
 
 
-class Compared(NamedTuple):
+class PairedBootstrapResult(NamedTuple):
     """Two systems on one test set.
 
     `p` is how often a difference as large as this one would be seen if there were none; `wins`
@@ -29,19 +29,19 @@ class Compared(NamedTuple):
     low: float  # the interval of the difference
     high: float
     p: float
-    wins: float
-    draws: int
+    win_rate: float
+    n_resamples: int
 
 
 def paired_bootstrap(
     scores_a: ArrayLike,
     scores_b: ArrayLike,
     *,
-    figure: Callable[[NDArray[np.float64]], float] | None = None,
+    statistic: Callable[[NDArray[np.float64]], float] | None = None,
     seed: int = 0,
-    draws: int = 1000,
-    level: float = 0.95,
-) -> Compared:
+    n_resamples: int = 1000,
+    confidence_level: float = 0.95,
+) -> PairedBootstrapResult:
     r"""Draw the N sentences again N at a time, the same for both systems, and see what changes.
 
     Koehn 2004, section 4; with δ = f(a) - f(b), and δ_i the same on the i-th of n drawn sets,
@@ -53,34 +53,34 @@ def paired_bootstrap(
     over a set, as corpus BLEU does (`bleu_statistics` and `bleu_from_statistics`). `level` is
     the share of the drawn differences that the interval from `low` to `high` holds.
     """
-    a, b = _table(scores_a, scores_b, figure is None)
-    if draws < 1 or not 0 < level < 1:
+    a, b = _table(scores_a, scores_b, statistic is None)
+    if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"{draws} draws and an interval of {level} were asked for; wanted 1 draw or more and "
+            f"{n_resamples} draws and an interval of {confidence_level} were asked for; wanted 1 draw or more and "
             "a level between 0 and 1."
         )
     N = len(a)
-    of = figure or (lambda sums: float(sums[0]) / N)
+    of = statistic or (lambda sums: float(sums[0]) / N)
     random = generator(seed, "paired bootstrap")
-    differences = np.empty(draws)
-    for i in range(draws):
+    differences = np.empty(n_resamples)
+    for i in range(n_resamples):
         times = np.bincount(random.integers(N, size=N), minlength=N)
         differences[i] = of(times @ a) - of(times @ b)
     score_a, score_b = of(a.sum(axis=0)), of(b.sum(axis=0))
     difference = score_a - score_b
-    low, high = np.quantile(differences, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(differences, [(1 - confidence_level) / 2, (1 + confidence_level) / 2])
     # equal systems differ by nothing in every set: rounding must not make that rare
     near = 1e-12 * max(abs(score_a), abs(score_b))
     extreme = np.abs(differences - differences.mean()) >= abs(difference) - near
-    return Compared(
+    return PairedBootstrapResult(
         a=score_a,
         b=score_b,
         difference=difference,
         low=float(low),
         high=float(high),
-        p=float(1 + extreme.sum()) / (1 + draws),
-        wins=float((differences > 0).mean() + (differences == 0).mean() / 2),
-        draws=draws,
+        p=float(1 + extreme.sum()) / (1 + n_resamples),
+        win_rate=float((differences > 0).mean() + (differences == 0).mean() / 2),
+        n_resamples=n_resamples,
     )
 
 

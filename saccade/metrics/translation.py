@@ -17,7 +17,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 # Scripts written without spaces between words: words cannot be counted there, letters can.
-UNSPACED = (
+UNSPACED_SCRIPTS = (
     (0x0E00, 0x0EFF),  # Thai, Lao
     (0x1000, 0x109F),  # Burmese
     (0x1780, 0x17FF),  # Khmer
@@ -29,35 +29,38 @@ UNSPACED = (
 )
 
 
-class Scored(NamedTuple):
+class SacreBleuScore(NamedTuple):
     """A figure from 0 to 100, and sacreBLEU's line that says how it was counted."""
 
     value: float
     signature: str
 
 
-def exact(answers: Sequence[str], references: Sequence[str]) -> float:
+def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """The share of answers equal to their reference, 0 to 1.
 
     Both are compared in Unicode's composed form (NFC) and without white space at the ends;
     case, inner spaces and punctuation count.
     """
-    paired(answers, references)
-    same = sum(plain(a) == plain(r) for a, r in zip(answers, references, strict=True))
-    return same / len(answers)
+    check_paired(hypotheses, references)
+    same = sum(
+        normalize_for_match(a) == normalize_for_match(r)
+        for a, r in zip(hypotheses, references, strict=True)
+    )
+    return same / len(hypotheses)
 
 
-def plain(text: str) -> str:
+def normalize_for_match(text: str) -> str:
     """The form in which `exact` compares: NFC, no white space at the ends."""
     return unicodedata.normalize("NFC", text).strip()
 
 
 def bleu(
-    answers: Sequence[str],
+    hypotheses: Sequence[str],
     references: Sequence[str],
     tokenize: str = "auto",
     lower: bool = False,
-) -> Scored:
+) -> SacreBleuScore:
     r"""Corpus BLEU as sacreBLEU counts it, 0 to 100 (Papineni et al. 2002; Post 2018).
 
     \[ \min(1, e^{1 - r/c}) \exp \tfrac14 \sum_{n=1}^4 \ln p_n \]
@@ -67,31 +70,31 @@ def bleu(
     ("13a"). With `lower` both sides are read in lower case, which is nearest to the tokenised,
     lower-cased BLEU of older papers. The signature says which.
     """
-    paired(answers, references)
+    check_paired(hypotheses, references)
     if tokenize == "auto":
-        tokenize = tokenizer_for(references)
+        tokenize = choose_sacrebleu_tokenizer(references)
     # force: sacreBLEU else warns about text that looks tokenized, which a small model's may be.
     metric = BLEU(tokenize=tokenize, lowercase=lower, force=True)
-    score = metric.corpus_score(list(answers), [list(references)])
-    return Scored(float(score.score), str(metric.get_signature()))
+    score = metric.corpus_score(list(hypotheses), [list(references)])
+    return SacreBleuScore(float(score.score), str(metric.get_signature()))
 
 
 def bleu_statistics(
-    answers: Sequence[str], references: Sequence[str], tokenize: str = "auto"
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "auto"
 ) -> NDArray[np.float64]:
     """What corpus BLEU sums up, a row for each sentence: (N, 10).
 
     The n-grams that are right for n = 1 to 4, those written, and the lengths of answer and
     reference, counted by sacreBLEU as in `bleu`.
     """
-    paired(answers, references)
+    check_paired(hypotheses, references)
     if tokenize == "auto":
-        tokenize = tokenizer_for(references)
+        tokenize = choose_sacrebleu_tokenizer(references)
     # the counts do not depend on effective_order; without it sacreBLEU warns about sentences
     metric = BLEU(tokenize=tokenize, force=True, effective_order=True)
     rows = []
-    for answer, reference in zip(answers, references, strict=True):
-        score = metric.sentence_score(answer, [reference])
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        score = metric.sentence_score(hypothesis, [reference])
         rows.append([*score.counts, *score.totals, score.sys_len, score.ref_len])
     return np.array(rows, dtype=np.float64)
 
@@ -105,25 +108,29 @@ def bleu_from_statistics(sums: NDArray[np.float64]) -> float:
     return float(score.score)
 
 
-def chrf(answers: Sequence[str], references: Sequence[str], lower: bool = False) -> Scored:
+def chrf(
+    hypotheses: Sequence[str], references: Sequence[str], lower: bool = False
+) -> SacreBleuScore:
     """Corpus chrF2, 0 to 100, as sacreBLEU counts it (Popović 2015): n-grams of letters.
 
     With `lower` both sides are read in lower case.
     """
-    paired(answers, references)
+    check_paired(hypotheses, references)
     metric = CHRF(lowercase=lower)
-    score = metric.corpus_score(list(answers), [list(references)])
-    return Scored(float(score.score), str(metric.get_signature()))
+    score = metric.corpus_score(list(hypotheses), [list(references)])
+    return SacreBleuScore(float(score.score), str(metric.get_signature()))
 
 
-def tokenizer_for(references: Sequence[str]) -> str:
+def choose_sacrebleu_tokenizer(references: Sequence[str]) -> str:
     """sacreBLEU's "char" if most letters are of scripts without spaces, else its "13a"."""
     letters = [letter for text in references for letter in text if letter.isalpha()]
-    unspaced = sum(any(a <= ord(letter) <= b for a, b in UNSPACED) for letter in letters)
+    unspaced = sum(any(a <= ord(letter) <= b for a, b in UNSPACED_SCRIPTS) for letter in letters)
     return "char" if 2 * unspaced > len(letters) else "13a"
 
 
-def taught_bleu(answer: Sequence[Hashable], reference: Sequence[Hashable], k: int = 4) -> float:
+def textbook_bleu(
+    hypothesis: Sequence[Hashable], reference: Sequence[Hashable], k: int = 4
+) -> float:
     r"""The BLEU of one sentence as textbooks teach it, 0 to 1 (Zhang et al., d2l, 10.7).
 
     \[ \exp(\min(0, 1 - r/c)) \prod_{n=1}^{k} p_n^{1/2^n} \]
@@ -136,39 +143,39 @@ def taught_bleu(answer: Sequence[Hashable], reference: Sequence[Hashable], k: in
     """
     if k < 1:
         raise ValueError(f"k is {k}; n-grams have at least one token: give 1 or more.")
-    if not answer:
+    if not hypothesis:
         return 0.0
-    score = math.exp(min(0.0, 1 - len(reference) / len(answer)))
-    for n in range(1, min(k, len(answer)) + 1):
-        written, wanted = ngrams(answer, n), ngrams(reference, n)
+    score = math.exp(min(0.0, 1 - len(reference) / len(hypothesis)))
+    for n in range(1, min(k, len(hypothesis)) + 1):
+        written, wanted = ngram_counter(hypothesis, n), ngram_counter(reference, n)
         score *= ((written & wanted).total() / written.total()) ** (0.5**n)
     return score
 
 
-def taught_bleu_corpus(
-    answers: Sequence[Sequence[Hashable]],
+def textbook_corpus_bleu(
+    hypotheses: Sequence[Sequence[Hashable]],
     references: Sequence[Sequence[Hashable]],
     k: int = 4,
 ) -> float:
     """The mean of `taught_bleu` over the sentences, each counting once, long or short."""
-    paired(answers, references)
-    scores = [taught_bleu(a, r, k) for a, r in zip(answers, references, strict=True)]
+    check_paired(hypotheses, references)
+    scores = [textbook_bleu(a, r, k) for a, r in zip(hypotheses, references, strict=True)]
     return math.fsum(scores) / len(scores)
 
 
-def ngrams(tokens: Sequence[Hashable], n: int) -> Counter[tuple[Hashable, ...]]:
+def ngram_counter(tokens: Sequence[Hashable], n: int) -> Counter[tuple[Hashable, ...]]:
     """How often each run of n tokens occurs."""
     return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
 
 
-def paired(answers: Sized, references: Sized) -> None:
+def check_paired(hypotheses: Sized, references: Sized) -> None:
     """Refuse lists that cannot be scored line by line."""
-    if isinstance(answers, str) or isinstance(references, str):
+    if isinstance(hypotheses, str) or isinstance(references, str):
         raise ValueError("got one string where a list of them was wanted; put it in a list.")
-    if len(answers) != len(references):
+    if len(hypotheses) != len(references):
         raise ValueError(
-            f"got {len(answers)} answers and {len(references)} references; "
+            f"got {len(hypotheses)} answers and {len(references)} references; "
             "give one reference for each answer."
         )
-    if len(answers) == 0:
+    if len(hypotheses) == 0:
         raise ValueError("got 0 answers and 0 references; there is nothing to score.")

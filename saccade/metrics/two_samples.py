@@ -12,12 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from saccade.seeding import generator
 
-Floats = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
-EXACT = 10_000  # as many pairs of values or fewer are counted out; beyond, the limit is good
+MAX_EXACT_KS_PAIRS = (
+    10_000  # as many pairs of values or fewer are counted out; beyond, the limit is good
+)
 
 
-class Tested(NamedTuple):
+class TwoSampleResult(NamedTuple):
     """A statistic, and how often chance alone makes one as large."""
 
     statistic: float
@@ -27,7 +29,7 @@ class Tested(NamedTuple):
 # --- numbers --------------------------------------------------------------------------------------
 
 
-def kolmogorov_smirnov(first: ArrayLike, second: ArrayLike) -> Tested:
+def kolmogorov_smirnov_test(first: ArrayLike, second: ArrayLike) -> TwoSampleResult:
     r"""D = max_x |F₁(x) - F₂(x)|: how far the two shares of values up to x are apart.
 
     Smirnov 1939. p is exact for small samples (`ks_exact`), else Kolmogorov's limit with Stephens'
@@ -40,13 +42,15 @@ def kolmogorov_smirnov(first: ArrayLike, second: ArrayLike) -> Tested:
     # in steps of 1 / (N₁ N₂), so that equal distances are equal
     steps = int(np.abs(below_a * len(b) - below_b * len(a)).max())
     pairs = len(a) * len(b)
-    if pairs <= EXACT:
-        return Tested(steps / pairs, ks_exact(steps, len(a), len(b)))
+    if pairs <= MAX_EXACT_KS_PAIRS:
+        return TwoSampleResult(steps / pairs, ks_exact_p_value(steps, len(a), len(b)))
     root = math.sqrt(pairs / (len(a) + len(b)))
-    return Tested(steps / pairs, ks_limit((root + 0.12 + 0.11 / root) * steps / pairs))
+    return TwoSampleResult(
+        steps / pairs, ks_asymptotic_p_value((root + 0.12 + 0.11 / root) * steps / pairs)
+    )
 
 
-def ks_exact(steps: int, m: int, n: int) -> float:
+def ks_exact_p_value(steps: int, m: int, n: int) -> float:
     """P(D ≥ steps / mn): the share of all ways through an m × n grid that stray so far.
 
     P(i, j) of those to (i, j) = i / (i + j) P(i - 1, j) + j / (i + j) P(i, j - 1), and 1 where
@@ -65,7 +69,7 @@ def ks_exact(steps: int, m: int, n: int) -> float:
     return float(strayed[m])
 
 
-def ks_limit(reach: float) -> float:
+def ks_asymptotic_p_value(reach: float) -> float:
     """Kolmogorov's Q(λ) for large samples (1933)."""
     if reach < 0.2:
         return 1.0  # 1 - Q is below 1e-12 there, and the sum would need many terms
@@ -77,7 +81,7 @@ def ks_limit(reach: float) -> float:
 # --- categories -----------------------------------------------------------------------------------
 
 
-def chi_squared(counts: ArrayLike) -> Tested:
+def chi_squared_test(counts: ArrayLike) -> TwoSampleResult:
     r"""Σ (O - E)² / E over a table of counts, E from its margins (Pearson 1900), no correction.
 
     p is that of χ² with (rows - 1)(columns - 1) degrees of freedom.
@@ -88,23 +92,27 @@ def chi_squared(counts: ArrayLike) -> Tested:
     table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
     expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / table.sum()
     statistic = float(((table - expected) ** 2 / expected).sum())
-    return Tested(statistic, chi_squared_above(statistic, (len(table) - 1) * (table.shape[1] - 1)))
+    return TwoSampleResult(
+        statistic, chi_squared_sf(statistic, (len(table) - 1) * (table.shape[1] - 1))
+    )
 
 
-def chi_squared_above(statistic: float, freedom: int) -> float:
+def chi_squared_sf(statistic: float, degrees_of_freedom: int) -> float:
     r"""P(χ²_k ≥ x), the sum that Γ(k/2, x/2) / Γ(k/2) is for whole k."""
     x = statistic / 2
-    if freedom <= 0 or x <= 0:
+    if degrees_of_freedom <= 0 or x <= 0:
         return 1.0
-    odd = freedom % 2
+    odd = degrees_of_freedom % 2
     total = math.erfc(math.sqrt(x)) if odd else 0.0
     # Σ e^-x x^a / Γ(a + 1), for a = 0, 1, … or ½, 1½, … up to k/2 - 1
-    for a in np.arange(odd / 2, freedom / 2).tolist():
+    for a in np.arange(odd / 2, degrees_of_freedom / 2).tolist():
         total += math.exp(a * math.log(x) - x - math.lgamma(a + 1))
     return min(total, 1.0)
 
 
-def categories_differ(first: NDArray[Any], second: NDArray[Any], least: float = 5.0) -> Tested:
+def categorical_two_sample_test(
+    first: NDArray[Any], second: NDArray[Any], min_expected: float = 5.0
+) -> TwoSampleResult:
     """χ² of how often each value is there in two samples; rare ones are counted as one.
 
     Rare is what is expected fewer than `least` times in the smaller sample: of those χ² is not
@@ -118,19 +126,19 @@ def categories_differ(first: NDArray[Any], second: NDArray[Any], least: float = 
     if not len(first) or not len(second):
         raise ValueError(f"got samples of {len(first)} and {len(second)}; wanted 1 or more each.")
     share = min(len(first), len(second)) / (len(first) + len(second))
-    rare = table.sum(axis=0) * share < least
-    return chi_squared(np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)]))
+    rare = table.sum(axis=0) * share < min_expected
+    return chi_squared_test(np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)]))
 
 
 # --- many tests, and a score that tells the two apart ---------------------------------------------
 
 
-def holm(chances: ArrayLike) -> Floats:
+def holm_correction(p_values: ArrayLike) -> FloatArray:
     """Each p made larger, so that all tests together err as seldom as one (Holm 1979).
 
     The i-th smallest of n is multiplied by n - i + 1, and is never below the one before it.
     """
-    p = np.asarray(chances, np.float64)
+    p = np.asarray(p_values, np.float64)
     order = np.argsort(p, kind="stable")
     grown = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     adjusted = np.empty_like(p)
@@ -138,7 +146,7 @@ def holm(chances: ArrayLike) -> Floats:
     return adjusted
 
 
-class Told(NamedTuple):
+class AUCTestResult(NamedTuple):
     """How well a score tells the second sample from the first."""
 
     auc: float
@@ -154,23 +162,25 @@ def auc(first: ArrayLike, second: ArrayLike) -> float:
     return float(under.mean()) / (2 * len(a))
 
 
-def told_apart(first: ArrayLike, second: ArrayLike, seed: int = 0, draws: int = 999) -> Told:
+def auc_permutation_test(
+    first: ArrayLike, second: ArrayLike, seed: int = 0, n_resamples: int = 999
+) -> AUCTestResult:
     """The AUC, beside those of `draws` divisions of the same values at random."""
     a, b = _sample(first), _sample(second)
     both = np.concatenate([a, b])
     ordered = np.sort(both)
     ranks = np.searchsorted(ordered, both, side="left") + np.searchsorted(ordered, both, "right")
     random = generator(seed, "told apart")
-    drawn = np.array([random.permutation(ranks)[: len(b)].sum() / 2 for _ in range(draws)])
+    drawn = np.array([random.permutation(ranks)[: len(b)].sum() / 2 for _ in range(n_resamples)])
     # Σ of the second's ranks, less what they would be among themselves
     chance = (drawn - len(b) * len(b) / 2) / (len(a) * len(b))
     found = auc(a, b)
     low, high = np.quantile(chance, [0.025, 0.975])
     as_large = int((chance >= found - 1e-12).sum())
-    return Told(found, float(low), float(high), (1 + as_large) / (1 + draws))
+    return AUCTestResult(found, float(low), float(high), (1 + as_large) / (1 + n_resamples))
 
 
-def _sample(values: ArrayLike) -> Floats:
+def _sample(values: ArrayLike) -> FloatArray:
     sample = np.asarray(values, np.float64)
     if sample.ndim != 1 or not len(sample) or np.isnan(sample).any():
         raise ValueError(

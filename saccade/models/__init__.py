@@ -1,47 +1,48 @@
 """Parts wired into named networks, one file a family: settings, then model."""
 
 from saccade.models.bahdanau import Bahdanau, BahdanauConfig
-from saccade.models.convolutional import Convolutional, ConvolutionalConfig
-from saccade.models.forecasters import (
+from saccade.models.conv_seq2seq import ConvSeq2Seq, ConvSeq2SeqConfig
+from saccade.models.forecasting import (
     FORECASTERS,
-    Autoregressive,
-    AutoregressiveConfig,
-    Latent,
-    LatentConfig,
+    AutoregressiveForecaster,
+    AutoregressiveForecasterConfig,
+    RecurrentForecaster,
+    RecurrentForecasterConfig,
 )
-from saccade.models.kernel import KernelAttention, KernelAttentionConfig, KernelConfig
+from saccade.models.kernel_attention import (
+    KernelAttention,
+    KernelAttentionConfig,
+    KernelRegressionConfig,
+)
 from saccade.models.luong import Luong, LuongConfig
 from saccade.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from saccade.models.transformer import Transformer, TransformerConfig
-from saccade.models.writing import Writer, writer
 
 __all__ = [
-    "Autoregressive",
-    "AutoregressiveConfig",
+    "AutoregressiveForecaster",
+    "AutoregressiveForecasterConfig",
     "Bahdanau",
     "BahdanauConfig",
-    "Convolutional",
-    "ConvolutionalConfig",
+    "ConvSeq2Seq",
+    "ConvSeq2SeqConfig",
+    "ENCODER_DECODERS",
     "FORECASTERS",
     "KernelAttention",
     "KernelAttentionConfig",
-    "KernelConfig",
-    "Latent",
-    "LatentConfig",
+    "KernelRegressionConfig",
     "Luong",
     "LuongConfig",
+    "RecurrentForecaster",
+    "RecurrentForecasterConfig",
     "Seq2Seq",
     "Seq2SeqConfig",
-    "TRANSLATORS",
     "Transformer",
     "TransformerConfig",
-    "Writer",
-    "writer",
 ]
 
-TRANSLATORS = {
+ENCODER_DECODERS = {
     "bahdanau": Bahdanau,
-    "convolutional": Convolutional,
+    "conv_seq2seq": ConvSeq2Seq,
     "luong": Luong,
     "seq2seq": Seq2Seq,
     "transformer": Transformer,

@@ -25,17 +25,17 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.config import Config
-from saccade.models.speaking import LanguageModel
+from saccade.models.base import CausalLM
 from saccade.nn.activations import Activation
 from saccade.nn.dropout import Dropout
-from saccade.nn.positions import Learned, Rotary
-from saccade.nn.state import KeyValue, newest
-from saccade.nn.transformer import CausalBlock, branch_ends
-from saccade.nn.words import Words
-from saccade.types import Hidden, Ids
+from saccade.nn.kernels.linear_cross_entropy import OutputLayer
+from saccade.nn.kv_cache import KVCache, trim_cache
+from saccade.nn.positional_encoding import LearnedPositions, RotaryPositions
+from saccade.nn.transformer import CausalBlock, residual_projections
+from saccade.types.shapes import Hidden, TokenIds
 
-START = 0.02  # the standard deviation of the weights
-IMPOSSIBLE = -1e4  # a logit that leaves no chance
+INIT_STD = 0.02  # the standard deviation of the weights
+MISSING_TOKEN_LOGIT = -1e4  # a logit that leaves no chance
 
 
 class GPTConfig(Config):
@@ -49,35 +49,38 @@ class GPTConfig(Config):
     hidden: int | None = Field(None, ge=1)  # of the feed-forward; 4 · width if not said
     dropout: float = Field(0.1, ge=0, lt=1)
     activation: Activation = "gelu"  # of the feed-forward
-    context: int = Field(0, ge=0)  # places; as many as a segment has if not said
+    context_length: int = Field(0, ge=0)  # places; as many as a segment has if not said
     positions: Literal["learned", "rotary"] = "learned"
-    band: int = Field(32, ge=1)  # places back that every other layer of gpt3 sees
-    absent: list[int] = []  # tokens that one which came from elsewhere does not have
+    band_width: int = Field(32, ge=1)  # places back that every other layer of gpt3 sees
+    missing_tokens: list[int] = []  # tokens that one which came from elsewhere does not have
 
 
-class Window(NamedTuple):
+class GPTCache(NamedTuple):
     """What is still seen of the text: the ids since the last re-reading, their keys and values."""
 
-    ids: Ids
-    layers: tuple[KeyValue | None, ...]
+    ids: TokenIds
+    layers: tuple[KVCache | None, ...]
 
 
-class GPT(LanguageModel):
+class GPT(CausalLM):
     """Token and position in, blocks, likeness to the embeddings out."""
 
-    carries = False
+    is_stateful = False
 
     def __init__(self, config: GPTConfig):
         super().__init__()
-        if config.context < 2:
+        if config.context_length < 2:
             raise ValueError(
-                f"a context of {config.context} places was asked for; wanted 2 or more."
+                f"a context of {config.context_length} places was asked for; wanted 2 or more."
             )
         width, depth = config.width, config.depth
-        self.context, self.norm_first = config.context, config.name != "gpt1"
+        self.context_length: int = config.context_length
+        self.norm_first = config.name != "gpt1"
         self.table = nn.Embedding(config.vocab_size, width)
-        self.slides = config.positions == "rotary"
-        self.positions = None if self.slides else Learned(width, config.context)
+        self.uses_sliding_window = config.positions == "rotary"
+        self.positions = (
+            None if self.uses_sliding_window else LearnedPositions(width, config.context_length)
+        )
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(
             CausalBlock(
@@ -87,95 +90,100 @@ class GPT(LanguageModel):
                 config.dropout,
                 self.norm_first,
                 config.activation,
-                positions=Rotary(width // config.heads) if self.slides else None,
+                positions=RotaryPositions(width // config.heads)
+                if self.uses_sliding_window
+                else None,
                 window=self._window(config, layer),
             )
             for layer in range(depth)
         )
         self.norm = nn.LayerNorm(width) if self.norm_first else nn.Identity()
-        self.sight = self.context
-        self.stride: int = self.context - self.context // 2  # what fits beside the newest half
+        self.eval_stride: int = (
+            self.context_length - self.context_length // 2
+        )  # what fits beside the newest half
         self._start(depth)
         bias = None
-        if config.absent:
+        if config.missing_tokens:
             bias = torch.zeros(config.vocab_size)
-            bias[torch.tensor(config.absent)] = IMPOSSIBLE
+            bias[torch.tensor(config.missing_tokens)] = MISSING_TOKEN_LOGIT
         self.register_buffer("bias", bias, persistent=False)
         self.bias: Tensor | None
 
     def _window(self, config: GPTConfig, layer: int) -> int | None:
-        reach = config.context - 1 if self.slides else None
+        reach = config.context_length - 1 if self.uses_sliding_window else None
         if config.name == "gpt3" and layer % 2:
-            return config.band if reach is None else min(config.band, reach)
+            return config.band_width if reach is None else min(config.band_width, reach)
         return reach
 
     def _start(self, depth: int) -> None:
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
-                nn.init.normal_(module.weight, std=START)
+                nn.init.normal_(module.weight, std=INIT_STD)
             if isinstance(module, nn.Linear):
                 nn.init.zeros_(module.bias)
         if self.norm_first:
             block: Any
             for block in self.blocks:  # their sum is then of one size whatever the depth
-                for last in branch_ends(block):
-                    nn.init.normal_(last.weight, std=START / (2 * depth) ** 0.5)
+                for last in residual_projections(block):
+                    nn.init.normal_(last.weight, std=INIT_STD / (2 * depth) ** 0.5)
 
     @property
-    def words(self) -> Words:
+    def output_layer(self) -> OutputLayer:
         """The embeddings: logits are by likeness to them."""
-        return Words(self.table.weight, self.bias)
+        return OutputLayer(self.table.weight, self.bias)
 
     @property
-    def sees(self) -> str:
+    def context_description(self) -> str:
         """What a token sees."""
-        if self.slides:
-            return f"in each layer the {self.context} before it"
+        if self.uses_sliding_window:
+            return f"in each layer the {self.context_length} before it"
         return (
-            f"at least {self.context // 2 + 1} and at most {self.context} before it, in strides of "
-            f"{self.stride}"
+            f"at least {self.context_length // 2 + 1} and at most {self.context_length} before it, in strides of "
+            f"{self.eval_stride}"
         )
 
-    def past(self, rows: int) -> Window:
+    def init_cache(self, rows: int) -> GPTCache:
         """Nothing has been read."""
         ids = torch.empty(rows, 0, dtype=torch.long, device=self.table.weight.device)
-        return Window(ids, (None,) * len(self.blocks))
+        return GPTCache(ids, (None,) * len(self.blocks))
 
-    def read(self, ids: Ids, past: Window) -> tuple[Hidden, Window]:
+    def forward_hidden(self, ids: TokenIds, cache: GPTCache) -> tuple[Hidden, GPTCache]:
         """T more tokens; where the context is full, its newest half is read again with them."""
-        if self.slides:
-            return self._read_on(ids, past, past.layers[0].end if past.layers[0] else 0)
+        if self.uses_sliding_window:
+            return self._read_on(ids, cache, cache.layers[0].end if cache.layers[0] else 0)
         hidden = []
-        for some in self._pieces(ids, past.ids.shape[1]):
+        for some in self._pieces(ids, cache.ids.shape[1]):
             again = 0
-            if past.ids.shape[1] == self.context:
-                again = self.context // 2
-                some = torch.cat([past.ids[:, -again:], some], dim=1)
-                past = self.past(len(some))
-            y, past = self._read_on(some, past, past.ids.shape[1])
+            if cache.ids.shape[1] == self.context_length:
+                again = self.context_length // 2
+                some = torch.cat([cache.ids[:, -again:], some], dim=1)
+                cache = self.init_cache(len(some))
+            y, cache = self._read_on(some, cache, cache.ids.shape[1])
             hidden.append(y[:, again:])
-        return (hidden[0] if len(hidden) == 1 else torch.cat(hidden, dim=1)), past
+        return (hidden[0] if len(hidden) == 1 else torch.cat(hidden, dim=1)), cache
 
-    def _pieces(self, ids: Ids, before: int) -> Iterator[Ids]:
+    def _pieces(self, ids: TokenIds, before: int) -> Iterator[TokenIds]:
         """What fits into the context, then as much at a time as fits beside its newest half."""
-        room = self.context - before
+        room = self.context_length - before
         while ids.shape[1] > 0:
             if room == 0:
-                room = self.stride
+                room = self.eval_stride
             yield ids[:, :room]
             ids, room = ids[:, room:], 0
 
-    def _read_on(self, ids: Ids, past: Window, start: int) -> tuple[Hidden, Window]:
+    def _read_on(self, ids: TokenIds, cache: GPTCache, start: int) -> tuple[Hidden, GPTCache]:
         x = self.table(ids)
         if self.positions is not None:
             x = x + self.positions(start, ids.shape[1])
         x = self.dropout(x)
         layers = []
-        for block, before in zip(self.blocks, past.layers, strict=True):
+        for block, before in zip(self.blocks, cache.layers, strict=True):
             x, after = block(x, before)
             # a memory that slides is cut once in a while, so that a step copies little
             layers.append(
-                newest(after, self.context) if after.length >= 2 * self.context else after
+                trim_cache(after, self.context_length)
+                if after.length >= 2 * self.context_length
+                else after
             )
-        seen = ids[:, :0] if self.slides else torch.cat([past.ids, ids], dim=1)
-        return self.norm(x), Window(seen, tuple(layers))
+        seen = ids[:, :0] if self.uses_sliding_window else torch.cat([cache.ids, ids], dim=1)
+        return self.norm(x), GPTCache(seen, tuple(layers))

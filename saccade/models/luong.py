@@ -29,25 +29,25 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.config import Config
-from saccade.models.speaking import Translator
-from saccade.nn.attention import Attention, share_memory
+from saccade.models.base import EncoderDecoder
+from saccade.nn.attention import Attention, attend_shared_memory
+from saccade.nn.attention_scores import make_score
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import Embedding
-from saccade.nn.hard import HardAttention
-from saccade.nn.local import LocalAttention, Predictor, with_centre
+from saccade.nn.hard_attention import HardAttention
+from saccade.nn.kv_cache import KVCache
+from saccade.nn.local_attention import CentrePredictor, LocalAttention, with_centre
 from saccade.nn.masks import Mask
-from saccade.nn.recurrent import CELLS, Recurrent
-from saccade.nn.scores import score_named
-from saccade.nn.state import KeyValue
-from saccade.types import Hidden, Ids, Lengths, State
+from saccade.nn.rnn import CELLS, RNN
+from saccade.types.shapes import DecoderState, Hidden, Lengths, TokenIds
 
 
 class LuongConfig(Config):
     """The recurrent translator that attends from its current state."""
 
     name: Literal["luong"] = "luong"
-    source_vocab: int = 0  # from the data
-    target_vocab: int = 0
+    source_vocab_size: int = 0  # from the data
+    target_vocab_size: int = 0
     width: int = Field(128, ge=1)
     depth: int = Field(1, ge=1)
     cell: Literal["rnn", "rnn_relu", "gru", "gru_reset_first", "lstm"] = "gru"
@@ -61,15 +61,15 @@ class LuongConfig(Config):
     dropout: float = Field(0.1, ge=0, lt=1)
 
 
-class Annotations(NamedTuple):
+class LuongMemory(NamedTuple):
     """The encoded source: keys and values made once, and the state to start from."""
 
-    places: KeyValue
+    keys_values: KVCache
     lengths: Lengths | None
-    start: Float[Tensor, "B L E"]
+    init_state: Float[Tensor, "B L E"]
 
 
-class Past(NamedTuple):
+class LuongCache(NamedTuple):
     """What the steps have left: the layers' states, the last h̃ and how many there were."""
 
     layers: Float[Tensor, "B L E"]
@@ -77,68 +77,72 @@ class Past(NamedTuple):
     steps: int
 
 
-class Luong(Translator):
+class Luong(EncoderDecoder):
     """A two-way encoder, a recurrent decoder, and attention from each of its states."""
 
     def __init__(self, config: LuongConfig):
         super().__init__()
         width, cell = config.width, config.cell
-        self.source = Embedding(config.source_vocab, width, dropout=config.dropout)
-        self.target = Embedding(config.target_vocab, width, dropout=config.dropout)
-        self.encoder = Recurrent(
-            cell, width, width, config.depth, both_ways=True, dropout=config.dropout
+        self.source = Embedding(config.source_vocab_size, width, dropout=config.dropout)
+        self.target = Embedding(config.target_vocab_size, width, dropout=config.dropout)
+        self.encoder = RNN(
+            cell, width, width, config.depth, bidirectional=True, dropout=config.dropout
         )
         self.join = nn.Linear(2 * width, width, bias=False)  # W_h
-        state_width = CELLS[cell].vectors * width
+        state_width = CELLS[cell].state_vectors * width
         self.bridge = nn.Linear(2 * state_width, state_width)
         inputs = 2 * width if config.input_feeding else width
-        self.decoder = Recurrent(cell, inputs, width, config.depth, dropout=config.dropout)
+        self.decoder = RNN(cell, inputs, width, config.depth, dropout=config.dropout)
         self.attention = _attention(config)
-        self.predictor = Predictor(width, width) if config.attention == "local_predictive" else None
+        self.predictor = (
+            CentrePredictor(width, width) if config.attention == "local_predictive" else None
+        )
         self.values = nn.Linear(width, width, bias=False)  # what of W_c reads c_t
         self.own = nn.Linear(width, width)  # what of it reads h_t
         self.dropout = Dropout(config.dropout)
-        self.output = nn.Linear(width, config.target_vocab)
+        self.output = nn.Linear(width, config.target_vocab_size)
         self.input_feeding = config.input_feeding
 
-    def encode(self, source: Ids, lengths: Lengths | None) -> Annotations:
+    def encode(self, source: TokenIds, lengths: Lengths | None) -> LuongMemory:
         """Annotate every place; what depends on the annotations alone is computed here, once."""
         read = self.encoder(self.source(source), lengths)
         places = self.join(read.outputs)[:, None]  # (B, 1, S, D): one head
         keys, values = self.attention.score.prepare(places), self.values(places)
-        B, L, E = read.last.shape
-        start = self.bridge(read.last.reshape(B, L // 2, 2 * E)).tanh()
-        return Annotations(KeyValue(keys, values, places.shape[2]), lengths, start)
+        B, L, E = read.last_state.shape
+        start = self.bridge(read.last_state.reshape(B, L // 2, 2 * E)).tanh()
+        return LuongMemory(KVCache(keys, values, places.shape[2]), lengths, start)
 
-    def start(self, memory: Annotations) -> State:
+    def init_state(self, memory: LuongMemory) -> DecoderState:
         """The decoder's state before the first word; it has looked nowhere yet."""
-        nowhere = memory.start.new_zeros(len(memory.start), self.own.out_features)
-        return State(memory, Past(memory.start, nowhere, 0))
+        nowhere = memory.init_state.new_zeros(len(memory.init_state), self.own.out_features)
+        return DecoderState(memory, LuongCache(memory.init_state, nowhere, 0))
 
-    def read(self, ids: Ids, state: State) -> tuple[Hidden, State]:
+    def decode_hidden(self, ids: TokenIds, state: DecoderState) -> tuple[Hidden, DecoderState]:
         """All T steps at once, unless each is fed what the one before it saw."""
         embedded = self.target(ids)
         if not self.input_feeding:
             return self._advance(embedded, state)
         hidden = []
         for now in embedded.split(1, dim=1):
-            fed = torch.cat([now, state.past.attentional[:, None]], dim=-1)
+            fed = torch.cat([now, state.cache.attentional[:, None]], dim=-1)
             seen, state = self._advance(fed, state)
             hidden.append(seen)
         return torch.cat(hidden, dim=1), state
 
-    def _advance(self, inputs: Float[Tensor, "B T E"], state: State) -> tuple[Hidden, State]:
+    def _advance(
+        self, inputs: Float[Tensor, "B T E"], state: DecoderState
+    ) -> tuple[Hidden, DecoderState]:
         """h̃ of the next steps: the recurrence, then attention from all of them at once."""
-        memory, past = state
-        read = self.decoder(inputs, start=past.layers)
-        query = self._query(read.outputs, memory, past.steps)
+        memory, cache = state
+        read = self.decoder(inputs, start=cache.layers)
+        query = self._query(read.outputs, memory, cache.steps)
         mask = Mask.lengths(memory.lengths)
-        context = share_memory(self.attention, query, memory.places, mask)[:, 0]
+        context = attend_shared_memory(self.attention, query, memory.keys_values, mask)[:, 0]
         hidden = (context + self.own(read.outputs)).tanh()
-        past = Past(read.last, hidden[:, -1], past.steps + inputs.shape[1])
-        return hidden, State(memory, past)
+        cache = LuongCache(read.last_state, hidden[:, -1], cache.steps + inputs.shape[1])
+        return hidden, DecoderState(memory, cache)
 
-    def _query(self, states: Hidden, memory: Annotations, steps: int) -> Float[Tensor, "B 1 T Q"]:
+    def _query(self, states: Hidden, memory: LuongMemory, steps: int) -> Float[Tensor, "B 1 T Q"]:
         """h_t, and where attention is local p_t beside it."""
         query = states[:, None]
         if not isinstance(self.attention, LocalAttention):
@@ -149,13 +153,13 @@ class Luong(Translator):
         # in the weights' format: a shorter one would round a place
         return with_centre(query, centre.to(self.own.weight.dtype).expand(len(states), -1))
 
-    def finish(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+    def pre_logits(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
         """What is compared with the words."""
         return self.dropout(hidden)
 
 
 def _attention(config: LuongConfig) -> Attention:
-    score = score_named(config.score, config.width)
+    score = make_score(config.score, config.width)
     match config.attention:
         case "local_monotonic" | "local_predictive":
             gaussian = config.attention == "local_predictive"
@@ -165,10 +169,10 @@ def _attention(config: LuongConfig) -> Attention:
     return Attention(score)
 
 
-def _sizes(memory: Annotations, rows: int) -> Lengths:
+def _sizes(memory: LuongMemory, rows: int) -> Lengths:
     """The length of each hypothesis' source."""
-    keys = memory.places.keys
+    keys = memory.keys_values.keys
     lengths = memory.lengths
     if lengths is None:
-        return torch.full((rows,), memory.places.length, device=keys.device)
+        return torch.full((rows,), memory.keys_values.length, device=keys.device)
     return lengths.repeat_interleave(rows // len(keys))

@@ -15,10 +15,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.config import Config
-from saccade.models.speaking import LanguageModel
+from saccade.models.base import CausalLM
 from saccade.nn.activations import ACTIVATIONS, Activation
 from saccade.nn.dropout import Dropout
-from saccade.types import Hidden, Ids
+from saccade.types.shapes import Hidden, TokenIds
 
 
 class NNLMConfig(Config):
@@ -30,41 +30,43 @@ class NNLMConfig(Config):
     width: int = Field(128, ge=1)  # of a word
     hidden: int = Field(256, ge=1)
     activation: Activation = "tanh"  # of the hidden layer
-    direct: bool = False  # the words also reach the logits without the hidden layer
+    direct_connections: bool = False  # the words also reach the logits without the hidden layer
     dropout: float = Field(0.1, ge=0, lt=1)
 
 
-class NNLM(LanguageModel):
+class NNLM(CausalLM):
     """A window that moves over the text."""
 
     def __init__(self, config: NNLMConfig):
         super().__init__()
-        self.seen, self.direct = config.order - 1, config.direct
-        joined = self.seen * config.width
+        self.history, self.direct_connections = config.order - 1, config.direct_connections
+        joined = self.history * config.width
         # one row more, of zeros, for what is before the first word
-        self.nothing = config.vocab_size
-        self.table = nn.Embedding(config.vocab_size + 1, config.width, padding_idx=self.nothing)
+        self.padding_id = config.vocab_size
+        self.table = nn.Embedding(config.vocab_size + 1, config.width, padding_idx=self.padding_id)
         self.inner = nn.Linear(joined, config.hidden)
-        self.output = nn.Linear(config.hidden + (joined if config.direct else 0), config.vocab_size)
+        self.output = nn.Linear(
+            config.hidden + (joined if config.direct_connections else 0), config.vocab_size
+        )
         self.activation = ACTIVATIONS[config.activation]
         self.dropout = Dropout(config.dropout)
 
     @property
-    def sees(self) -> str:
+    def context_description(self) -> str:
         """What a token sees."""
-        return f"the {self.seen} before it"
+        return f"the {self.history} before it"
 
-    def past(self, rows: int) -> tuple[Tensor]:
+    def init_cache(self, rows: int) -> tuple[Tensor]:
         """Nothing, as many times as words are seen."""
-        return (torch.full((rows, self.seen), self.nothing, device=self.table.weight.device),)
+        return (torch.full((rows, self.history), self.padding_id, device=self.table.weight.device),)
 
-    def read(self, ids: Ids, past: tuple[Tensor]) -> tuple[Hidden, tuple[Tensor]]:
+    def forward_hidden(self, ids: TokenIds, cache: tuple[Tensor]) -> tuple[Hidden, tuple[Tensor]]:
         """All windows at once."""
-        before = torch.cat([past[0], ids], dim=1)
+        before = torch.cat([cache[0], ids], dim=1)
         # (B, T, n-1, D), the oldest first, without the window that ends before the first id
-        windows = self.table(before).unfold(1, self.seen, 1)[:, 1:].transpose(-1, -2)
+        windows = self.table(before).unfold(1, self.history, 1)[:, 1:].transpose(-1, -2)
         x = self.dropout(windows.flatten(2))
         hidden = self.dropout(self.activation(self.inner(x)))
-        if self.direct:
+        if self.direct_connections:
             hidden = torch.cat([hidden, x], dim=-1)
-        return hidden, (before[:, -self.seen :],)
+        return hidden, (before[:, -self.history :],)

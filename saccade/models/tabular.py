@@ -18,21 +18,21 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from saccade.config import Config
-from saccade.lookup import pick
 from saccade.nn.activations import ACTIVATIONS
-from saccade.nn.backward import SLOPES, Affine
 from saccade.nn.dropout import AlphaDropout, Dropout
+from saccade.nn.manual_backprop import ACTIVATION_DERIVATIVES, Affine
 from saccade.nn.norm import NORMS
+from saccade.registry import lookup
 
 
-class LinearConfig(Config):
+class LinearRegressionConfig(Config):
     """Linear regression."""
 
     name: Literal["linear"] = "linear"
     inputs: int = 0  # from the data
 
 
-class SoftmaxConfig(Config):
+class SoftmaxRegressionConfig(Config):
     """Softmax regression."""
 
     name: Literal["softmax"] = "softmax"
@@ -67,10 +67,10 @@ class MLPConfig(Config):
         return value
 
 
-class Linear(nn.Module):
+class LinearRegression(nn.Module):
     """One answer for each row."""
 
-    def __init__(self, config: LinearConfig):
+    def __init__(self, config: LinearRegressionConfig):
         super().__init__()
         self.output = _from_nothing(config.inputs, 1)
 
@@ -83,10 +83,10 @@ class Linear(nn.Module):
         return [Affine(self.output.weight, self.output.bias)]
 
 
-class Softmax(nn.Module):
+class SoftmaxRegression(nn.Module):
     """A logit for each class."""
 
-    def __init__(self, config: SoftmaxConfig):
+    def __init__(self, config: SoftmaxRegressionConfig):
         super().__init__()
         self.output = _from_nothing(config.inputs, config.outputs)
 
@@ -104,7 +104,7 @@ class MLP(nn.Module):
 
     def __init__(self, config: MLPConfig):
         super().__init__()
-        pick(SLOPES, config.activation, "activation of single numbers")
+        lookup(ACTIVATION_DERIVATIVES, config.activation, "activation of single numbers")
         widths = (config.inputs, *config.hidden)
         self.hidden = nn.ModuleList(
             HiddenLayer(D, F, config.activation, config.norm, config.dropout)
@@ -133,8 +133,8 @@ class HiddenLayer(nn.Module):
     def __init__(self, width: int, hidden: int, activation: str, norm: str, dropout: float):
         super().__init__()
         self.linear = nn.Linear(width, hidden)
-        self.norm = pick(NORMS, norm, "norm")(hidden)
-        self.activation = pick(ACTIVATIONS, activation, "activation")
+        self.norm = lookup(NORMS, norm, "norm")(hidden)
+        self.activation = lookup(ACTIVATIONS, activation, "activation")
         self.dropout = (AlphaDropout if activation == "selu" else Dropout)(dropout)
 
     def forward(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B F"]:
@@ -149,4 +149,4 @@ def _from_nothing(inputs: int, outputs: int) -> nn.Linear:
     return linear
 
 
-TABULAR = {"linear": Linear, "mlp": MLP, "softmax": Softmax}
+TABULAR_NETWORKS = {"linear": LinearRegression, "mlp": MLP, "softmax": SoftmaxRegression}

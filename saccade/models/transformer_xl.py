@@ -27,16 +27,16 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.config import Config
-from saccade.models.speaking import LanguageModel
+from saccade.models.base import CausalLM
 from saccade.nn.activations import Activation
 from saccade.nn.dropout import Dropout
-from saccade.nn.positions import Relative
-from saccade.nn.state import KeyValue, newest
+from saccade.nn.kernels.linear_cross_entropy import OutputLayer
+from saccade.nn.kv_cache import KVCache, trim_cache
+from saccade.nn.positional_encoding import RelativePositions
 from saccade.nn.transformer import CausalBlock
-from saccade.nn.words import Words
-from saccade.types import Hidden, Ids
+from saccade.types.shapes import Hidden, TokenIds
 
-Carried = tuple[Tensor, ...]  # what each layer was handed, (B, M, D)
+SegmentMemory = tuple[Tensor, ...]  # what each layer was handed, (B, M, D)
 
 
 class TransformerXLConfig(Config):
@@ -51,29 +51,33 @@ class TransformerXLConfig(Config):
     dropout: float = Field(0.1, ge=0, lt=1)
     norm_first: bool = True
     activation: Activation = "relu"  # of the feed-forward
-    segment: int = Field(0, ge=0)  # tokens; as many as the data's segments have if not said
-    memory: int | None = Field(None, ge=0)  # places of the segments before; as many if not said
+    segment_length: int = Field(0, ge=0)  # tokens; as many as the data's segments have if not said
+    memory_length: int | None = Field(
+        None, ge=0
+    )  # places of the segments before; as many if not said
 
 
-class Kept(NamedTuple):
+class TransformerXLCache(NamedTuple):
     """Keys and values of the memory and of what was read of this segment."""
 
-    layers: tuple[KeyValue | None, ...]
-    read: int
+    layers: tuple[KVCache | None, ...]
+    segment_position: int
 
 
-class TransformerXL(LanguageModel):
+class TransformerXL(CausalLM):
     """Causal blocks that look back over the segment's beginning."""
 
     def __init__(self, config: TransformerXLConfig):
         super().__init__()
-        if config.segment < 1:
+        if config.segment_length < 1:
             raise ValueError(
-                f"a segment of {config.segment} tokens was asked for; wanted 1 or more."
+                f"a segment of {config.segment_length} tokens was asked for; wanted 1 or more."
             )
         width = config.width
-        self.size = self.sight = config.segment
-        self.memory = config.segment if config.memory is None else config.memory
+        self.size = self.context_length = config.segment_length
+        self.memory_length = (
+            config.segment_length if config.memory_length is None else config.memory_length
+        )
         self.table = nn.Embedding(config.vocab_size, width)
         nn.init.normal_(self.table.weight, std=width**-0.5)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
@@ -86,78 +90,87 @@ class TransformerXL(LanguageModel):
                 config.dropout,
                 config.norm_first,
                 activation=config.activation,
-                positions=Relative(width, config.heads),
+                positions=RelativePositions(width, config.heads),
             )
             for _ in range(config.depth)
         )
         self.norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
 
     @property
-    def words(self) -> Words:
+    def output_layer(self) -> OutputLayer:
         """The embeddings, and a bias for each."""
-        return Words(self.table.weight, self.bias)
+        return OutputLayer(self.table.weight, self.bias)
 
     @property
-    def sees(self) -> str:
+    def context_description(self) -> str:
         """What a token sees."""
         return (
-            f"its segment of {self.size} and in each layer {self.memory} places before it, so that "
-            f"{len(self.blocks) * self.memory} reach it"
+            f"its segment of {self.size} and in each layer {self.memory_length} places before it, so that "
+            f"{len(self.blocks) * self.memory_length} reach it"
         )
 
     # --- learning: what is carried are the layers' inputs, whose keys change with the weights ---
 
-    def carried(self, rows: int) -> Carried:
+    def init_segment_memory(self, rows: int) -> SegmentMemory:
         """No memory."""
         weight = self.table.weight
         return tuple(weight.new_zeros(rows, 0, weight.shape[1]) for _ in self.blocks)
 
-    def segment(self, ids: Ids, carried: Carried) -> tuple[Hidden, Carried]:
+    def forward_segment(
+        self, ids: TokenIds, segment_memory: SegmentMemory
+    ) -> tuple[Hidden, SegmentMemory]:
         """A segment of any length; the memory moves at its end."""
         x = self._embedded(ids)
         after = []
         block: Any
-        for block, before in zip(self.blocks, carried, strict=True):
+        for block, before in zip(self.blocks, segment_memory, strict=True):
             after.append(self._newest(torch.cat([before, x.detach()], dim=1)))
-            x = block(x, block.recall(before) if before.shape[1] else None).x
+            x = block(x, block.project_memory(before) if before.shape[1] else None).x
         return self._out(x), tuple(after)
 
     def _newest(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B M D"]:
-        return x[:, max(0, x.shape[1] - self.memory) :]
+        return x[:, max(0, x.shape[1] - self.memory_length) :]
 
     # --- reading with weights that stand still: their keys and values are kept -------------------
 
-    def past(self, rows: int) -> Kept:
+    def init_cache(self, rows: int) -> TransformerXLCache:
         """Nothing has been read."""
-        return Kept((None,) * len(self.blocks), 0)
+        return TransformerXLCache((None,) * len(self.blocks), 0)
 
-    def read(self, ids: Ids, past: Kept) -> tuple[Hidden, Kept]:
+    def forward_hidden(
+        self, ids: TokenIds, cache: TransformerXLCache
+    ) -> tuple[Hidden, TransformerXLCache]:
         """T more tokens, the memory moving wherever a segment ends among them."""
         hidden = []
-        for some in self._pieces(ids, past.read):
-            y, past = self._read_on(some, past)
+        for some in self._pieces(ids, cache.segment_position):
+            y, cache = self._read_on(some, cache)
             hidden.append(y)
-        return (hidden[0] if len(hidden) == 1 else torch.cat(hidden, dim=1)), past
+        return (hidden[0] if len(hidden) == 1 else torch.cat(hidden, dim=1)), cache
 
-    def _pieces(self, ids: Ids, before: int) -> Iterator[Ids]:
+    def _pieces(self, ids: TokenIds, before: int) -> Iterator[TokenIds]:
         room = self.size - before
         yield ids[:, :room]
         for at in range(room, ids.shape[1], self.size):
             yield ids[:, at : at + self.size]
 
-    def _read_on(self, ids: Ids, past: Kept) -> tuple[Hidden, Kept]:
+    def _read_on(
+        self, ids: TokenIds, cache: TransformerXLCache
+    ) -> tuple[Hidden, TransformerXLCache]:
         x = self._embedded(ids)
         layers = []
-        for block, before in zip(self.blocks, past.layers, strict=True):
+        for block, before in zip(self.blocks, cache.layers, strict=True):
             x, after = block(x, before)
             layers.append(after)
-        read = past.read + ids.shape[1]
-        if read == self.size:
-            layers = [newest(layer, self.memory) if self.memory else None for layer in layers]
-            read = 0
-        return self._out(x), Kept(tuple(layers), read)
+        segment_position = cache.segment_position + ids.shape[1]
+        if segment_position == self.size:
+            layers = [
+                trim_cache(layer, self.memory_length) if self.memory_length else None
+                for layer in layers
+            ]
+            segment_position = 0
+        return self._out(x), TransformerXLCache(tuple(layers), segment_position)
 
-    def _embedded(self, ids: Ids) -> Hidden:
+    def _embedded(self, ids: TokenIds) -> Hidden:
         return self.dropout(self.table(ids) * self.table.embedding_dim**0.5)
 
     def _out(self, x: Hidden) -> Hidden:

@@ -5,79 +5,86 @@ from saccade.nn.attention import (
     Attention,
     AttentionLayer,
     MultiHeadAttention,
-    share_memory,
-    weights,
+    attend_shared_memory,
+    attention_weights,
+)
+from saccade.nn.attention_scores import (
+    ATTENTION_SCORES,
+    AdditiveScore,
+    ConcatScore,
+    CosineScore,
+    DotScore,
+    GaussianScore,
+    GeneralScore,
+    ScaledDotScore,
+    Score,
+    make_score,
 )
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import Embedding
 from saccade.nn.feedforward import FeedForward
-from saccade.nn.init import INITS, initialise
+from saccade.nn.init import INITS, init_weight
+from saccade.nn.kernels.linear_cross_entropy import OutputLayer, TokenLoss, linear_cross_entropy
+from saccade.nn.kv_cache import KVCache, extend_cache
 from saccade.nn.losses import cross_entropy
 from saccade.nn.masks import Mask
 from saccade.nn.norm import NORMS, BatchNorm, LayerNorm, RMSNorm
-from saccade.nn.positions import POSITIONS, Learned, Places, Relative, Rotary, Sinusoidal
-from saccade.nn.recurrent import CELLS, Cell, Read, Recurrent
-from saccade.nn.scores import (
-    SCORES,
-    Additive,
-    Concat,
-    Cosine,
-    Dot,
-    Gaussian,
-    General,
-    ScaledDot,
-    Score,
-    score_named,
+from saccade.nn.positional_encoding import (
+    POSITIONS,
+    AttentionPositions,
+    LearnedPositions,
+    RelativePositions,
+    RotaryPositions,
+    SinusoidalPositions,
 )
-from saccade.nn.state import KeyValue, extend
-from saccade.nn.transformer import Decoded, DecoderBlock, EncoderBlock, Residual
-from saccade.nn.words import Judged, Words, word_loss
+from saccade.nn.rnn import CELLS, RNN, RNNCell, RNNOutput
+from saccade.nn.transformer import BlockOutput, DecoderBlock, EncoderBlock, Residual
 
 __all__ = [
     "ACTIVATIONS",
-    "Additive",
+    "ATTENTION_SCORES",
+    "AdditiveScore",
     "Attention",
     "AttentionLayer",
+    "AttentionPositions",
     "BatchNorm",
+    "BlockOutput",
     "CELLS",
-    "Cell",
-    "Concat",
-    "Cosine",
-    "Decoded",
+    "ConcatScore",
+    "CosineScore",
     "DecoderBlock",
-    "Dot",
+    "DotScore",
     "Dropout",
     "Embedding",
     "EncoderBlock",
     "FeedForward",
-    "Gaussian",
-    "General",
+    "GaussianScore",
+    "GeneralScore",
     "INITS",
-    "Judged",
-    "KeyValue",
+    "KVCache",
     "LayerNorm",
-    "Learned",
+    "LearnedPositions",
     "Mask",
     "MultiHeadAttention",
     "NORMS",
+    "OutputLayer",
     "POSITIONS",
-    "Places",
     "RMSNorm",
-    "Read",
-    "Recurrent",
-    "Relative",
+    "RNN",
+    "RNNCell",
+    "RNNOutput",
+    "RelativePositions",
     "Residual",
-    "Rotary",
-    "SCORES",
-    "ScaledDot",
+    "RotaryPositions",
+    "ScaledDotScore",
     "Score",
-    "Sinusoidal",
-    "Words",
+    "SinusoidalPositions",
+    "TokenLoss",
+    "attend_shared_memory",
+    "attention_weights",
     "cross_entropy",
-    "extend",
-    "initialise",
-    "score_named",
-    "share_memory",
-    "weights",
-    "word_loss",
+    "extend_cache",
+    "init_weight",
+    "linear_cross_entropy",
+    "make_score",
 ]

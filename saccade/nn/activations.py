@@ -8,14 +8,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from saccade.lookup import pick
+from saccade.registry import lookup
 
-HELD = 1 << 18  # numbers that are taken the whole way at once, while a processor's cache has them
-LINEAR = 2 * (2 / torch.pi) ** 0.5
-CUBIC = 0.044715
-QUICK = 1.702
+GELU_CHUNK = (
+    1 << 18
+)  # numbers that are taken the whole way at once, while a processor's cache has them
+GELU_LINEAR = 2 * (2 / torch.pi) ** 0.5
+GELU_CUBIC = 0.044715
+GELU_SIGMOID_SCALE = 1.702
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
-HAS_QUICK_TANH = torch.backends.cpu.get_cpu_capability() == "AVX512"  # in the framework's kernel
+HAS_FAST_TANH = torch.backends.cpu.get_cpu_capability() == "AVX512"  # in the framework's kernel
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -27,7 +29,7 @@ def gelu(x: Tensor) -> Tensor:
     """
     learning = torch.is_grad_enabled() and x.requires_grad and not torch.compiler.is_compiling()
     plain = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
-    if learning and plain and not HAS_QUICK_TANH:
+    if learning and plain and not HAS_FAST_TANH:
         gelu_by_parts: Tensor = _Gelu.apply(x)
         return gelu_by_parts
     return F.gelu(x, approximate="tanh")
@@ -47,10 +49,10 @@ class _Gelu(torch.autograd.Function):
         y, slope = torch.empty_like(x), torch.empty_like(x)
         for x_, y_, s_ in _held(x, y, slope):
             square = x_ * x_
-            torch.addcmul(x_, square, x_, value=CUBIC, out=s_).mul_(LINEAR).sigmoid_()
+            torch.addcmul(x_, square, x_, value=GELU_CUBIC, out=s_).mul_(GELU_LINEAR).sigmoid_()
             torch.mul(x_, s_, out=y_)
             rest = torch.addcmul(y_, y_, s_, value=-1)
-            s_.addcmul_(rest, square.add_(1 / (3 * CUBIC)), value=3 * CUBIC * LINEAR)
+            s_.addcmul_(rest, square.add_(1 / (3 * GELU_CUBIC)), value=3 * GELU_CUBIC * GELU_LINEAR)
         ctx.save_for_backward(slope)
         return y
 
@@ -63,7 +65,7 @@ class _Gelu(torch.autograd.Function):
 
 
 def _held(*tensors: Tensor) -> Iterable[tuple[Tensor, ...]]:
-    return zip(*(tensor.view(-1).split(HELD) for tensor in tensors), strict=True)
+    return zip(*(tensor.view(-1).split(GELU_CHUNK) for tensor in tensors), strict=True)
 
 
 def gelu_exact(x: Tensor) -> Tensor:
@@ -73,10 +75,10 @@ def gelu_exact(x: Tensor) -> Tensor:
 
 def gelu_sigmoid(x: Tensor) -> Tensor:
     r"""x σ(1.702 x): the cheaper approximation of x Φ(x), by the same paper."""
-    return x * torch.sigmoid(QUICK * x)
+    return x * torch.sigmoid(GELU_SIGMOID_SCALE * x)
 
 
-def linear(x: Tensor) -> Tensor:
+def identity(x: Tensor) -> Tensor:
     r"""x itself: layers upon layers of it are one layer."""
     return x
 
@@ -146,7 +148,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_exact": gelu_exact,
     "gelu_sigmoid": gelu_sigmoid,
     "leaky_relu": leaky_relu,
-    "linear": linear,
+    "linear": identity,
     "relu": relu,
     "selu": selu,
     "sigmoid": sigmoid,
@@ -156,12 +158,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class Activated(nn.Module):
+class ActivationLayer(nn.Module):
     """One of them as a layer of its own, for `nn.Sequential`."""
 
     def __init__(self, name: str):
         super().__init__()
-        self.function = pick(ACTIVATIONS, name, "activation")
+        self.function = lookup(ACTIVATIONS, name, "activation")
 
     def forward(self, x: Tensor) -> Tensor:
         """Number by number, unless it is softmax."""

@@ -11,16 +11,16 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.nn.causal import attend_back, pays
+from saccade.nn.attention_scores import ScaledDotScore, Score
+from saccade.nn.kernels.causal_attention import blockwise_causal_attention, is_blockwise_faster
+from saccade.nn.kernels.sliding_window import sliding_window_attention
+from saccade.nn.kv_cache import KVCache
 from saccade.nn.masks import Mask
-from saccade.nn.positions import Places
-from saccade.nn.scores import ScaledDot, Score
-from saccade.nn.state import KeyValue
-from saccade.nn.windows import windowed
-from saccade.types import Hidden, MaySee
+from saccade.nn.positional_encoding import AttentionPositions
+from saccade.types.shapes import Hidden, MaySee
 
 
-def weights(
+def attention_weights(
     scores: Float[Tensor, "B H T S"], may_see: MaySee | None = None
 ) -> Float[Tensor, "B H T S"]:
     r"""softmax over the keys that may be seen; a query that may see nothing gets all zeros.
@@ -42,10 +42,10 @@ class Attention(nn.Module):
 
     The fused kernel computes the result, and the table of weights is never built, for every mask:
     a purely causal one without a table of who may see whom, one with a window in blocks where the
-    sequence is long (`saccade.nn.windows`), any other with such a table. It is not used
+    sequence is long (`saccade.nn.kernels.sliding_window`), any other with such a table. It is not used
 
     - for a short causal sequence that is to learn, which blocks are quicker for
-      (`saccade.nn.causal`);
+      (`saccade.nn.kernels.causal_attention`);
     - with any score but `ScaledDot`, the only one it knows;
     - with `Relative` positions in training: the kernel of the CPU passes no gradient to a bias.
 
@@ -53,10 +53,10 @@ class Attention(nn.Module):
     takes none, and the residual branches have theirs.
     """
 
-    def __init__(self, score: Score, positions: Places | None = None):
+    def __init__(self, score: Score, positions: AttentionPositions | None = None):
         super().__init__()
         self.score = score
-        self.positions = positions or Places()
+        self.positions = positions or AttentionPositions()
 
     def forward(
         self,
@@ -66,18 +66,18 @@ class Attention(nn.Module):
         mask: Mask,
     ) -> Float[Tensor, "B H T K"]:
         """The fused path where there is one."""
-        steps, places = query.shape[-2], keys.shape[-2]
-        reach = mask.reach
-        if reach is not None:
-            return windowed(self._pool, query, keys, values, mask, reach)
-        if mask.is_causal_only and steps == places and self._plain:
-            if pays(query, keys):
-                return attend_back(query, keys, values)
+        query_length, key_length = query.shape[-2], keys.shape[-2]
+        window_size = mask.window_size
+        if window_size is not None:
+            return sliding_window_attention(self._attend, query, keys, values, mask, window_size)
+        if mask.is_causal_only and query_length == key_length and self._is_sdpa:
+            if is_blockwise_faster(query, keys):
+                return blockwise_causal_attention(query, keys, values)
             return _fused(query, keys, values, is_causal=True)
-        may_see = mask.may_see(steps, places, query.device)
-        return self._pool(query, keys, values, may_see, places - steps)
+        may_see = mask.may_see(query_length, key_length, query.device)
+        return self._attend(query, keys, values, may_see, key_length - query_length)
 
-    def clear(
+    def reference(
         self,
         query: Float[Tensor, "B H T Q"],
         keys: Float[Tensor, "B G S P"],
@@ -85,38 +85,38 @@ class Attention(nn.Module):
         mask: Mask,
     ) -> Float[Tensor, "B H T K"]:
         """The same by the equation, table and all."""
-        return self.weights(query, keys, mask) @ _for_each(values, query)
+        return self.weights(query, keys, mask) @ _repeat_kv(values, query)
 
     def weights(
         self, query: Float[Tensor, "B H T Q"], keys: Float[Tensor, "B G S P"], mask: Mask
     ) -> Float[Tensor, "B H T S"]:
         """The table of weights itself, for those who want to see it."""
-        steps, places = query.shape[-2], keys.shape[-2]
-        bias = self.positions.bias(query, places, places - steps)
-        may_see = mask.may_see(steps, places, query.device)
-        return weights(self._scores(query, keys, bias), may_see)
+        query_length, key_length = query.shape[-2], keys.shape[-2]
+        bias = self.positions.bias(query, key_length, key_length - query_length)
+        may_see = mask.may_see(query_length, key_length, query.device)
+        return attention_weights(self._scores(query, keys, bias), may_see)
 
     @property
-    def _plain(self) -> bool:
+    def _is_sdpa(self) -> bool:
         """Whether the fused kernel computes this with nothing added."""
-        return isinstance(self.score, ScaledDot) and not self.positions.asks_where
+        return isinstance(self.score, ScaledDotScore) and not self.positions.depends_on_position
 
     def _scores(self, query: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:
-        scores = self.score.compare(self.positions.lean(query), _for_each(keys, query))
+        scores = self.score.compare(self.positions.add_content_bias(query), _repeat_kv(keys, query))
         return scores if bias is None else scores + bias
 
-    def _pool(
-        self, query: Tensor, keys: Tensor, values: Tensor, may_see: MaySee | None, first: int
+    def _attend(
+        self, query: Tensor, keys: Tensor, values: Tensor, may_see: MaySee | None, first_query: int
     ) -> Tensor:
         """Fused if it can be, for queries of which the first stands at the place `first`."""
-        bias = self.positions.bias(query, keys.shape[-2], first)
-        if not isinstance(self.score, ScaledDot) or (bias is not None and bias.requires_grad):
-            table = weights(self._scores(query, keys, bias), may_see)
-            return table @ _for_each(values, query)
+        bias = self.positions.bias(query, keys.shape[-2], first_query)
+        if not isinstance(self.score, ScaledDotScore) or (bias is not None and bias.requires_grad):
+            table = attention_weights(self._scores(query, keys, bias), may_see)
+            return table @ _repeat_kv(values, query)
         if bias is None:
             return _fused(query, keys, values, attn_mask=may_see)
         hidden = bias if may_see is None else bias.masked_fill(~may_see, -torch.inf)
-        return _fused(self.positions.lean(query), keys, values, attn_mask=hidden)
+        return _fused(self.positions.add_content_bias(query), keys, values, attn_mask=hidden)
 
 
 def _fused(query: Tensor, keys: Tensor, values: Tensor, **mask: Any) -> Tensor:
@@ -125,7 +125,7 @@ def _fused(query: Tensor, keys: Tensor, values: Tensor, **mask: Any) -> Tensor:
     return F.scaled_dot_product_attention(query, keys, values, enable_gqa=fewer, **mask)
 
 
-def _for_each(
+def _repeat_kv(
     memory: Float[Tensor, "B G S K"], query: Float[Tensor, "B H T Q"]
 ) -> Float[Tensor, "B H S K"]:
     """Keys or values for each head of the queries."""
@@ -133,22 +133,22 @@ def _for_each(
     return memory if times == 1 else memory.repeat_interleave(times, dim=1)
 
 
-def share_memory(
-    attention: Attention, query: Float[Tensor, "R H T Q"], memory: KeyValue, mask: Mask
+def attend_shared_memory(
+    attention: Attention, query: Float[Tensor, "R H T Q"], memory: KVCache, mask: Mask
 ) -> Float[Tensor, "R H T K"]:
     """Attend to a memory that has a row for each sentence, from N hypotheses of each.
 
     The queries of a sentence are asked at once, so that its memory is not copied N times: as N·T
     steps, or, where it matters at which place a query stands, as N times as many heads.
     """
-    keys, values = memory.used()
+    keys, values = memory.filled()
     R, H, T, Q = query.shape
     B = keys.shape[0]
     if R == B:
         return attention(query, keys, values, mask)
     N = R // B
     together = query.view(B, N, H, T, Q).transpose(1, 2)  # (B, H, N, T, Q)
-    if mask.asks_where or attention.positions.asks_where:
+    if mask.depends_on_position or attention.positions.depends_on_position:
         seen = attention(together.reshape(B, H * N, T, Q), keys, values, mask)
     else:
         seen = attention(together.reshape(B, H, N * T, Q), keys, values, mask)
@@ -172,27 +172,27 @@ class MultiHeadAttention(nn.Module):
         self,
         width: int,
         heads: int,
-        memory_width: int | None = None,
+        kv_width: int | None = None,
         score: Score | None = None,
-        groups: int | None = None,
-        positions: Places | None = None,
+        kv_heads: int | None = None,
+        positions: AttentionPositions | None = None,
     ):
         super().__init__()
         if width % heads:
             below = width - width % heads
             near = f"{below} or {below + heads}" if below else f"{heads}"
             raise ValueError(f"width {width} does not divide into {heads} heads; try {near}.")
-        self.heads, self.groups = heads, heads if groups is None else groups
-        if self.groups < 1 or heads % self.groups:
+        self.heads, self.kv_heads = heads, heads if kv_heads is None else kv_heads
+        if self.kv_heads < 1 or heads % self.kv_heads:
             divisors = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
             raise ValueError(
-                f"{heads} heads do not divide into {groups} groups; the groups may be {divisors}."
+                f"{heads} heads do not divide into {kv_heads} groups; the groups may be {divisors}."
             )
-        shared = width // heads * self.groups  # of keys, and of values
+        shared = width // heads * self.kv_heads  # of keys, and of values
         self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(memory_width or width, 2 * shared)
+        self.key_value = nn.Linear(kv_width or width, 2 * shared)
         self.out = nn.Linear(width, width)
-        self.attention = Attention(score or ScaledDot(), positions)
+        self.attention = Attention(score or ScaledDotScore(), positions)
         for linear in (self.query, self.key_value, self.out):
             nn.init.zeros_(linear.bias)
         nn.init.xavier_uniform_(self.query.weight)
@@ -200,20 +200,20 @@ class MultiHeadAttention(nn.Module):
         nn.init.xavier_uniform_(self.key_value.weight[shared:])
         nn.init.xavier_uniform_(self.out.weight)
 
-    def remember(self, memory: Float[Tensor, "B S M"], start: int = 0) -> KeyValue:
+    def project_kv(self, memory: Float[Tensor, "B S M"], start: int = 0) -> KVCache:
         """Keys and values of the places from `start` on, split into heads."""
         B, S, _ = memory.shape
-        both = self.key_value(memory).view(B, S, 2, self.groups, -1).permute(2, 0, 3, 1, 4)
+        both = self.key_value(memory).view(B, S, 2, self.kv_heads, -1).permute(2, 0, 3, 1, 4)
         keys, values = both.unbind(0)  # (B, G, S, K) each
-        keys = self.attention.positions.turn(keys, start)
-        return KeyValue(self.attention.score.prepare(keys), values, S)
+        keys = self.attention.positions.rotate(keys, start)
+        return KVCache(self.attention.score.prepare(keys), values, S)
 
-    def forward(self, x: Hidden, memory: KeyValue, mask: Mask) -> Hidden:
+    def forward(self, x: Hidden, memory: KVCache, mask: Mask) -> Hidden:
         """Attend from x to what is remembered."""
         B, T, D = x.shape
         query = self.query(x).view(B, T, self.heads, -1).transpose(1, 2)
-        query = self.attention.positions.turn(query, memory.end - T)
-        seen = share_memory(self.attention, query, memory, mask)
+        query = self.attention.positions.rotate(query, memory.end - T)
+        seen = attend_shared_memory(self.attention, query, memory, mask)
         return self.out(seen.transpose(1, 2).reshape(B, T, D))
 
 
@@ -226,12 +226,12 @@ class AttentionLayer(nn.Module):
     heads' results. Any score will do in place of the scaled dot.
     """
 
-    def __init__(self, query_width: int, memory_width: int, width: int, score: Score | None = None):
+    def __init__(self, query_width: int, kv_width: int, width: int, score: Score | None = None):
         super().__init__()
         self.query = nn.Linear(query_width, width, bias=False)
-        self.key = nn.Linear(memory_width, width, bias=False)
-        self.value = nn.Linear(memory_width, width, bias=False)
-        self.attention = Attention(score or ScaledDot())
+        self.key = nn.Linear(kv_width, width, bias=False)
+        self.value = nn.Linear(kv_width, width, bias=False)
+        self.attention = Attention(score or ScaledDotScore())
         for linear in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(linear.weight)
 

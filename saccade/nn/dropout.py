@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.nn.activations import SELU_ALPHA, SELU_SCALE
-from saccade.seeding import luck
+from saccade.seeding import thread_generator
 
 
 class Dropout(nn.Module):
@@ -31,7 +31,7 @@ class Dropout(nn.Module):
         if dropped == 0:
             return x
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
-        draws.random_(-(2**63), None, generator=luck())
+        draws.random_(-(2**63), None, generator=thread_generator())
         bits = draws.view(torch.int16)[: x.numel()].view(x.shape)
         scale = 65536 / (65536 - dropped)
         return x * (bits >= dropped - 32768).to(x.dtype).mul_(scale)
@@ -52,7 +52,7 @@ class AlphaDropout(Dropout):
         """Drop elements while training; otherwise x itself."""
         if not self.training or self.p == 0:
             return x
-        kept = torch.empty_like(x).bernoulli_(1 - self.p, generator=luck())
+        kept = torch.empty_like(x).bernoulli_(1 - self.p, generator=thread_generator())
         least = -SELU_SCALE * SELU_ALPHA
         stretch = ((1 - self.p) * (1 + self.p * least**2)) ** -0.5
         return stretch * (x * kept + least * (1 - kept)) - stretch * self.p * least

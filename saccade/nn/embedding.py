@@ -5,8 +5,8 @@ import math
 from torch import nn
 
 from saccade.nn.dropout import Dropout
-from saccade.nn.positions import Learned, Sinusoidal
-from saccade.types import Hidden, Ids
+from saccade.nn.positional_encoding import LearnedPositions, SinusoidalPositions
+from saccade.types.shapes import Hidden, TokenIds
 
 
 class Embedding(nn.Module):
@@ -20,7 +20,7 @@ class Embedding(nn.Module):
         self,
         vocab_size: int,
         width: int,
-        positions: Sinusoidal | Learned | None = None,
+        positions: SinusoidalPositions | LearnedPositions | None = None,
         dropout: float = 0.0,
     ):
         super().__init__()
@@ -29,7 +29,7 @@ class Embedding(nn.Module):
         self.positions = positions
         self.dropout = Dropout(dropout)
 
-    def forward(self, ids: Ids, start: int = 0) -> Hidden:
+    def forward(self, ids: TokenIds, start: int = 0) -> Hidden:
         """The vectors of ids that stand at the places from `start` on."""
         x = self.table(ids) * math.sqrt(self.table.embedding_dim)
         if self.positions is not None:

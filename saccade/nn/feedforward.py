@@ -2,9 +2,9 @@ r"""The part of a block that looks at one place at a time."""
 
 from torch import nn
 
-from saccade.lookup import pick
 from saccade.nn.activations import ACTIVATIONS
-from saccade.types import Hidden
+from saccade.registry import lookup
+from saccade.types.shapes import Hidden
 
 
 class FeedForward(nn.Module):
@@ -17,7 +17,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(width, hidden)
         self.outer = nn.Linear(hidden, width)
-        self.activation = pick(ACTIVATIONS, activation, "activation")
+        self.activation = lookup(ACTIVATIONS, activation, "activation")
 
     def forward(self, x: Hidden) -> Hidden:
         """Every place by itself."""

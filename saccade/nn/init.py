@@ -15,19 +15,19 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from saccade.lookup import pick
 from saccade.nn.activations import ACTIVATIONS
+from saccade.registry import lookup
 
-Luck = torch.Generator | None
-FRAMEWORKS = ("leaky_relu", "linear", "relu", "selu", "sigmoid", "tanh")  # gains that it states
-LEAK = 0.01  # of `activations.leaky_relu`
+OptionalGenerator = torch.Generator | None
+TORCH_GAINS = ("leaky_relu", "linear", "relu", "selu", "sigmoid", "tanh")  # gains that it states
+LEAKY_RELU_SLOPE = 0.01  # of `activations.leaky_relu`
 
 
 class Fans(NamedTuple):
     """How many inputs a unit has, and to how many units an input goes."""
 
-    into: int
-    out: int
+    fan_in: int
+    fan_out: int
 
 
 def fans(weight: Tensor) -> Fans:
@@ -48,10 +48,10 @@ def gain(activation: str) -> float:
     selu, whose own start is `lecun`); for the others the condition that gives relu its √2
     (He et al. 2015, eq. 7-10): g^{-2} = E[f(z)²], z ~ N(0, 1).
     """
-    f = pick(ACTIVATIONS, activation, "activation")
-    if activation in FRAMEWORKS:
+    f = lookup(ACTIVATIONS, activation, "activation")
+    if activation in TORCH_GAINS:
         named: Any = activation  # one of its own list of names
-        return float(nn.init.calculate_gain(named, LEAK))
+        return float(nn.init.calculate_gain(named, LEAKY_RELU_SLOPE))
     if activation == "softmax":
         raise ValueError(
             "softmax has no gain: it is not a function of one number; choose an init that asks "
@@ -75,12 +75,12 @@ def constant(weight: Tensor, value: float = 0.1) -> Tensor:
     return nn.init.constant_(weight, value)
 
 
-def normal(weight: Tensor, std: float = 1.0, generator: Luck = None) -> Tensor:
+def normal(weight: Tensor, std: float = 1.0, generator: OptionalGenerator = None) -> Tensor:
     r"""W ~ N(0, std²), whatever the layer's width; GPT's std is 0.02 (Radford et al. 2018)."""
     return nn.init.normal_(weight, 0.0, std, generator)
 
 
-def xavier(weight: Tensor, generator: Luck = None) -> Tensor:
+def xavier(weight: Tensor, generator: OptionalGenerator = None) -> Tensor:
     r"""W ~ U(-a, a), a = √(6 / (in + out)): of variance 2 / (in + out).
 
     Glorot and Bengio 2010, eq. 16: halfway between what signals and what gradients ask for, where
@@ -89,21 +89,21 @@ def xavier(weight: Tensor, generator: Luck = None) -> Tensor:
     return nn.init.xavier_uniform_(weight, generator=generator)
 
 
-def xavier_normal(weight: Tensor, generator: Luck = None) -> Tensor:
+def xavier_normal(weight: Tensor, generator: OptionalGenerator = None) -> Tensor:
     r"""W ~ N(0, 2 / (in + out)) (Glorot and Bengio 2010, eq. 12)."""
     return nn.init.xavier_normal_(weight, generator=generator)
 
 
-def lecun(weight: Tensor, generator: Luck = None) -> Tensor:
+def lecun(weight: Tensor, generator: OptionalGenerator = None) -> Tensor:
     r"""W ~ N(0, 1/in) (LeCun et al. 1998, eq. 16): what selu asks for (Klambauer et al. 2017)."""
-    return nn.init.normal_(weight, 0.0, fans(weight).into ** -0.5, generator)
+    return nn.init.normal_(weight, 0.0, fans(weight).fan_in ** -0.5, generator)
 
 
 def kaiming(
     weight: Tensor,
     activation: str = "relu",
     fan: Literal["in", "out"] = "in",
-    generator: Luck = None,
+    generator: OptionalGenerator = None,
 ) -> Tensor:
     r"""W ~ N(0, g²/fan), g the activation's `gain`: 2/in for relu.
 
@@ -116,7 +116,7 @@ def kaiming_uniform(
     weight: Tensor,
     activation: str = "relu",
     fan: Literal["in", "out"] = "in",
-    generator: Luck = None,
+    generator: OptionalGenerator = None,
 ) -> Tensor:
     r"""W ~ U(-a, a), a = g √(3/fan): of the variance that `kaiming` has."""
     bound = 3**0.5 * _deviation(weight, activation, fan)
@@ -125,10 +125,10 @@ def kaiming_uniform(
 
 def _deviation(weight: Tensor, activation: str, fan: Literal["in", "out"]) -> float:
     counted = fans(weight)
-    return gain(activation) / (counted.into if fan == "in" else counted.out) ** 0.5
+    return gain(activation) / (counted.fan_in if fan == "in" else counted.fan_out) ** 0.5
 
 
-def orthogonal(weight: Tensor, generator: Luck = None) -> Tensor:
+def orthogonal(weight: Tensor, generator: OptionalGenerator = None) -> Tensor:
     r"""W Wᵀ = I (or WᵀW, if it is taller than wide), drawn evenly among all such.
 
     Saxe et al. 2014: every singular value is 1, and that of any product of such matrices.
@@ -149,39 +149,43 @@ def depth_scaled(weight: Tensor, layers: int) -> Tensor:
 
 # --- by name --------------------------------------------------------------------------------------
 
-Init = Callable[[Tensor, str, int, Luck], Tensor]  # weight, activation, residual layers, generator
-INITS: dict[str, Init] = {
-    "constant": lambda weight, activation, layers, luck: constant(weight),
-    "depth_scaled": lambda weight, activation, layers, luck: depth_scaled(
-        kaiming(weight, activation, generator=luck), layers
+Initializer = Callable[
+    [Tensor, str, int, OptionalGenerator], Tensor
+]  # weight, activation, residual layers, generator
+INITS: dict[str, Initializer] = {
+    "constant": lambda weight, activation, layers, generator: constant(weight),
+    "depth_scaled": lambda weight, activation, layers, generator: depth_scaled(
+        kaiming(weight, activation, generator=generator), layers
     ),
-    "kaiming": lambda weight, activation, layers, luck: kaiming(weight, activation, "in", luck),
-    "kaiming_out": lambda weight, activation, layers, luck: kaiming(
-        weight, activation, "out", luck
+    "kaiming": lambda weight, activation, layers, generator: kaiming(
+        weight, activation, "in", generator
     ),
-    "kaiming_uniform": lambda weight, activation, layers, luck: kaiming_uniform(
-        weight, activation, "in", luck
+    "kaiming_out": lambda weight, activation, layers, generator: kaiming(
+        weight, activation, "out", generator
     ),
-    "lecun": lambda weight, activation, layers, luck: lecun(weight, luck),
-    "normal": lambda weight, activation, layers, luck: normal(weight, generator=luck),
-    "orthogonal": lambda weight, activation, layers, luck: orthogonal(weight, luck),
-    "xavier": lambda weight, activation, layers, luck: xavier(weight, luck),
-    "xavier_normal": lambda weight, activation, layers, luck: xavier_normal(weight, luck),
-    "zero": lambda weight, activation, layers, luck: zero(weight),
+    "kaiming_uniform": lambda weight, activation, layers, generator: kaiming_uniform(
+        weight, activation, "in", generator
+    ),
+    "lecun": lambda weight, activation, layers, generator: lecun(weight, generator),
+    "normal": lambda weight, activation, layers, generator: normal(weight, generator=generator),
+    "orthogonal": lambda weight, activation, layers, generator: orthogonal(weight, generator),
+    "xavier": lambda weight, activation, layers, generator: xavier(weight, generator),
+    "xavier_normal": lambda weight, activation, layers, generator: xavier_normal(weight, generator),
+    "zero": lambda weight, activation, layers, generator: zero(weight),
 }
 
 
-def initialise(
+def init_weight(
     weight: Tensor,
     name: str,
     *,
     activation: str = "linear",
     layers: int = 1,
-    generator: Luck = None,
+    generator: OptionalGenerator = None,
 ) -> Tensor:
     """Begin a weight, in place, by the name of a method.
 
     `activation` is what the layer's sums go through, `layers` how many residual layers there are;
     most methods ask for neither. `depth_scaled` by name is `kaiming`, scaled.
     """
-    return pick(INITS, name, "init")(weight, activation, layers, generator)
+    return lookup(INITS, name, "init")(weight, activation, layers, generator)

@@ -13,26 +13,32 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-STEEPEST = 50.0  # from this negative margin on the exponential loss goes on in a straight line
+MAX_EXP_MARGIN = (
+    50.0  # from this negative margin on the exponential loss goes on in a straight line
+)
 
-Each = Float[Tensor, "*N"]
+PerExample = Float[Tensor, "*N"]
 
 
 # --- of numbers -----------------------------------------------------------------------------------
 
 
-def absolute(predicted: Each, target: Each, weights: Each | None = None) -> Float[Tensor, ""]:
+def absolute_error(
+    predicted: PerExample, target: PerExample, weights: PerExample | None = None
+) -> Float[Tensor, ""]:
     r"""Σ_n w_n |ŷ_n - y_n|: made small by the median. The subgradient at 0 is 0."""
     return _summed((predicted - target).abs(), weights)
 
 
-def square(predicted: Each, target: Each, weights: Each | None = None) -> Float[Tensor, ""]:
+def squared_error(
+    predicted: PerExample, target: PerExample, weights: PerExample | None = None
+) -> Float[Tensor, ""]:
     r"""Σ_n w_n (ŷ_n - y_n)²: made small by the mean. Others' version may have a ½ before it."""
     return _summed((predicted - target).square(), weights)
 
 
 def huber(
-    predicted: Each, target: Each, weights: Each | None = None, delta: float = 1.0
+    predicted: PerExample, target: PerExample, weights: PerExample | None = None, delta: float = 1.0
 ) -> Float[Tensor, ""]:
     r"""Σ_n w_n ½r² where |r| ≤ δ, else δ(|r| - ½δ), with r = ŷ - y (Huber 1964)."""
     return _summed(F.huber_loss(predicted, target, reduction="none", delta=delta), weights)
@@ -41,35 +47,35 @@ def huber(
 # --- of a margin ----------------------------------------------------------------------------------
 
 
-def zero_one(margin: Each, weights: Each | None = None) -> Float[Tensor, ""]:
+def zero_one(margin: PerExample, weights: PerExample | None = None) -> Float[Tensor, ""]:
     r"""Σ_n w_n [m_n ≤ 0]: how many are wrong. It has no gradient: the others stand in for it."""
     return _summed((margin <= 0).to(margin.dtype), weights)
 
 
-def hinge(margin: Each, weights: Each | None = None) -> Float[Tensor, ""]:
+def hinge(margin: PerExample, weights: PerExample | None = None) -> Float[Tensor, ""]:
     r"""Σ_n w_n max(0, 1 - m_n) (Cortes and Vapnik 1995); the subgradient at m = 1 is 0."""
     return _summed((1 - margin).relu(), weights)
 
 
-def log(margin: Each, weights: Each | None = None) -> Float[Tensor, ""]:
+def logistic(margin: PerExample, weights: PerExample | None = None) -> Float[Tensor, ""]:
     r"""Σ_n w_n log(1 + exp(-m_n)): -log of the chance that a logistic model gives the truth."""
     return _summed(-F.logsigmoid(margin), weights)
 
 
-def exponential(margin: Each, weights: Each | None = None) -> Float[Tensor, ""]:
+def exponential(margin: PerExample, weights: PerExample | None = None) -> Float[Tensor, ""]:
     r"""Σ_n w_n exp(-m_n), which boosting makes small (Freund and Schapire 1997).
 
     Beyond m = -50 it goes on as a straight line with the slope that it has there: exp(88) is more
     than a float32 holds, and an infinite loss has no gradient.
     """
-    held = (-margin).clamp(max=STEEPEST)
+    held = (-margin).clamp(max=MAX_EXP_MARGIN)
     return _summed(held.exp() * (1 + (-margin - held)), weights)
 
 
-MARGINS: dict[str, Callable[[Tensor], Tensor]] = {
+MARGIN_LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
     "exponential": exponential,
     "hinge": hinge,
-    "log": log,
+    "logistic": logistic,
     "zero_one": zero_one,
 }
 
@@ -80,7 +86,7 @@ MARGINS: dict[str, Callable[[Tensor], Tensor]] = {
 def cross_entropy(
     logits: Float[Tensor, "N V"],
     target: Int[Tensor, " N"],
-    smoothing: float = 0.0,
+    label_smoothing: float = 0.0,
     weights: Float[Tensor, " N"] | None = None,
 ) -> Float[Tensor, ""]:
     r"""Σ_n w_n · -Σ_v q_v log softmax(logits_n)_v with q = (1 - ε) onehot(target) + ε/V.
@@ -89,19 +95,22 @@ def cross_entropy(
     one included. Padding never comes here: the caller hands in the real positions only.
     """
     if weights is None:
-        return F.cross_entropy(logits, target, label_smoothing=smoothing, reduction="sum")
-    each = F.cross_entropy(logits, target, label_smoothing=smoothing, reduction="none")
+        return F.cross_entropy(logits, target, label_smoothing=label_smoothing, reduction="sum")
+    each = F.cross_entropy(logits, target, label_smoothing=label_smoothing, reduction="none")
     return (each * weights).sum()
 
 
 def binary_cross_entropy(
-    logits: Each, target: Each, smoothing: float = 0.0, weights: Each | None = None
+    logits: PerExample,
+    target: PerExample,
+    label_smoothing: float = 0.0,
+    weights: PerExample | None = None,
 ) -> Float[Tensor, ""]:
     r"""Σ_n w_n · -(q_n log σ(f_n) + (1 - q_n) log σ(-f_n)) with q = (1 - ε) y + ε/2, y 0 or 1.
 
     The `cross_entropy` of the logits (0, f).
     """
-    wanted = target * (1 - smoothing) + smoothing / 2
+    wanted = target * (1 - label_smoothing) + label_smoothing / 2
     return _summed(F.binary_cross_entropy_with_logits(logits, wanted, reduction="none"), weights)
 
 
@@ -120,7 +129,9 @@ class Risk(NamedTuple):
         return self.empirical + self.penalty
 
 
-def penalty(parameters: Iterable[Tensor], strength: float, power: int = 2) -> Float[Tensor, ""]:
+def weight_penalty(
+    parameters: Iterable[Tensor], strength: float, power: int = 2
+) -> Float[Tensor, ""]:
     r"""λ/2 Σ w² (power 2, ridge) or λ Σ |w| (power 1, lasso).
 
     As a part of the loss its gradient goes through the optimiser like any other: under Adam that

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from saccade.types import MaySee
+from saccade.types.shapes import MaySee
 
 
-class Reach(NamedTuple):
+class WindowSize(NamedTuple):
     """How many places before and after itself a query sees at most."""
 
     back: int
@@ -105,9 +105,9 @@ class _Segments:
         return f"the query is in segment {mine}, the key in {theirs}" if mine != theirs else ""
 
 
-def _at(ids: Tensor, places: Tensor) -> Tensor:
+def _at(ids: Tensor, key_length: Tensor) -> Tensor:
     """The ids at (1, ...) places, as (B, ...); a place outside gets some id or other."""
-    return ids[:, places[0].clamp(0, ids.shape[1] - 1)]
+    return ids[:, key_length[0].clamp(0, ids.shape[1] - 1)]
 
 
 _Part = _Lengths | _Causal | _Window | _Segments
@@ -133,13 +133,13 @@ class Mask:
     def window(back: int, ahead: int | None = None) -> "Mask":
         """Keys at most `back` places before the query and `ahead` after it (None: as `back`).
 
-        Over a long sequence the attention is computed in blocks (`saccade.nn.windows`): its cost
+        Over a long sequence the attention is computed in blocks (`saccade.nn.kernels.sliding_window`): its cost
         grows with the window, and not with the length times the length.
         """
         return Mask((_Window(back, back if ahead is None else ahead),))
 
     @staticmethod
-    def banded(back: int) -> "Mask":
+    def causal_window(back: int) -> "Mask":
         """The query itself and `back` places before it: a causal window.
 
         The "local" pattern of Child et al. 2019, which GPT-3 has in every other layer.
@@ -160,34 +160,38 @@ class Mask:
         return bool(self.parts) and all(isinstance(part, _Causal) for part in self.parts)
 
     @property
-    def reach(self) -> Reach | None:
+    def window_size(self) -> WindowSize | None:
         """How far a query sees to both sides at most; None if a side has no limit."""
         windows = [part for part in self.parts if isinstance(part, _Window)]
         if not windows:
             return None
         causal = any(isinstance(part, _Causal) for part in self.parts)
         ahead = min(part.ahead for part in windows)
-        return Reach(min(part.back for part in windows), min(ahead, 0) if causal else ahead)
+        return WindowSize(min(part.back for part in windows), min(ahead, 0) if causal else ahead)
 
     @property
-    def asks_where(self) -> bool:
+    def depends_on_position(self) -> bool:
         """Whether what a query may see depends on which query it is."""
         return any(not isinstance(part, _Lengths) for part in self.parts)
 
     def may_see(
-        self, steps: int, places: int, device: torch.device | None = None, first_key: int = 0
+        self,
+        query_length: int,
+        key_length: int,
+        device: torch.device | None = None,
+        first_key: int = 0,
     ) -> MaySee | None:
         """The table of `steps` queries by `places` keys, or None if everything may be seen.
 
         `first_key` leaves out the keys before it.
         """
-        span = _Span(places - steps, places - 1, first_key, places - 1)
+        span = _Span(key_length - query_length, key_length - 1, first_key, key_length - 1)
         # the newest of all places sees them all: the common case of one step with a past
         parts = tuple(part for part in self.parts if not part.is_idle(span))
         if not parts:
             return None
-        key = torch.arange(first_key, places, device=device)[None, :]
-        query = torch.arange(places - steps, places, device=device)[:, None]
+        key = torch.arange(first_key, key_length, device=device)[None, :]
+        query = torch.arange(key_length - query_length, key_length, device=device)[:, None]
         return Mask(parts).table(query[None], key[None]).unsqueeze(1)
 
     def table(self, query: Tensor, key: Tensor) -> Tensor:

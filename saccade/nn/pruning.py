@@ -18,16 +18,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.nn.attention import MultiHeadAttention, share_memory
+from saccade.nn.attention import MultiHeadAttention, attend_shared_memory
+from saccade.nn.kv_cache import KVCache
 from saccade.nn.masks import Mask
-from saccade.nn.positions import Places, Relative
-from saccade.nn.state import KeyValue
-from saccade.types import Hidden
+from saccade.nn.positional_encoding import AttentionPositions, RelativePositions
+from saccade.types.shapes import Hidden
 
-Heads = Mapping[str, Collection[int]]  # of each attention that is spoken of
+HeadIndices = Mapping[str, Collection[int]]  # of each attention that is spoken of
 
 
-def heads_of(model: nn.Module) -> dict[str, int]:
+def count_heads(model: nn.Module) -> dict[str, int]:
     """How many heads each multi-head attention of a model has."""
     return {
         name: module.heads
@@ -37,7 +37,7 @@ def heads_of(model: nn.Module) -> dict[str, int]:
 
 
 @contextmanager
-def switched_off(model: nn.Module, heads: Heads) -> Iterator[None]:
+def masked_heads(model: nn.Module, heads: HeadIndices) -> Iterator[None]:
     """ξ_h = 0 for these heads while the block is open; all else is computed as before."""
     with ExitStack() as stack:
         for name, some in heads.items():
@@ -53,13 +53,13 @@ def switched_off(model: nn.Module, heads: Heads) -> Iterator[None]:
         yield
 
 
-class Factors:
+class HeadGates:
     """The ξ of every call while `measured` was open, by the attention's name."""
 
     def __init__(self) -> None:
         self.calls: dict[str, list[Float[Tensor, "B H"]]] = {}
 
-    def slopes(self, loss: Tensor) -> dict[str, Float[Tensor, "B H"]]:
+    def gradients(self, loss: Tensor) -> dict[str, Float[Tensor, "B H"]]:
         """∂loss/∂ξ of every example and head, at ξ = 1."""
         every = [factors for calls in self.calls.values() for factors in calls]
         found = iter(torch.autograd.grad(loss, every))
@@ -70,15 +70,15 @@ class Factors:
 
 
 @contextmanager
-def measured(model: nn.Module) -> Iterator[Factors]:
+def gated_heads(model: nn.Module) -> Iterator[HeadGates]:
     r"""Put ξ = 1 before every head of every example, so that a loss has a slope there.
 
     |∂L(x)/∂ξ_h| = |⟨head_h, ∂L(x)/∂head_h⟩|, whose mean over examples is the head's importance
     (Michel et al. 2019, eq. 2).
     """
-    factors = Factors()
+    factors = HeadGates()
     with ExitStack() as stack:
-        for name in heads_of(model):
+        for name in count_heads(model):
             attention: Any = model.get_submodule(name)
 
             def scale(
@@ -99,7 +99,7 @@ def _times(seen: Float[Tensor, "B T E"], factors: Float[Tensor, "B H"]) -> Float
     return (by_head * factors[:, None, :, None]).flatten(-2)
 
 
-def prune_heads(model: nn.Module, heads: Heads) -> None:
+def prune_heads(model: nn.Module, heads: HeadIndices) -> None:
     """Take these heads out of a model, in place: its matrices become smaller."""
     for name, some in heads.items():
         attention = _attention(model, name, some)
@@ -123,36 +123,38 @@ class PrunedAttention(MultiHeadAttention):
     def __init__(self, whole: MultiHeadAttention, kept: Sequence[int]):
         nn.Module.__init__(self)
         before = _served_by(whole)
-        groups = sorted({before[head] for head in kept})
+        kv_heads = sorted({before[head] for head in kept})
         width = whole.query.out_features // whole.heads
-        self.heads, self.groups = len(kept), len(groups)
-        queries, keys = _places(kept, width), _places(groups, width)
+        self.heads, self.kv_heads = len(kept), len(kv_heads)
+        queries, keys = _head_rows(kept, width), _head_rows(kv_heads, width)
         self.query = _rows(whole.query, queries)
-        self.key_value = _rows(whole.key_value, torch.cat([keys, whole.groups * width + keys]))
+        self.key_value = _rows(whole.key_value, torch.cat([keys, whole.kv_heads * width + keys]))
         self.out = _columns(whole.out, queries)
         self.attention = whole.attention
         self.attention.positions = _positions(whole.attention.positions, kept, queries)
-        self.served_by = [groups.index(before[head]) for head in kept]
-        self.is_even = self.served_by == [n * self.groups // self.heads for n in range(self.heads)]
-        self.is_even = self.is_even and self.heads % self.groups == 0
+        self.kv_head_of = [kv_heads.index(before[head]) for head in kept]
+        self.has_equal_groups = self.kv_head_of == [
+            n * self.kv_heads // self.heads for n in range(self.heads)
+        ]
+        self.has_equal_groups = self.has_equal_groups and self.heads % self.kv_heads == 0
         self.train(whole.training)
 
-    def forward(self, x: Hidden, memory: KeyValue, mask: Mask) -> Hidden:
+    def forward(self, x: Hidden, memory: KVCache, mask: Mask) -> Hidden:
         """Attend from x to what is remembered."""
         query = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        query = self.attention.positions.turn(query, memory.end - x.shape[1])
-        seen = share_memory(self.attention, query, self._for_all(memory), mask)
+        query = self.attention.positions.rotate(query, memory.end - x.shape[1])
+        seen = attend_shared_memory(self.attention, query, self._for_all(memory), mask)
         return self.out(seen.transpose(1, 2).flatten(2))
 
-    def _for_all(self, memory: KeyValue) -> KeyValue:
-        if self.is_even:
+    def _for_all(self, memory: KVCache) -> KVCache:
+        if self.has_equal_groups:
             return memory
-        keys, values = memory.used()
-        return memory._replace(keys=keys[:, self.served_by], values=values[:, self.served_by])
+        keys, values = memory.filled()
+        return memory._replace(keys=keys[:, self.kv_head_of], values=values[:, self.kv_head_of])
 
 
 def _attention(model: nn.Module, name: str, heads: Collection[int]) -> MultiHeadAttention:
-    there = heads_of(model)
+    there = count_heads(model)
     if name not in there:
         raise ValueError(
             f"there is no attention with heads called {name!r}; there are "
@@ -171,11 +173,11 @@ def _attention(model: nn.Module, name: str, heads: Collection[int]) -> MultiHead
 def _served_by(attention: MultiHeadAttention) -> list[int]:
     """The key and value head of each head."""
     if isinstance(attention, PrunedAttention):
-        return attention.served_by
-    return [head * attention.groups // attention.heads for head in range(attention.heads)]
+        return attention.kv_head_of
+    return [head * attention.kv_heads // attention.heads for head in range(attention.heads)]
 
 
-def _places(heads: Sequence[int], width: int) -> Tensor:
+def _head_rows(heads: Sequence[int], width: int) -> Tensor:
     """Where these heads stand among the rows of a matrix."""
     return (torch.tensor(list(heads))[:, None] * width + torch.arange(width)).flatten()
 
@@ -196,9 +198,11 @@ def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     return made
 
 
-def _positions(positions: Places, kept: Sequence[int], rows: Tensor) -> Places:
+def _positions(
+    positions: AttentionPositions, kept: Sequence[int], rows: Tensor
+) -> AttentionPositions:
     """Positions with weights for each head keep those of the heads that stay."""
-    if isinstance(positions, Relative):
+    if isinstance(positions, RelativePositions):
         positions.project = _rows(positions.project, rows)
         positions.content = nn.Parameter(positions.content.detach()[list(kept)])
         positions.distance = nn.Parameter(positions.distance.detach()[list(kept)])

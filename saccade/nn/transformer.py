@@ -10,13 +10,13 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from saccade.nn.attention import MultiHeadAttention
+from saccade.nn.attention_scores import Score
 from saccade.nn.dropout import Dropout
 from saccade.nn.feedforward import FeedForward
+from saccade.nn.kv_cache import KVCache, extend_cache
 from saccade.nn.masks import Mask
-from saccade.nn.positions import Places
-from saccade.nn.scores import Score
-from saccade.nn.state import KeyValue, extend
-from saccade.types import Hidden
+from saccade.nn.positional_encoding import AttentionPositions
+from saccade.types.shapes import Hidden
 
 
 class Residual(nn.Module):
@@ -28,13 +28,13 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
         self.norm_first = norm_first
 
-    def before(self, x: Hidden) -> Hidden:
+    def sublayer_input(self, x: Hidden) -> Hidden:
         """What the sublayer reads."""
         return self.norm(x) if self.norm_first else x
 
     def forward(self, x: Hidden, sublayer: Callable[[Tensor], Tensor]) -> Hidden:
         """Around and through."""
-        y = x + self.dropout(sublayer(self.before(x)))
+        y = x + self.dropout(sublayer(self.sublayer_input(x)))
         return y if self.norm_first else self.norm(y)
 
 
@@ -49,13 +49,13 @@ class EncoderBlock(nn.Module):
         dropout: float = 0.0,
         norm_first: bool = True,
         score: Score | None = None,
-        groups: int | None = None,
-        positions: Places | None = None,
+        kv_heads: int | None = None,
+        positions: AttentionPositions | None = None,
         activation: str = "relu",
     ):
         super().__init__()
         self.self_attention = MultiHeadAttention(
-            width, heads, score=score, groups=groups, positions=positions
+            width, heads, score=score, kv_heads=kv_heads, positions=positions
         )
         self.feed_forward = FeedForward(width, hidden, activation)
         self.around_attention = Residual(width, dropout, norm_first)
@@ -64,18 +64,18 @@ class EncoderBlock(nn.Module):
     def forward(self, x: Hidden, mask: Mask) -> Hidden:
         """Every place looks at the places it may see, then thinks by itself."""
 
-        def look_around(y: Tensor) -> Tensor:
-            return self.self_attention(y, self.self_attention.remember(y), mask)
+        def self_attend(y: Tensor) -> Tensor:
+            return self.self_attention(y, self.self_attention.project_kv(y), mask)
 
-        x = self.around_attention(x, look_around)
+        x = self.around_attention(x, self_attend)
         return self.around_feed_forward(x, self.feed_forward)
 
 
-class Decoded(NamedTuple):
+class BlockOutput(NamedTuple):
     """A block's output and what it has to remember for the next step."""
 
     x: Hidden
-    past: KeyValue
+    cache: KVCache
 
 
 class DecoderBlock(nn.Module):
@@ -93,17 +93,19 @@ class DecoderBlock(nn.Module):
         dropout: float = 0.0,
         norm_first: bool = True,
         score: Score | None = None,
-        source_score: Score | None = None,
-        groups: int | None = None,
-        positions: Places | None = None,
+        cross_score: Score | None = None,
+        kv_heads: int | None = None,
+        positions: AttentionPositions | None = None,
         window: int | None = None,
         activation: str = "relu",
     ):
         super().__init__()
         self.self_attention = MultiHeadAttention(
-            width, heads, score=score, groups=groups, positions=positions
+            width, heads, score=score, kv_heads=kv_heads, positions=positions
         )
-        self.source_attention = MultiHeadAttention(width, heads, score=source_score, groups=groups)
+        self.source_attention = MultiHeadAttention(
+            width, heads, score=cross_score, kv_heads=kv_heads
+        )
         self.window = window
         self.feed_forward = FeedForward(width, hidden, activation)
         self.around_attention = Residual(width, dropout, norm_first)
@@ -111,16 +113,16 @@ class DecoderBlock(nn.Module):
         self.around_feed_forward = Residual(width, dropout, norm_first)
 
     def forward(
-        self, x: Hidden, past: KeyValue | None, source: KeyValue, source_mask: Mask
-    ) -> Decoded:
+        self, x: Hidden, cache: KVCache | None, source: KVCache, source_mask: Mask
+    ) -> BlockOutput:
         """T more steps after those in `past`."""
 
-        def look_at_source(y: Tensor) -> Tensor:
+        def cross_attend(y: Tensor) -> Tensor:
             return self.source_attention(y, source, source_mask)
 
-        x, now = look_back(self, x, past)
-        x = self.around_source(x, look_at_source)
-        return Decoded(self.around_feed_forward(x, self.feed_forward), now)
+        x, now = causal_self_attention(self, x, cache)
+        x = self.around_source(x, cross_attend)
+        return BlockOutput(self.around_feed_forward(x, self.feed_forward), now)
 
 
 class CausalBlock(nn.Module):
@@ -137,7 +139,7 @@ class CausalBlock(nn.Module):
         dropout: float = 0.0,
         norm_first: bool = True,
         activation: str = "gelu",
-        positions: Places | None = None,
+        positions: AttentionPositions | None = None,
         window: int | None = None,
     ):
         super().__init__()
@@ -147,34 +149,38 @@ class CausalBlock(nn.Module):
         self.around_attention = Residual(width, dropout, norm_first)
         self.around_feed_forward = Residual(width, dropout, norm_first)
 
-    def forward(self, x: Hidden, past: KeyValue | None) -> Decoded:
+    def forward(self, x: Hidden, cache: KVCache | None) -> BlockOutput:
         """T more steps after those in `past`."""
-        x, now = look_back(self, x, past)
-        return Decoded(self.around_feed_forward(x, self.feed_forward), now)
+        x, now = causal_self_attention(self, x, cache)
+        return BlockOutput(self.around_feed_forward(x, self.feed_forward), now)
 
-    def recall(self, x: Hidden) -> KeyValue:
+    def project_memory(self, x: Hidden) -> KVCache:
         """The keys and values of what this block has been handed before."""
-        return self.self_attention.remember(self.around_attention.before(x))
+        return self.self_attention.project_kv(self.around_attention.sublayer_input(x))
 
 
-def branch_ends(block: EncoderBlock | DecoderBlock | CausalBlock) -> list[nn.Linear]:
+def residual_projections(block: EncoderBlock | DecoderBlock | CausalBlock) -> list[nn.Linear]:
     """The layer that each residual branch of a block ends with, what it looks with first."""
-    looking = [block.self_attention.out]
+    projections = [block.self_attention.out]
     if isinstance(block, DecoderBlock):
-        looking.append(block.source_attention.out)
-    return [*looking, block.feed_forward.outer]
+        projections.append(block.source_attention.out)
+    return [*projections, block.feed_forward.outer]
 
 
-def look_back(block: DecoderBlock | CausalBlock, x: Hidden, past: KeyValue | None) -> Decoded:
+def causal_self_attention(
+    block: DecoderBlock | CausalBlock, x: Hidden, cache: KVCache | None
+) -> BlockOutput:
     """The block's self-attention: T more places look at themselves and at those in `past`."""
-    now = past
-    mask = Mask.causal() if block.window is None else Mask.banded(block.window)
+    now = cache
+    mask = Mask.causal() if block.window is None else Mask.causal_window(block.window)
 
     def attend(y: Tensor) -> Tensor:
         nonlocal now
-        now = extend(past, block.self_attention.remember(y, 0 if past is None else past.end))
+        now = extend_cache(
+            cache, block.self_attention.project_kv(y, 0 if cache is None else cache.end)
+        )
         return block.self_attention(y, now, mask)
 
     x = block.around_attention(x, attend)
     assert now is not None
-    return Decoded(x, now)
+    return BlockOutput(x, now)

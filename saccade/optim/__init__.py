@@ -1,46 +1,46 @@
 """Gradients in, updates out."""
 
 from saccade.optim.adaptive import adadelta, adagrad, adam, adamw, nadam, rmsprop
-from saccade.optim.clipping import clip_by_norm
+from saccade.optim.clipping import clip_grad_norm
 from saccade.optim.constrained import Solution, minimise
-from saccade.optim.control import Control, pid, update_ratio
-from saccade.optim.gradient import averaged_momentum, momentum, nesterov, sgd
-from saccade.optim.groups import set_rate
-from saccade.optim.layerwise import LAMB, LARS, lamb, lars
-from saccade.optim.named import OPTIMIZERS, WHOLE, Wishes, optimizer_named
-from saccade.optim.newton import LBFGS, Newton, check_count
-from saccade.optim.schedules import DECAYS, scale, warm_up
+from saccade.optim.lars_lamb import LAMB, LARS, lamb, lars
+from saccade.optim.lr_controller import PIDState, pid_step, update_ratio
+from saccade.optim.param_groups import set_learning_rate
+from saccade.optim.registry import FULL_BATCH, OPTIMIZERS, OptimizerSettings, make_optimizer
+from saccade.optim.schedules import SCHEDULES, linear_warmup, lr_factor
+from saccade.optim.second_order import LBFGS, Newton, check_newton_size
+from saccade.optim.sgd import averaged_momentum, momentum, nesterov, sgd
 
 __all__ = [
-    "Control",
-    "DECAYS",
+    "FULL_BATCH",
     "LAMB",
     "LARS",
     "LBFGS",
     "Newton",
     "OPTIMIZERS",
+    "OptimizerSettings",
+    "PIDState",
+    "SCHEDULES",
     "Solution",
-    "WHOLE",
-    "Wishes",
     "adadelta",
     "adagrad",
     "adam",
     "adamw",
     "averaged_momentum",
-    "check_count",
-    "clip_by_norm",
+    "check_newton_size",
+    "clip_grad_norm",
     "lamb",
     "lars",
+    "linear_warmup",
+    "lr_factor",
+    "make_optimizer",
     "minimise",
     "momentum",
     "nadam",
     "nesterov",
-    "optimizer_named",
-    "pid",
+    "pid_step",
     "rmsprop",
-    "scale",
-    "set_rate",
+    "set_learning_rate",
     "sgd",
     "update_ratio",
-    "warm_up",
 ]

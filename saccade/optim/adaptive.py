@@ -22,54 +22,54 @@ weights whose gradients are large decay less. In adamw it is apart (Loshchilov a
 import torch
 from torch import nn
 
-from saccade.optim.groups import by_decay
+from saccade.optim.param_groups import decay_groups
 
 
-def adagrad(model: nn.Module, rate: float, weight_decay: float = 0.0) -> torch.optim.Adagrad:
+def adagrad(model: nn.Module, lr: float, weight_decay: float = 0.0) -> torch.optim.Adagrad:
     """Duchi et al. 2011: steps that grow shorter with all that a weight has seen."""
-    return torch.optim.Adagrad(by_decay(model, weight_decay), lr=rate, foreach=True)
+    return torch.optim.Adagrad(decay_groups(model, weight_decay), lr=lr, foreach=True)
 
 
 def rmsprop(
-    model: nn.Module, rate: float, weight_decay: float = 0.0, beta2: float = 0.99
+    model: nn.Module, lr: float, weight_decay: float = 0.0, beta2: float = 0.99
 ) -> torch.optim.RMSprop:
     """Tieleman and Hinton 2012: of the squared gradients only the newest count."""
-    return torch.optim.RMSprop(by_decay(model, weight_decay), lr=rate, alpha=beta2, foreach=True)
+    return torch.optim.RMSprop(decay_groups(model, weight_decay), lr=lr, alpha=beta2, foreach=True)
 
 
 def adadelta(
-    model: nn.Module, rate: float = 1.0, weight_decay: float = 0.0, beta2: float = 0.9
+    model: nn.Module, lr: float = 1.0, weight_decay: float = 0.0, beta2: float = 0.9
 ) -> torch.optim.Adadelta:
     """Zeiler 2012: steps in the units of the weights, as long as those before; its rate is 1.
 
     Not RMSProp, which keeps no average of the steps.
     """
-    return torch.optim.Adadelta(by_decay(model, weight_decay), lr=rate, rho=beta2, foreach=True)
+    return torch.optim.Adadelta(decay_groups(model, weight_decay), lr=lr, rho=beta2, foreach=True)
 
 
 def adam(
-    model: nn.Module, rate: float, weight_decay: float = 0.0, beta2: float = 0.999
+    model: nn.Module, lr: float, weight_decay: float = 0.0, beta2: float = 0.999
 ) -> torch.optim.Adam:
     """Kingma and Ba 2015, in one fused kernel."""
-    groups = by_decay(model, weight_decay)
-    return torch.optim.Adam(groups, lr=rate, betas=(0.9, beta2), fused=True)
+    groups = decay_groups(model, weight_decay)
+    return torch.optim.Adam(groups, lr=lr, betas=(0.9, beta2), fused=True)
 
 
 def nadam(
-    model: nn.Module, rate: float, weight_decay: float = 0.0, beta2: float = 0.999
+    model: nn.Module, lr: float, weight_decay: float = 0.0, beta2: float = 0.999
 ) -> torch.optim.NAdam:
     """Dozat 2016: Adam with Nesterov's momentum, which grows to β₁."""
-    groups = by_decay(model, weight_decay)
-    return torch.optim.NAdam(groups, lr=rate, betas=(0.9, beta2), foreach=True)
+    groups = decay_groups(model, weight_decay)
+    return torch.optim.NAdam(groups, lr=lr, betas=(0.9, beta2), foreach=True)
 
 
 def adamw(
-    model: nn.Module, rate: float, weight_decay: float, beta2: float = 0.98
+    model: nn.Module, lr: float, weight_decay: float, beta2: float = 0.98
 ) -> torch.optim.AdamW:
     r"""Loshchilov and Hutter 2019, in one fused kernel.
 
     A β₂ of 0.98 is the Transformer's (Vaswani et al. 2017, section 5.3); rows of a table that is
     seldom read want longer, 0.999.
     """
-    groups = by_decay(model, weight_decay)
-    return torch.optim.AdamW(groups, lr=rate, betas=(0.9, beta2), fused=True)
+    groups = decay_groups(model, weight_decay)
+    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, beta2), fused=True)

@@ -17,7 +17,7 @@ From far away it may run to a largest value, a saddle or nowhere. **The augmente
 small in x, without constraints, then sets λ ← λ + ρ h and μ ← max(0, μ + ρ g), which comes closer
 by a constant factor each time. So it goes first: it finds the place and which inequalities are
 tight there. Newton then treats those as equalities and finishes, to the last digits. What is
-returned fulfils the conditions of `saccade.conditions`, or there is an error.
+returned fulfils the conditions of `saccade.types.kkt`, or there is an error.
 
 For small dense problems: derivatives come from autograd, second ones too, and every step solves a
 system of all variables. It finds a least value of its neighbourhood; of a convex problem there is
@@ -30,14 +30,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from saccade.conditions import Conditions, conditions
+from saccade.types.kkt import KKTResiduals, kkt_residuals
 
-Function = Callable[[Tensor], Tensor]
+TensorFunction = Callable[[Tensor], Tensor]
 
-LIGHTEST, HEAVIEST = 10.0, 1e10  # the weight ρ of a violation: at first, and at most
-NEWTON_STEPS = 20
-DESCENT_STEPS = 200
-FAR = 1e12  # a value or a place that is further away than this has no end
+INITIAL_PENALTY, MAX_PENALTY = 10.0, 1e10  # the weight ρ of a violation: at first, and at most
+MAX_NEWTON_STEPS = 20
+MAX_DESCENT_STEPS = 200
+UNBOUNDED_AT = 1e12  # a value or a place that is further away than this has no end
 
 
 class Solution(NamedTuple):
@@ -49,18 +49,18 @@ class Solution(NamedTuple):
 
     x: Tensor  # (D), float64
     value: float
-    equal: Tensor  # λ, one for each h
-    at_most: Tensor  # μ, one for each g
-    conditions: Conditions
+    equality: Tensor  # λ, one for each h
+    inequality: Tensor  # μ, one for each g
+    conditions: KKTResiduals
     rounds: int  # of the augmented Lagrangian
 
 
 def minimise(
-    objective: Function,
+    objective: TensorFunction,
     start: Tensor,
     *,
-    equal: Function | None = None,
-    at_most: Function | None = None,
+    equality: TensorFunction | None = None,
+    inequality: TensorFunction | None = None,
     tolerance: float = 1e-8,
     rounds: int = 60,
 ) -> Solution:
@@ -70,16 +70,16 @@ def minimise(
     constraints. The start need not keep to them. Differs from scipy's SLSQP in that it says no
     when it has found no point that does.
     """
-    problem = _Problem(objective, equal, at_most)
+    problem = _Problem(objective, equality, inequality)
     x = begin = _checked_start(problem, start)
     with torch.no_grad():
         multipliers = _Multipliers(*(torch.zeros_like(c) for c in problem.constraints(x)))
-    weight, last, within = LIGHTEST, torch.inf, 1e-2
+    weight, last, within = INITIAL_PENALTY, torch.inf, 1e-2
     for done in range(1, rounds + 1):
         within = max(within / 10, tolerance / 4)
         found = _descend(problem.augmented(multipliers, weight), x, within)
         if found is None:  # it fell without end, past the constraints: make them heavier
-            if weight >= HEAVIEST:
+            if weight >= MAX_PENALTY:
                 raise ValueError(_endless(x))
             x, weight = begin, weight * 10
             multipliers = multipliers.none()
@@ -87,18 +87,18 @@ def minimise(
         x = found
         with torch.no_grad():
             h, g = problem.constraints(x)
-        missed = _largest(torch.cat([h, g.maximum(-multipliers.at_most / weight)]))
+        missed = _largest(torch.cat([h, g.maximum(-multipliers.inequality / weight)]))
         multipliers = _Multipliers(
-            multipliers.equal + weight * h, (multipliers.at_most + weight * g).clamp(min=0)
+            multipliers.equality + weight * h, (multipliers.inequality + weight * g).clamp(min=0)
         )
         for place, pushes in (_newton(problem, x, multipliers), (x, multipliers)):
             fulfilled = problem.conditions(place, pushes)
-            balanced = fulfilled.hold(tolerance * problem.scale(place, pushes))
+            balanced = fulfilled.are_satisfied(tolerance * problem.scale(place, pushes))
             if balanced and fulfilled.primal <= tolerance:
                 value = float(objective(place))
                 return Solution(place, value, *pushes, fulfilled, done)
         if missed > last / 4:
-            if weight >= HEAVIEST:
+            if weight >= MAX_PENALTY:
                 break
             weight *= 10
         last = missed
@@ -108,58 +108,58 @@ def minimise(
 class _Multipliers(NamedTuple):
     """λ and μ."""
 
-    equal: Tensor
-    at_most: Tensor
+    equality: Tensor
+    inequality: Tensor
 
     def none(self) -> "_Multipliers":
-        return _Multipliers(torch.zeros_like(self.equal), torch.zeros_like(self.at_most))
+        return _Multipliers(torch.zeros_like(self.equality), torch.zeros_like(self.inequality))
 
 
 class _Problem(NamedTuple):
     """The three functions, with constraints as one row of numbers each."""
 
-    objective: Function
-    equal: Function | None
-    at_most: Function | None
+    objective: TensorFunction
+    equality: TensorFunction | None
+    inequality: TensorFunction | None
 
     def constraints(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """h(x) and g(x)."""
         nothing = x.new_zeros(0)
-        h = self.equal(x).reshape(-1) if self.equal else nothing
-        g = self.at_most(x).reshape(-1) if self.at_most else nothing
+        h = self.equality(x).reshape(-1) if self.equality else nothing
+        g = self.inequality(x).reshape(-1) if self.inequality else nothing
         return h, g
 
-    def augmented(self, multipliers: _Multipliers, weight: float) -> Function:
+    def augmented(self, multipliers: _Multipliers, weight: float) -> TensorFunction:
         """What is made small between two updates of the multipliers."""
 
         def value(x: Tensor) -> Tensor:
             h, g = self.constraints(x)
-            pushed = (multipliers.at_most + weight * g).clamp(min=0)
+            pushed = (multipliers.inequality + weight * g).clamp(min=0)
             return (
                 self.objective(x)
-                + (multipliers.equal * h).sum()
+                + (multipliers.equality * h).sum()
                 + weight / 2 * h.square().sum()
-                + (pushed.square() - multipliers.at_most.square()).sum() / (2 * weight)
+                + (pushed.square() - multipliers.inequality.square()).sum() / (2 * weight)
             )
 
         return value
 
-    def lagrangian(self, multipliers: _Multipliers) -> Function:
+    def lagrangian(self, multipliers: _Multipliers) -> TensorFunction:
         """L = f + Σ λ h + Σ μ g."""
 
         def value(x: Tensor) -> Tensor:
             h, g = self.constraints(x)
-            pushes = (multipliers.equal * h).sum() + (multipliers.at_most * g).sum()
+            pushes = (multipliers.equality * h).sum() + (multipliers.inequality * g).sum()
             return self.objective(x) + pushes
 
         return value
 
-    def conditions(self, x: Tensor, multipliers: _Multipliers) -> Conditions:
+    def conditions(self, x: Tensor, multipliers: _Multipliers) -> KKTResiduals:
         """How far they are from being fulfilled at x."""
         with torch.no_grad():
             h, g = self.constraints(x)
         slope = _slope(self.lagrangian(multipliers), x)
-        return conditions(h.numpy(), g.numpy(), multipliers.at_most.numpy(), slope.numpy())
+        return kkt_residuals(h.numpy(), g.numpy(), multipliers.inequality.numpy(), slope.numpy())
 
     def scale(self, x: Tensor, multipliers: _Multipliers) -> float:
         """How large the numbers are that are to balance each other; 1 at least."""
@@ -170,13 +170,13 @@ class _Problem(NamedTuple):
 # --- down, without constraints --------------------------------------------------------------------
 
 
-def _descend(function: Function, x: Tensor, within: float) -> Tensor | None:
+def _descend(function: TensorFunction, x: Tensor, within: float) -> Tensor | None:
     """Newton's steps with a bend made positive, each shortened until it goes down.
 
     Ends where the slope is `within` of 0, or where no step goes down any more; None if it falls
     without end.
     """
-    for _ in range(DESCENT_STEPS):
+    for _ in range(MAX_DESCENT_STEPS):
         value, slope, bend = _taylor(function, x)
         if not (slope.isfinite().all() and bend.isfinite().all()):
             raise ValueError(
@@ -203,14 +203,14 @@ def _descend(function: Function, x: Tensor, within: float) -> Tensor | None:
         if taken is None:
             return x
         x = taken
-        if _largest(x) > FAR or value < -FAR:
+        if _largest(x) > UNBOUNDED_AT or value < -UNBOUNDED_AT:
             return None
     return x
 
 
 @torch.no_grad()
 def _shortened(
-    function: Function, x: Tensor, step: Tensor, value: Tensor, hoped: Tensor
+    function: TensorFunction, x: Tensor, step: Tensor, value: Tensor, hoped: Tensor
 ) -> Tensor | None:
     """x after as much of a step as goes down; a place where nothing can be computed does not."""
     length = 1.0
@@ -232,13 +232,13 @@ def _newton(problem: _Problem, x: Tensor, multipliers: _Multipliers) -> tuple[Te
     violated becomes tight.
     """
     began = x, multipliers
-    tight = multipliers.at_most > 0
+    tight = multipliers.inequality > 0
     size, level = len(x), problem.scale(x, multipliers)
-    for _ in range(NEWTON_STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         _, slope, bend = _taylor(problem.lagrangian(multipliers), x)
         h, g, jacobian = _constraints_with_slopes(problem, x, tight)
         met = torch.cat([h, g[tight]])
-        pushes = torch.cat([multipliers.equal, multipliers.at_most[tight]])
+        pushes = torch.cat([multipliers.equality, multipliers.inequality[tight]])
         corner = x.new_zeros(len(met), len(met))
         system = torch.cat([torch.cat([bend, jacobian.T], 1), torch.cat([jacobian, corner], 1)])
         # slope is that of L, so the unknown is the change of the multipliers
@@ -247,15 +247,15 @@ def _newton(problem: _Problem, x: Tensor, multipliers: _Multipliers) -> tuple[Te
             return began
         x, pushes = x + answer[:size], pushes + answer[size:]
         multipliers = _Multipliers(pushes[: len(h)], torch.zeros_like(g))
-        multipliers.at_most[tight] = pushes[len(h) :]
+        multipliers.inequality[tight] = pushes[len(h) :]
         with torch.no_grad():
             _, g = problem.constraints(x)
         settled = _largest(answer[:size]) <= 1e-12 * (1 + _largest(x))
-        changed = (tight & (multipliers.at_most >= 0)) | (g > 1e-12)
+        changed = (tight & (multipliers.inequality >= 0)) | (g > 1e-12)
         if settled and bool((changed == tight).all()):
             break
         tight = changed
-        multipliers = _Multipliers(multipliers.equal, multipliers.at_most.clamp(min=0))
+        multipliers = _Multipliers(multipliers.equality, multipliers.inequality.clamp(min=0))
     lowest = _lowest_bend(bend, jacobian)
     return (x, multipliers) if lowest >= -1e-7 * max(level, _largest(bend)) else began
 
@@ -283,14 +283,14 @@ def _lowest_bend(bend: Tensor, jacobian: Tensor) -> float:
 # --- derivatives ----------------------------------------------------------------------------------
 
 
-def _slope(function: Function, x: Tensor) -> Tensor:
+def _slope(function: TensorFunction, x: Tensor) -> Tensor:
     x = x.detach().requires_grad_()
     # the square of x, times 0: so that there is a slope to ask for even where nothing depends on x
     (slope,) = torch.autograd.grad(function(x) + 0 * x.square().sum(), x)
     return slope
 
 
-def _taylor(function: Function, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _taylor(function: TensorFunction, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Value, slope (D) and bend (D, D)."""
     x = x.detach().requires_grad_()
     value = function(x) + 0 * x.square().sum()
@@ -333,7 +333,7 @@ def _checked_start(problem: _Problem, start: Tensor) -> Tensor:
         raise ValueError(
             f"the objective gives {value.numel()} numbers; wanted the one that is to be small."
         )
-    for what, values in (("objective", value), ("equal", h), ("at_most", g)):
+    for what, values in (("objective", value), ("equality", h), ("inequality", g)):
         if not values.isfinite().all():
             raise ValueError(
                 f"at the start, {what} gives {values.tolist()}; start where everything is finite."

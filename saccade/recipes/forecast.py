@@ -5,12 +5,12 @@ from typing import Any
 from saccade.tasks.forecast import ForecastRecipe
 
 
-def forecast(model: str = "autoregressive") -> ForecastRecipe:
+def forecast_recipe(model: str = "autoregressive") -> ForecastRecipe:
     """A noisy sine → the values that follow, one and many ahead."""
     train: dict[str, Any] = {"weight_decay": 0.0, "patience": 20}
-    if model == "latent":
+    if model == "recurrent":
         train |= {"steps": 120, "learning_rate": 0.02, "warmup": 10, "evaluate_every": 20}
         train |= {"batch_tokens": 2048}
     else:
         train |= {"steps": 300, "learning_rate": 0.05, "warmup": 0, "evaluate_every": 30}
-    return ForecastRecipe(data={"made": "sine"}, model={"name": model}, train=train)
+    return ForecastRecipe(data={"synthetic": "sine"}, model={"name": model}, train=train)

@@ -4,19 +4,19 @@ from typing import Any
 
 from saccade.tasks.text import LanguageRecipe
 
-SIZES: dict[str, dict[str, Any]] = {
+LANGUAGE_SIZES: dict[str, dict[str, Any]] = {
     "ngram": {"order": 5},
     "nnlm": {"order": 9, "width": 64, "hidden": 256},
 }
-RATES = {"gpt1": 1e-3, "gpt2": 2e-3, "gpt3": 2e-3, "transformer_xl": 2e-3}
+LANGUAGE_LEARNING_RATES = {"gpt1": 1e-3, "gpt2": 2e-3, "gpt3": 2e-3, "transformer_xl": 2e-3}
 
 
-def language(model: str = "gru") -> LanguageRecipe:
+def language_recipe(model: str = "gru") -> LanguageRecipe:
     """A text of your own (--data), or the Python reference: continue it, score it."""
     return LanguageRecipe(
-        data={"made": "python", "tokenizer": {"kind": "character"}},
-        model={"name": model, **SIZES.get(model, {"width": 128})},
-        train={"batch_tokens": 2048, "learning_rate": RATES.get(model, 4e-3)},
+        data={"synthetic": "python", "tokenizer": {"kind": "character"}},
+        model={"name": model, **LANGUAGE_SIZES.get(model, {"width": 128})},
+        train={"batch_tokens": 2048, "learning_rate": LANGUAGE_LEARNING_RATES.get(model, 4e-3)},
     )
 
 
@@ -29,28 +29,34 @@ PTB_SIZES: dict[str, dict[str, Any]] = {
     "rnn": {**_RECURRENT, "dropout": 0.0},  # it learns less than it could as it is
     "gru": {**_RECURRENT, "dropout": 0.1},
     # what an lstm says is small: with larger embeddings its logits are of size 1 from the beginning
-    "lstm": {**_RECURRENT, "start": 0.35},
-    "convolution": {"width": 200, "depth": 4, "dropout": 0.3},
+    "lstm": {**_RECURRENT, "embedding_std": 0.35},
+    "conv_lm": {"width": 200, "depth": 4, "dropout": 0.3},
     "transformer_xl": _ATTENTION,
     "gpt1": _ATTENTION,
     "gpt2": _ATTENTION,
     "gpt3": _ATTENTION,
 }
-PTB_RATES = {"rnn": 4e-3, "lstm": 8e-3, "gru": 5e-3}
+PTB_LEARNING_RATES = {"rnn": 4e-3, "lstm": 8e-3, "gru": 5e-3}
 # 1,328 steps are once through; the lstm has the quickest step, and twice as many of them
 PTB_STEPS = {"lstm": 13_000}
 
 
-def ptb(model: str = "lstm") -> LanguageRecipe:
+def ptb_recipe(model: str = "lstm") -> LanguageRecipe:
     """Penn Treebank, words as published: the models of text on equal terms."""
     sizes = PTB_SIZES.get(model, _RECURRENT)
-    steps = 70 if sizes is _ATTENTION else 35  # what they see, and how far gradients go back
+    segment_length = (
+        70 if sizes is _ATTENTION else 35
+    )  # what they see, and how far gradients go back
     return LanguageRecipe(
-        data={"published": "ptb", "tokenizer": {"kind": "spaced"}, "steps": steps},
+        data={
+            "dataset": "ptb",
+            "tokenizer": {"kind": "whitespace"},
+            "segment_length": segment_length,
+        },
         model={"name": model, **sizes},
         train={
             "batch_tokens": 700,
-            "learning_rate": PTB_RATES.get(model, 2e-3),
+            "learning_rate": PTB_LEARNING_RATES.get(model, 2e-3),
             "steps": PTB_STEPS.get(model, 6500),
             "warmup": 300,
             "beta2": 0.999,  # most words are seldom there
@@ -60,16 +66,16 @@ def ptb(model: str = "lstm") -> LanguageRecipe:
     )
 
 
-def tinyshakespeare(model: str = "gpt2") -> LanguageRecipe:
+def tinyshakespeare_recipe(model: str = "gpt2") -> LanguageRecipe:
     """Shakespeare by the letter, as small as nanoGPT is on a laptop."""
-    sizes: dict[str, Any] = SIZES.get(model, {"width": 128})
+    sizes: dict[str, Any] = LANGUAGE_SIZES.get(model, {"width": 128})
     if model.startswith("gpt") or model == "transformer_xl":
         sizes = {"width": 128, "depth": 4, "heads": 4, "dropout": 0.0}
     return LanguageRecipe(
         data={
-            "published": "tinyshakespeare",
+            "dataset": "tinyshakespeare",
             "tokenizer": {"kind": "character"},
-            "steps": 64,
+            "segment_length": 64,
             "test_share": 0.1,
             "dev_share": 0.005,
         },
@@ -80,7 +86,7 @@ def tinyshakespeare(model: str = "gpt2") -> LanguageRecipe:
             "steps": 2000,
             "warmup": 100,
             "weight_decay": 0.1,
-            "smoothing": 0.0,
+            "label_smoothing": 0.0,
             "evaluate_every": 250,
         },
     )

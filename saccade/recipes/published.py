@@ -10,7 +10,7 @@ from saccade.tasks.task import Recipe
 
 # The numbers that were tried, all of them here.
 # Wu et al. 2021 ("Good for Misconceived Reasons") call this size Transformer-Tiny.
-TINY: dict[str, Any] = {
+TRANSFORMER_TINY: dict[str, Any] = {
     "width": 128,
     "depth": 4,
     "heads": 4,
@@ -18,69 +18,69 @@ TINY: dict[str, Any] = {
     "dropout": 0.3,
     "norm_first": False,
 }
-TINY_TRAINING: dict[str, Any] = {
+TRANSFORMER_TINY_TRAINING: dict[str, Any] = {
     "steps": 8000,
     "batch_tokens": 4096,
     "learning_rate": 5e-3,
     "warmup": 2000,
-    "decay": "inverse_sqrt",
+    "schedule": "inverse_sqrt",
     "weight_decay": 0.0,
-    "smoothing": 0.1,
+    "label_smoothing": 0.1,
     "evaluate_every": 100,
-    "average": 10,
+    "average_checkpoints": 10,
     "patience": 100,
 }
-RECURRENT: dict[str, Any] = {"width": 256, "dropout": 0.3}
+MULTI30K_RECURRENT: dict[str, Any] = {"width": 256, "dropout": 0.3}
 # luong's own score grows at this rate until each word looks at one place alone, and learns no more
-SCALED: dict[str, Any] = {**RECURRENT, "score": "scaled_dot"}
-RECURRENT_TRAINING: dict[str, Any] = {
+MULTI30K_LUONG: dict[str, Any] = {**MULTI30K_RECURRENT, "score": "scaled_dot"}
+MULTI30K_RECURRENT_TRAINING: dict[str, Any] = {
     "steps": 2000,  # nine times through the 29,000 pairs
     "batch_tokens": 2048,
     "learning_rate": 2e-3,
     "warmup": 200,
-    "smoothing": 0.1,
+    "label_smoothing": 0.1,
     "evaluate_every": 200,
     "patience": 100,
 }
-JOINT: dict[str, Any] = {"kind": "bytepair", "size": 8000, "shared": True}
+JOINT_BPE: dict[str, Any] = {"kind": "bpe", "size": 8000, "shared": True}
 
 
 def _multi30k(model: str) -> Recipe:
-    sizes, train = RECURRENT, RECURRENT_TRAINING
+    sizes, train = MULTI30K_RECURRENT, MULTI30K_RECURRENT_TRAINING
     if model == "transformer":
-        sizes, train = TINY, TINY_TRAINING
+        sizes, train = TRANSFORMER_TINY, TRANSFORMER_TINY_TRAINING
     elif model == "luong":
-        sizes = SCALED
+        sizes = MULTI30K_LUONG
     return TranslationRecipe(
-        data={"published": "multi30k", "direction": "en-de", "tokenizer": JOINT},
+        data={"dataset": "multi30k", "direction": "en-de", "tokenizer": JOINT_BPE},
         model={"name": model, **sizes},
         train=train,
     )
 
 
-def multi30k_seq2seq(model: str = "seq2seq") -> Recipe:
+def multi30k_seq2seq_recipe(model: str = "seq2seq") -> Recipe:
     """Multi30k, English → German, through one fixed context."""
     return _multi30k(model)
 
 
-def multi30k_bahdanau(model: str = "bahdanau") -> Recipe:
+def multi30k_bahdanau_recipe(model: str = "bahdanau") -> Recipe:
     """Multi30k, English → German, looking back at the source."""
     return _multi30k(model)
 
 
-def multi30k_luong(model: str = "luong") -> Recipe:
+def multi30k_luong_recipe(model: str = "luong") -> Recipe:
     """Multi30k, English → German, looking after each step."""
     return _multi30k(model)
 
 
-def multi30k_transformer(model: str = "transformer") -> Recipe:
+def multi30k_transformer_recipe(model: str = "transformer") -> Recipe:
     """Multi30k, English → German, by attention alone."""
     return _multi30k(model)
 
 
-def fra_eng(model: str = "transformer") -> Recipe:
+def fra_eng_recipe(model: str = "transformer") -> Recipe:
     """Tatoeba's short sentences, English → French; sizes and steps follow from the data."""
     return TranslationRecipe(
-        data={"published": "fra-eng", "direction": "en-fr", "tokenizer": JOINT},
+        data={"dataset": "fra-eng", "direction": "en-fr", "tokenizer": JOINT_BPE},
         model={"name": model},
     )

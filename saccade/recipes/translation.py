@@ -6,29 +6,29 @@ from saccade.tasks.recipe import TranslationRecipe
 from saccade.tasks.task import Recipe
 
 
-def dates(model: str = "bahdanau") -> Recipe:
+def dates_recipe(model: str = "bahdanau") -> Recipe:
     """Days as written in 46 languages → ISO 8601."""
     if model == "transformer":
         train = {"steps": 1500, "learning_rate": 2e-3, "warmup": 200, "evaluate_every": 150}
     else:
         train = {"steps": 700, "learning_rate": 2e-3, "warmup": 100, "evaluate_every": 100}
     return TranslationRecipe(
-        data={"made": "dates", "size": 120_000},
+        data={"synthetic": "dates", "size": 120_000},
         model={"name": model, "width": 128, "dropout": 0.0 if model == "transformer" else 0.1},
         train={**train, "batch_tokens": 2200},
     )
 
 
-def numbers(model: str = "bahdanau") -> Recipe:
+def numbers_recipe(model: str = "bahdanau") -> Recipe:
     """Numbers spelt out in 39 languages → digits."""
     return TranslationRecipe(
-        data={"made": "numbers"},
+        data={"synthetic": "numbers"},
         model={"name": model, "width": 128},
         train={"steps": 1000, "warmup": 100, "evaluate_every": 100, "batch_tokens": 2200},
     )
 
 
-def reverse(model: str = "bahdanau") -> Recipe:
+def reverse_recipe(model: str = "bahdanau") -> Recipe:
     """Short words of made-up letters, backwards."""
     sizes: dict[str, Any] = {"width": 64}
     train: dict[str, Any] = {"steps": 400, "learning_rate": 2e-3}
@@ -39,21 +39,21 @@ def reverse(model: str = "bahdanau") -> Recipe:
         sizes = {"width": 64, "dropout": 0.0}
         train = {"steps": 600, "learning_rate": 3e-3}
     return TranslationRecipe(
-        data={"made": "reverse"},
+        data={"synthetic": "reverse"},
         model={"name": model, **sizes},
         train={**train, "batch_tokens": 1024},
     )
 
 
-def copy(model: str = "bahdanau") -> Recipe:
+def copy_recipe(model: str = "bahdanau") -> Recipe:
     """Short words of made-up letters, as they are."""
     return TranslationRecipe(
-        data={"made": "copy"},
+        data={"synthetic": "copy"},
         model={"name": model, "width": 64},
         train={"steps": 400, "batch_tokens": 1024},
     )
 
 
-def translate(model: str = "bahdanau") -> Recipe:
+def translate_recipe(model: str = "bahdanau") -> Recipe:
     """A file of sentence pairs of your own (--data): all settings follow from it."""
     return TranslationRecipe(model={"name": model})

@@ -11,84 +11,84 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from saccade.data.corpus import (
-    Segments,
-    batches_in_epoch,
-    rows_of,
+from saccade.data.datasets import TEXT_DATASETS
+from saccade.data.text.lm_batching import (
+    SegmentBatch,
+    segment_batches_per_epoch,
     sequential_segments,
+    slice_segments,
     training_segments,
 )
-from saccade.data.sources import TEXTS
-from saccade.data.tokenizers import Tokenizer, from_json
-from saccade.data.vocabulary import END
+from saccade.data.tokenizers import Tokenizer, tokenizer_from_json
+from saccade.data.vocabulary import EOS
 from saccade.errors import ConfigError
-from saccade.fitted.ngram import NGram
-from saccade.look import laws
-from saccade.look.draw import save_maps
-from saccade.look.finding import Finding
-from saccade.look.laws import Example
-from saccade.look.terminal import Map
-from saccade.look.watch import watch
+from saccade.estimators.ngram.model import NGram
+from saccade.inference.fused import fused_decoder
+from saccade.inspection import invariants
+from saccade.inspection.attention import capture_attention
+from saccade.inspection.checks import CheckResult
+from saccade.inspection.invariants import CheckExample
+from saccade.models.base import CausalLM
+from saccade.models.bidirectional_lm import BidirectionalLM
 from saccade.models.gpt import GPT
-from saccade.models.language import (
-    ConvolutionLanguage,
-    NGramConfig,
-    RecurrentLanguage,
-    RecurrentLanguageConfig,
-)
 from saccade.models.nnlm import NNLM
-from saccade.models.speaking import LanguageModel
+from saccade.models.rnn_lm import (
+    ConvLM,
+    NGramConfig,
+    RecurrentLM,
+    RecurrentLMConfig,
+)
 from saccade.models.transformer_xl import TransformerXL
-from saccade.models.two_way import TwoWay
-from saccade.models.writing import writer
-from saccade.nn.truncation import (
-    Step,
-    full,
+from saccade.nn.bptt import (
+    StepFn,
     gradients_by_distance,
-    randomly_truncated,
-    truncated,
+    no_truncation,
+    random_truncation,
+    truncate_every,
     unroll,
 )
-from saccade.nn.words import Judged, word_loss
+from saccade.nn.kernels.linear_cross_entropy import TokenLoss, linear_cross_entropy
+from saccade.plots.attention import save_attention_maps
+from saccade.plots.terminal import AttentionMap
 from saccade.seeding import generator
-from saccade.tasks.gaps import Gaps
-from saccade.tasks.network import Network
-from saccade.tasks.reading import MARKS, OnText, Reading, Tell
-from saccade.tasks.task import Fitted, Fitting, Kind
-from saccade.tasks.text import MADE, LanguageRecipe, Text, prepare, real
+from saccade.tasks.gaps import MaskedLMTask
+from saccade.tasks.network import TrainableTask
+from saccade.tasks.reading import LM_SPECIAL_TOKENS, AdvanceCallback, CausalLMTask, TextTask
+from saccade.tasks.task import FitContext, FittedTask, TaskSpec
+from saccade.tasks.text import SYNTHETIC_TEXTS, LanguageRecipe, LMBatch, drop_padding, prepare_text
 from saccade.training.loop import Loss
-from saccade.types import Ids, State, select
+from saccade.types.shapes import DecoderState, TokenIds, select_rows
 
-ROWS = 16  # stretches that are read side by side when a text is scored
-DRAWN = 32  # tokens of a picture of attention
-LOOKED_AT = 4096  # tokens among which a line is looked for, to be drawn
-LEAST_PART = 256  # tokens that are worth a core of their own
+EVAL_STREAMS = 16  # stretches that are read side by side when a text is scored
+MAX_PLOT_TOKENS = 32  # tokens of a picture of attention
+PLOT_SEARCH_TOKENS = 4096  # tokens among which a line is looked for, to be drawn
+MIN_LM_PART_TOKENS = 256  # tokens that are worth a core of their own
 LANGUAGE_MODELS: dict[str, Any] = {
-    "convolution": ConvolutionLanguage,
+    "conv_lm": ConvLM,
     "gpt1": GPT,
     "gpt2": GPT,
     "gpt3": GPT,
-    "gru": RecurrentLanguage,
-    "gru_reset_first": RecurrentLanguage,
-    "lstm": RecurrentLanguage,
+    "gru": RecurrentLM,
+    "gru_reset_first": RecurrentLM,
+    "lstm": RecurrentLM,
     "ngram": NGram,
     "nnlm": NNLM,
-    "rnn": RecurrentLanguage,
+    "rnn": RecurrentLM,
     "transformer_xl": TransformerXL,
-    "two_way": TwoWay,
+    "bidirectional": BidirectionalLM,
 }
 
 
-class NetworkLanguage(Reading, Network):
+class NeuralLMTask(CausalLMTask, TrainableTask):
     """A network of text, trained by the loop."""
 
-    model: LanguageModel
+    model: CausalLM
 
     def __init__(self, recipe: LanguageRecipe, tokenizer: Tokenizer):
         super().__init__(
             recipe, tokenizer, lambda: LANGUAGE_MODELS[recipe.model.name](recipe.model)
         )
-        self.segment: Step = self.model.segment
+        self.forward_segment: StepFn = self.model.forward_segment
         self._writing: Any = None
 
     @property
@@ -98,244 +98,260 @@ class NetworkLanguage(Reading, Network):
         return self.model
 
     @property
-    def writing(self) -> Any:
+    def fast_decoder(self) -> Any:
         """With as few calls as can be, where there is such a way."""
-        self._writing = writer(self.stepper, self._writing)
+        self._writing = fused_decoder(self.stepper, self._writing)
         return self._writing
 
     # --- training --------------------------------------------------------------------------
 
-    def batches(self, split: str, start: int = 0) -> Iterator[Text]:
+    def batches(self, split: str, start: int = 0) -> Iterator[LMBatch]:
         """For "train" without end; others once, from their beginning."""
         data, seed = self.recipe.data, self.recipe.train.seed
         ids = self.corpora[split].ids
         if split == "train":
             segments = training_segments(
-                ids, data.reading, self._batch_rows, data.steps, seed, start
+                ids, data.segment_order, self._batch_rows, data.segment_length, seed, start
             )
         else:
-            every = sequential_segments(ids, ROWS, data.steps, seed=0, epoch=0)
+            every = sequential_segments(ids, EVAL_STREAMS, data.segment_length, seed=0, epoch=0)
             segments = islice(every, start, None)
-        yield from map(Text, segments)
+        yield from map(LMBatch, segments)
 
     def batches_in_epoch(self) -> int:
         """How many batches have all the training text once, cut up as each epoch does it anew."""
         ids, data = self.corpora["train"].ids, self.recipe.data
-        return batches_in_epoch(ids, data.reading, self._batch_rows, data.steps)
+        return segment_batches_per_epoch(
+            ids, data.segment_order, self._batch_rows, data.segment_length
+        )
 
     @property
     def _batch_rows(self) -> int:
         """Of a batch."""
-        return max(1, self.recipe.train.batch_tokens // self.recipe.data.steps)
+        return max(1, self.recipe.train.batch_tokens // self.recipe.data.segment_length)
 
     def compile(self) -> None:
         """Let torch.compile make kernels for what a segment is read by."""
-        self.segment = torch.compile(self.model.segment, dynamic=False)
+        self.forward_segment = torch.compile(self.model.forward_segment, dynamic=False)
 
-    def parts(self, batch: Text, most: int) -> list[Text]:
+    def split_batch(self, batch: LMBatch, limit: int) -> list[LMBatch]:
         """Some rows for each part, with what they go on from."""
-        count = max(1, min(most, batch.tokens // LEAST_PART, len(batch.segments.inputs)))
-        carried = self._carried(batch.segments)
-        cuts = [len(batch.segments.inputs) * place // count for place in range(count + 1)]
+        count = max(1, min(limit, batch.tokens // MIN_LM_PART_TOKENS, len(batch.segments.inputs)))
+        carry = self._carried(batch.segments)
+        cuts = [len(batch.segments.inputs) * position // count for position in range(count + 1)]
         return [
-            Text(
-                rows_of(batch.segments, *ends),
-                place,
-                tuple(one[slice(*ends)] for one in carried) if self.model.carries else None,
+            LMBatch(
+                slice_segments(batch.segments, *ends),
+                position,
+                tuple(one[slice(*ends)] for one in carry) if self.model.is_stateful else None,
             )
-            for place, ends in enumerate(pairwise(cuts))
+            for position, ends in enumerate(pairwise(cuts))
         ]
 
-    def loss(self, batch: Text) -> Loss:
+    def loss(self, batch: LMBatch) -> Loss:
         """Summed over the tokens; what is left after the last is kept for the batch that follows.
 
         It is kept without its gradient: backpropagation goes no farther than the segment.
         """
         self._writing = None  # the weights are about to change
         segments = batch.segments
-        carried = self._carried(segments) if batch.carried is None else batch.carried
-        smoothing = self.recipe.train.smoothing
-        judged, after = self._judged(segments, self.segment, carried, smoothing)
-        if self.model.carries:
-            for place, left in enumerate(after):
-                self.carried[f"{place}.{batch.part}"] = left.detach()
+        carry = self._carried(segments) if batch.carry is None else batch.carry
+        label_smoothing = self.recipe.train.label_smoothing
+        judged, after = self._judged(segments, self.forward_segment, carry, label_smoothing)
+        if self.model.is_stateful:
+            for position, left in enumerate(after):
+                self.carry[f"{position}.{batch.part}"] = left.detach()
         return Loss(*judged)
 
-    def _carried(self, segments: Segments) -> Any:
+    def _carried(self, segments: SegmentBatch) -> Any:
         """What a batch goes on from: nothing, or what the parts of the last one left, joined."""
         model: Any = self.model
         rows = len(segments.inputs)
-        before = model.carried(rows)
-        if segments.fresh or not model.carries:
-            self.carried = {}
+        before = model.init_segment_memory(rows)
+        if segments.reset_state or not model.is_stateful:
+            self.carry = {}
             return before
         joined = []
-        for place in range(len(before)):
-            names = sorted((n for n in self.carried if n.startswith(f"{place}.")), key=_part_of)
-            joined.append(torch.cat([self.carried[name] for name in names])[:rows])
-        self.carried = {}
+        for position in range(len(before)):
+            names = sorted((n for n in self.carry if n.startswith(f"{position}.")), key=_part_of)
+            joined.append(torch.cat([self.carry[name] for name in names])[:rows])
+        self.carry = {}
         return tuple(joined)
 
     def _judged(
-        self, segments: Segments, read: Step, before: Any, smoothing: float
-    ) -> tuple[Judged, Any]:
+        self, segments: SegmentBatch, read: StepFn, before: Any, label_smoothing: float
+    ) -> tuple[TokenLoss, Any]:
         """The tokens that count."""
         model: Any = self.model
         inputs = segments.inputs.to(self.device)
         hidden, after = unroll(read, before, inputs, self._borders(inputs.shape[1]))
-        hidden = model.finish(real(hidden.flatten(0, 1), segments))
-        targets = real(segments.targets.flatten(), segments).to(self.device)
-        return word_loss(hidden, model.words, targets, smoothing), after
+        hidden = model.pre_logits(drop_padding(hidden.flatten(0, 1), segments))
+        targets = drop_padding(segments.targets.flatten(), segments).to(self.device)
+        return linear_cross_entropy(hidden, model.output_layer, targets, label_smoothing), after
 
-    def _borders(self, steps: int) -> tuple[float, ...]:
+    def _borders(self, segment_length: int) -> tuple[float, ...]:
         config = self.recipe.model
-        if not self.model.training or not isinstance(config, RecurrentLanguageConfig):
-            return full(steps)
+        if not self.model.training or not isinstance(config, RecurrentLMConfig):
+            return no_truncation(segment_length)
         if config.truncation == "window":
-            return truncated(steps, config.window)
+            return truncate_every(segment_length, config.window)
         if config.truncation == "random":
             # the loop has seeded torch's generator by the step, so this, too, follows from it
             seed = int(torch.randint(2**62, ()))
-            return randomly_truncated(steps, config.keep, generator(seed, "borders"))
-        return full(steps)
+            return random_truncation(
+                segment_length, config.keep_probability, generator(seed, "borders")
+            )
+        return no_truncation(segment_length)
 
     # --- scores ----------------------------------------------------------------------------
 
     @torch.no_grad()
-    def total(self, ids: NDArray[Any], tell: Tell = lambda more: None) -> float:
+    def total(self, ids: NDArray[Any], on_progress: AdvanceCallback = lambda more: None) -> float:
         """Read in stretches side by side, each going on from what it has read."""
         model: Any = self.stepper
-        past: Any = None
+        cache: Any = None
         total = 0.0
-        steps = model.stride or self.recipe.data.steps
-        for segments in sequential_segments(ids, ROWS, steps, seed=0, epoch=0):
+        segment_length = model.eval_stride or self.recipe.data.segment_length
+        for segments in sequential_segments(ids, EVAL_STREAMS, segment_length, seed=0, epoch=0):
             rows = len(segments.inputs)
-            if segments.fresh:
-                past, before = model.past(rows), rows
+            if segments.reset_state:
+                cache, before = model.init_cache(rows), rows
             elif rows < before:
-                past, before = select(past, torch.arange(rows, device=self.device)), rows
-            judged, past = self._judged(segments, model.read, past, smoothing=0.0)
+                cache, before = select_rows(cache, torch.arange(rows, device=self.device)), rows
+            judged, cache = self._judged(segments, model.forward_hidden, cache, label_smoothing=0.0)
             total -= float(judged.total)
-            tell(Text(segments).tokens)
+            on_progress(LMBatch(segments).tokens)
         return total
 
-    def seen(self) -> str:
+    def context_description(self) -> str:
         """What a token sees."""
         model: Any = self.model
-        return f"of one of {ROWS} stretches of the text a token sees {model.sees}"
+        return f"of one of {EVAL_STREAMS} stretches of the text a token sees {model.context_description}"
 
     def gradients(self, split: str = "test", count: int = 16) -> Float[Tensor, "B T"]:
         """How much of the last loss reaches the state 1, 2, … steps before, for some segments."""
-        if not isinstance(self.model, RecurrentLanguage):
+        if not isinstance(self.model, RecurrentLM):
             raise ConfigError(
                 f"{self.recipe.model.name} has no state that a gradient goes back through; "
                 "rnn, gru and lstm have one."
             )
-        steps = self.recipe.data.steps
+        segment_length = self.recipe.data.segment_length
         ids = self.corpora[split].ids
-        most = min(steps, len(ids) - 1)
-        starts = np.unique(np.linspace(0, len(ids) - most - 1, count).astype(np.int64))
-        rows = torch.from_numpy(np.stack([ids[a : a + most + 1] for a in starts]).astype(np.int64))
+        limit = min(segment_length, len(ids) - 1)
+        starts = np.unique(np.linspace(0, len(ids) - limit - 1, count).astype(np.int64))
+        rows = torch.from_numpy(np.stack([ids[a : a + limit + 1] for a in starts]).astype(np.int64))
         model: Any = self.stepper
 
         def surprise(hidden: Tensor) -> Tensor:
             return nn.functional.cross_entropy(
-                model.project(hidden), rows[:, -1].to(self.device), reduction="none"
+                model.compute_logits(hidden), rows[:, -1].to(self.device), reduction="none"
             )
 
         inputs = rows[:, :-1].to(self.device)
-        return gradients_by_distance(model.read, model.past(len(rows)), inputs, surprise).detach()
+        return gradients_by_distance(
+            model.forward_hidden, model.init_cache(len(rows)), inputs, surprise
+        ).detach()
 
     # --- looking ---------------------------------------------------------------------------
 
     @torch.no_grad()
-    def maps(self, text: str, answer: str | None = None) -> dict[tuple[str, int, int], Map]:
+    def attention_maps(
+        self, text: str, answer: str | None = None
+    ) -> dict[tuple[str, int, int], AttentionMap]:
         """Where the model looks as it reads a text and its own continuation, or the one given.
 
         A row is the token being written, a column one that is looked at: as many of the last as
         the model sees at one sight.
         """
         model: Any = self.stepper
-        if model.sight is None:
+        if model.context_length is None:
             return {}
         if answer is None:
             answer = self.predict([text])[0].text
         lines = [self.tokenizer.encode(line) for line in (text + answer).split("\n")]
-        ids = [END, *lines[0], *(id for line in lines[1:] for id in (END, *line))]
-        ids = ids[-model.sight - 1 :]
+        ids = [EOS, *lines[0], *(id for line in lines[1:] for id in (EOS, *line))]
+        ids = ids[-model.context_length - 1 :]
         read = ids[:-1] or ids
-        with watch(model) as seen:
-            model.read(torch.tensor([read], device=self.device), model.past(1))
-        written, looked_at = (self.tokenizer.pieces(some) for some in (ids[1:] or ids, read))
-        maps = {}
-        for layer, name in enumerate(seen.names(), start=1):
-            for head, weights in enumerate(seen.map(name)[0].float().cpu().numpy(), start=1):
+        with capture_attention(model) as context_description:
+            model.forward_hidden(torch.tensor([read], device=self.device), model.init_cache(1))
+        written, looked_at = (
+            self.tokenizer.display_tokens(some) for some in (ids[1:] or ids, read)
+        )
+        attention_maps = {}
+        for layer, name in enumerate(context_description.names(), start=1):
+            for head, weights in enumerate(
+                context_description.weights(name)[0].float().cpu().numpy(), start=1
+            ):
                 title = f"self-attention, layer {layer}, head {head}"
                 sides = ("text (looked at)", "text (written)")
-                maps["self", layer, head] = Map(weights, written, looked_at, title, *sides)
-        return maps
+                attention_maps["self", layer, head] = AttentionMap(
+                    weights, written, looked_at, title, *sides
+                )
+        return attention_maps
 
-    def pictures(self, folder: Path) -> list[str]:
+    def save_plots(self, folder: Path) -> list[str]:
         """Where the last layer looks in one line that it has not seen, if it has attention."""
-        if self.stepper.sight is None:
+        if self.stepper.context_length is None:
             return []
-        begun, rest = cut_in_two(self.tokenizer, self.corpora["test"].ids)
-        every = self.maps(begun, rest)
+        begun, rest = split_example_line(self.tokenizer, self.corpora["test"].ids)
+        every = self.attention_maps(begun, rest)
         last = max(layer for _, layer, _ in every)
-        maps = [map_ for (_, layer, _), map_ in every.items() if layer == last]
-        return save_maps(maps, folder / "attention.png")
+        attention_maps = [map_ for (_, layer, _), map_ in every.items() if layer == last]
+        return save_attention_maps(attention_maps, folder / "attention.png")
 
     # --- laws ------------------------------------------------------------------------------
 
-    def check(self, split: str, count: int) -> Iterator[Finding]:
+    def check(self, split: str, count: int) -> Iterator[CheckResult]:
         """The laws of a model that has no source."""
         model, example = self._example(split, count)
         vocab, limit = self.tokenizer.vocab_size, example.target.shape[1]
-        yield laws.neighbours(model, example)
-        yield laws.stepwise(model, example, Alone(self.writing))
-        yield laws.future(model, example, vocab)
-        yield laws.beam_of_one(model, example, MARKS, limit)
-        yield laws.best_of_many(model, example, MARKS, limit)
-        yield laws.rereading(model, example, MARKS, limit)
-        yield laws.threads(model, example)
-        yield laws.compiled(model, example)
+        yield invariants.batch_invariance(model, example)
+        yield invariants.cache_consistency(model, example, WithoutSource(self.fast_decoder))
+        yield invariants.causality(model, example, vocab)
+        yield invariants.beam1_is_greedy(model, example, LM_SPECIAL_TOKENS, limit)
+        yield invariants.nbest_prefix(model, example, LM_SPECIAL_TOKENS, limit)
+        yield invariants.beam_score_consistency(model, example, LM_SPECIAL_TOKENS, limit)
+        yield invariants.thread_invariance(model, example)
+        yield invariants.compile_parity(model, example)
 
-    def again(self, other: "NetworkLanguage", split: str, count: int) -> Finding:
+    def compare_reloaded(self, other: "NeuralLMTask", split: str, count: int) -> CheckResult:
         """Saved and reopened."""
         model, example = self._example(split, count)
-        return laws.same("saved and reopened agree", model, Alone(other.stepper), example)
+        return invariants.same_outputs(
+            "saved and reopened agree", model, WithoutSource(other.stepper), example
+        )
 
-    def _example(self, split: str, count: int) -> tuple["Alone", Example]:
+    def _example(self, split: str, count: int) -> tuple["WithoutSource", CheckExample]:
         ids = self.corpora[split].ids
-        steps = min(16, len(ids) - 1)
-        starts = np.unique(np.linspace(0, len(ids) - steps, count).astype(np.int64))
-        rows = np.stack([ids[at : at + steps] for at in starts]).astype(np.int64)
+        segment_length = min(16, len(ids) - 1)
+        starts = np.unique(np.linspace(0, len(ids) - segment_length, count).astype(np.int64))
+        rows = np.stack([ids[at : at + segment_length] for at in starts]).astype(np.int64)
         nothing = torch.zeros(len(rows), 1, dtype=torch.long)
         lengths = torch.ones(len(rows), dtype=torch.long)
-        return Alone(self.stepper), Example(nothing, lengths, torch.from_numpy(rows))
+        return WithoutSource(self.stepper), CheckExample(nothing, lengths, torch.from_numpy(rows))
 
 
-class Alone(nn.Module):
+class WithoutSource(nn.Module):
     """A model without a source, for laws that speak of one."""
 
     def __init__(self, model: Any):
         super().__init__()
         self.model = model
 
-    def encode(self, source: Ids, lengths: Tensor | None) -> Ids:
+    def encode(self, source: TokenIds, lengths: Tensor | None) -> TokenIds:
         """The source says only how many rows there are."""
         return source
 
-    def start(self, memory: Any) -> State:
+    def init_state(self, memory: Any) -> DecoderState:
         """Nothing read yet."""
-        return self.model.start(memory)
+        return self.model.init_state(memory)
 
-    def step(self, ids: Ids, state: State) -> tuple[Tensor, State]:
+    def step(self, ids: TokenIds, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """The model's."""
         return self.model.step(ids, state)
 
 
-class CountedLanguage(Reading, Fitted):
+class NGramLMTask(CausalLMTask, FittedTask):
     """n-grams: fitted by counting."""
 
     def __init__(self, recipe: LanguageRecipe, tokenizer: Tokenizer):
@@ -349,9 +365,9 @@ class CountedLanguage(Reading, Fitted):
         """The counts."""
         return self.ngram
 
-    def fit(self, around: Fitting) -> None:
+    def fit(self, context: FitContext) -> None:
         """Count."""
-        around.tell("counting", 0, 0)
+        context.on_progress("counting", 0, 0)
         self.ngram.fit(self.corpora["train"].ids)
 
     def weights(self) -> dict[str, Tensor]:
@@ -362,39 +378,41 @@ class CountedLanguage(Reading, Fitted):
         """Take up counts."""
         self.ngram = NGram.from_arrays({name: t.numpy() for name, t in weights.items()})
 
-    def total(self, ids: NDArray[Any], tell: Tell = lambda more: None) -> float:
+    def total(self, ids: NDArray[Any], on_progress: AdvanceCallback = lambda more: None) -> float:
         """All tokens but the first, each after those before it."""
         return float(self.ngram.log_probabilities(ids)[1:].sum())
 
-    def seen(self) -> str:
+    def context_description(self) -> str:
         """What a token sees."""
         return f"a token sees the {self.ngram.order - 1} before it"
 
-    def again(self, other: "CountedLanguage", split: str, count: int) -> Finding:
+    def compare_reloaded(self, other: "NGramLMTask", split: str, count: int) -> CheckResult:
         """Saved and reopened."""
         ids = self.corpora[split].ids[: 64 * count]
         one, two = (task.ngram.log_probabilities(ids) for task in (self, other))
         # of a token that no count allows both say minus infinity
         apart = np.abs(np.where(one == two, 0.0, one - two)).max()
-        return Finding("saved and reopened agree", count, float(apart), 1e-9)
+        return CheckResult("saved and reopened agree", count, float(apart), 1e-9)
 
 
-def language_task(recipe: LanguageRecipe, tokenizer: Tokenizer) -> OnText:
+def make_language_task(recipe: LanguageRecipe, tokenizer: Tokenizer) -> TextTask:
     """The task of a recipe: a network, or counts."""
     if recipe.model.name == "ngram":
-        return CountedLanguage(recipe, tokenizer)
-    if recipe.model.name == "two_way":
-        return Gaps(recipe, tokenizer)
-    return NetworkLanguage(recipe, tokenizer)
+        return NGramLMTask(recipe, tokenizer)
+    if recipe.model.name == "bidirectional":
+        return MaskedLMTask(recipe, tokenizer)
+    return NeuralLMTask(recipe, tokenizer)
 
 
-def cut_in_two(tokenizer: Tokenizer, ids: NDArray[Any]) -> tuple[str, str]:
+def split_example_line(tokenizer: Tokenizer, ids: NDArray[Any]) -> tuple[str, str]:
     """The first line of some length, as far as a picture has room for it, in two halves."""
     lines = (
-        line[line != END]
-        for line in np.split(ids[:LOOKED_AT], np.flatnonzero(ids[:LOOKED_AT] == END))
+        line[line != EOS]
+        for line in np.split(
+            ids[:PLOT_SEARCH_TOKENS], np.flatnonzero(ids[:PLOT_SEARCH_TOKENS] == EOS)
+        )
     )
-    line = max(lines, key=lambda line: min(len(line), DRAWN))[:DRAWN].tolist()
+    line = max(lines, key=lambda line: min(len(line), MAX_PLOT_TOKENS))[:MAX_PLOT_TOKENS].tolist()
     half = len(line) // 2
     return tokenizer.decode(line[:half]), tokenizer.decode(line[half:])
 
@@ -403,13 +421,13 @@ def _part_of(name: str) -> int:
     return int(name.split(".")[1])
 
 
-LANGUAGE = Kind(
+LANGUAGE = TaskSpec(
     LanguageRecipe,
     LANGUAGE_MODELS,
-    MADE,
-    TEXTS,
-    prepare,
-    language_task,
-    from_json,
-    kept=("tokenizer",),
+    SYNTHETIC_TEXTS,
+    TEXT_DATASETS,
+    prepare_text,
+    make_language_task,
+    tokenizer_from_json,
+    transferable_data_settings=("tokenizer",),
 )

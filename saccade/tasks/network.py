@@ -7,34 +7,34 @@ import torch
 from torch import Tensor, nn
 
 from saccade.errors import ConfigError
-from saccade.nn.starting import begin
-from saccade.optim import check_count
-from saccade.seeding import borrowed, reseed, seed_for
+from saccade.nn.init_model import init_model
+from saccade.optim import check_newton_size
+from saccade.seeding import preserve_rng, seed_for, seed_torch
 from saccade.tasks.task import Task
-from saccade.training.settings import OWN
+from saccade.training.config import DEFAULT_INIT
 
 
-class Network(Task):
+class TrainableTask(Task):
     """A task whose model is trained by the loop."""
 
-    by_steps = True
+    is_trained = True
     model: nn.Module
-    carried: dict[str, Tensor]  # what a batch leaves for the next one, a hidden state say
+    carry: dict[str, Tensor]  # what a batch leaves for the next one, a hidden state say
 
     def __init__(self, recipe: Any, make: Callable[[], nn.Module]):
         super().__init__(recipe)
-        self.carried = {}
-        with borrowed():
-            reseed(recipe.train.seed, "weights")
+        self.carry = {}
+        with preserve_rng():
+            seed_torch(recipe.train.seed, "weights")
             try:
                 self.model = make()
             except ValueError as error:
                 raise ConfigError(f"model: {error}") from None
-        if recipe.train.init != OWN:
+        if recipe.train.init != DEFAULT_INIT:
             self._begin(recipe.train.init)
         if recipe.train.optimizer == "newton":
             try:
-                check_count(self.parameters)
+                check_newton_size(self.parameters)
             except ValueError as error:
                 raise ConfigError(f"train.optimizer: {error}") from None
 
@@ -46,7 +46,7 @@ class Network(Task):
         luck = torch.Generator().manual_seed(seed_for(self.recipe.train.seed, "init"))
         activation = getattr(self.recipe.model, "activation", "linear")
         try:
-            begun = begin(self.model, name, activation=activation, generator=luck)
+            begun = init_model(self.model, name, activation=activation, generator=luck)
         except ValueError as error:
             raise ConfigError(f"train.init: {error}") from None
         if not begun:
@@ -73,11 +73,11 @@ class Network(Task):
         """Into the model."""
         self.model.load_state_dict(weights)
 
-    def where(self, batch: Any) -> str:
+    def describe_batch(self, batch: Any) -> str:
         """The file and lines of a batch, for a message."""
         return self.name
 
-    def parts(self, batch: Any, most: int) -> Sequence[Any]:
+    def split_batch(self, batch: Any, limit: int) -> Sequence[Any]:
         """A batch in so many parts at most, to be learned from side by side; here the whole."""
         return [batch]
 

@@ -5,18 +5,18 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saccade.config import Config
-from saccade.data.parallel import PairsConfig
+from saccade.data.parallel.load import PairsConfig
 from saccade.models import (
     BahdanauConfig,
-    ConvolutionalConfig,
+    ConvSeq2SeqConfig,
     LuongConfig,
     Seq2SeqConfig,
     TransformerConfig,
 )
-from saccade.training.settings import TrainConfig
+from saccade.training.config import TrainConfig
 
 TranslatorConfig = Annotated[
-    Seq2SeqConfig | BahdanauConfig | LuongConfig | ConvolutionalConfig | TransformerConfig,
+    Seq2SeqConfig | BahdanauConfig | LuongConfig | ConvSeq2SeqConfig | TransformerConfig,
     Field(discriminator="name"),
 ]
 

@@ -6,22 +6,32 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field
 from torch import Tensor
 
-from saccade.config import Config, build
-from saccade.decoding import Answer, Marks, Rules, Told, beam, covered, greedy, sample, silent
+from saccade.config import Config, build_config
+from saccade.decoding import (
+    Hypothesis,
+    RepetitionConstraints,
+    SpecialTokens,
+    TokenCallback,
+    beam_search,
+    greedy_search,
+    ignore_token,
+    rerank_by_coverage,
+    sample,
+)
 from saccade.errors import ConfigError
 from saccade.seeding import seed_for
-from saccade.types import Lengths
+from saccade.types.shapes import Lengths
 
 
-class Search(Config):
+class DecodingConfig(Config):
     """As it stands here: the likeliest token at every step."""
 
     beam: int = Field(1, ge=1)  # hypotheses kept at each step; 1 is greedy
     n_best: int = Field(1, ge=1)
-    length: float = Field(1.0, ge=0)  # penalty: 0 is the plain log-probability
+    length_penalty: float = Field(1.0, ge=0)  # penalty: 0 is the plain log-probability
     coverage: float = Field(0.0, ge=0)  # penalty for places of the source never looked at
-    no_repeat: int = Field(0, ge=0)  # no run of so many tokens twice
-    repetition: float = Field(1.0, gt=0)  # penalty for tokens that were written before
+    no_repeat_ngram_size: int = Field(0, ge=0)  # no run of so many tokens twice
+    repetition_penalty: float = Field(1.0, gt=0)  # penalty for tokens that were written before
     sample: bool = False  # draw by chance
     temperature: float = Field(1.0, gt=0)
     top_k: int | None = Field(None, ge=1)
@@ -29,19 +39,19 @@ class Search(Config):
     seed: int = 0
 
 
-class Continuation(Search):
+class GenerationConfig(DecodingConfig):
     """A text goes on to the end of its line, if nothing else is asked for."""
 
-    tokens: int | None = Field(None, ge=1)  # so many, over the ends of lines
+    max_new_tokens: int | None = Field(None, ge=1)  # so many, over the ends of lines
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()  # texts before which it ends
 
 
-S = TypeVar("S", bound=Search)
+S = TypeVar("S", bound=DecodingConfig)
 
 
-def search_from(how: dict[str, Any], kind: type[S]) -> S:
+def parse_decoding(how: dict[str, Any], kind: type[S]) -> S:
     """The search that is asked for; what does not go together is said."""
-    wanted = build(kind, how, "the search")
+    wanted = build_config(kind, how, "the search")
     drawn = {"temperature", "top_k", "top_p", "seed"} & wanted.model_fields_set
     if drawn and not wanted.sample:
         raise ConfigError(
@@ -57,17 +67,17 @@ def search_from(how: dict[str, Any], kind: type[S]) -> S:
     return wanted
 
 
-def search(
-    stepper: Any,
+def run_decoding(
+    model: Any,
     memory: Callable[[], Any],
-    how: Search,
+    how: DecodingConfig,
     *,
-    marks: Marks,
-    limits: Lengths,
+    special_tokens: SpecialTokens,
+    max_lengths: Lengths,
     numbers: Sequence[int],
-    weights: Callable[[int, Answer], Tensor] | None = None,
-    told: Told = silent,
-) -> list[list[Answer]]:
+    weights: Callable[[int, Hypothesis], Tensor] | None = None,
+    on_token: TokenCallback = ignore_token,
+) -> list[list[Hypothesis]]:
     """The answers to each sentence, best first.
 
     `memory` makes what the stepper starts from, once for every search that is made. `numbers`
@@ -75,12 +85,17 @@ def search(
     answer to the sentence in a row, for coverage. `told` hears of every token as it is written,
     where only one answer is.
     """
-    if told is not silent and (how.beam > 1 or how.n_best > 1):
+    if on_token is not ignore_token and (how.beam > 1 or how.n_best > 1):
         raise ConfigError(
             "an answer can be shown as it is written when there is one: leave beam and n_best out."
         )
-    rules = Rules(how.repetition, how.no_repeat)
-    common: dict[str, Any] = {"marks": marks, "limits": limits, "alpha": how.length, "rules": rules}
+    constraints = RepetitionConstraints(how.repetition_penalty, how.no_repeat_ngram_size)
+    common: dict[str, Any] = {
+        "special_tokens": special_tokens,
+        "max_lengths": max_lengths,
+        "alpha": how.length_penalty,
+        "constraints": constraints,
+    }
     if how.sample:
         cuts: dict[str, Any] = {
             "temperature": how.temperature,
@@ -89,7 +104,12 @@ def search(
         }
         drawn = [
             sample(
-                stepper, memory(), seeds=_seeds(how.seed, k, numbers), told=told, **cuts, **common
+                model,
+                memory(),
+                seeds=_seeds(how.seed, k, numbers),
+                on_token=on_token,
+                **cuts,
+                **common,
             )
             for k in range(how.n_best)
         ]
@@ -98,14 +118,14 @@ def search(
             for several in zip(*drawn, strict=True)
         ]
     if how.beam == 1 and not how.coverage:
-        return [[answer] for answer in greedy(stepper, memory(), told=told, **common)]
+        return [[answer] for answer in greedy_search(model, memory(), on_token=on_token, **common)]
     if not how.coverage:
-        return beam(stepper, memory(), width=how.beam, n_best=how.n_best, **common)
+        return beam_search(model, memory(), width=how.beam, n_best=how.n_best, **common)
     if weights is None:
         raise ConfigError("coverage is of a source that is looked at; this model has none.")
-    found = beam(stepper, memory(), width=how.beam, n_best=how.beam, **common)
+    found = beam_search(model, memory(), width=how.beam, n_best=how.beam, **common)
     tables = [[weights(row, answer) for answer in answers] for row, answers in enumerate(found)]
-    return covered(found, tables, beta=how.coverage, n_best=how.n_best)
+    return rerank_by_coverage(found, tables, beta=how.coverage, n_best=how.n_best)
 
 
 def _seeds(seed: int, draw: int, numbers: Sequence[int]) -> list[int]:

@@ -14,53 +14,61 @@ from typing import Any
 
 import numpy as np
 
-from saccade.config import flatten, set_paths
-from saccade.data.pairs import Pairs
+from saccade.config import flatten, override_settings
+from saccade.data.parallel.pairs import SentencePairs
 from saccade.tasks.recipe import TranslationRecipe
 from saccade.tasks.task import Choice
 
-LOOKED_AT = 20_000  # pairs
-LETTERS_IN_A_PIECE = 4.0
-HOUR = 3600.0
-RATE = 8e10  # operations a second of two cores: what training reaches, not what the machine could
-FULL = 0.8  # of a batch's budget that is target tokens: padding and the longer source take the rest
-MOST_TOKENS = 4096
+STATS_SAMPLE_PAIRS = 20_000  # pairs
+CHARS_PER_TOKEN = 4.0
+TIME_BUDGET_SECONDS = 3600.0
+TRAIN_FLOPS = (
+    8e10  # operations a second of two cores: what training reaches, not what the machine could
+)
+TARGET_TOKEN_SHARE = (
+    0.8  # of a batch's budget that is target tokens: padding and the longer source take the rest
+)
+MAX_BATCH_TOKENS = 4096
 
 
 @dataclass(frozen=True)
-class Facts:
+class PairStats:
     """What a sample of the training pairs says."""
 
     pairs: int
-    source_letters: float  # per text
-    target_letters: float
+    source_chars: float  # per text
+    target_chars: float
     target_words: float
-    common: float  # share of the letters of both sides that occur on both
+    shared_chars: float  # share of the letters of both sides that occur on both
 
 
-def facts_of(pairs: Pairs) -> Facts:
+def pair_stats(pairs: SentencePairs) -> PairStats:
     """Look at up to 20,000 pairs, evenly spread over the file."""
-    rows = np.unique(np.linspace(0, len(pairs) - 1, min(len(pairs), LOOKED_AT)).astype(np.int64))
+    rows = np.unique(
+        np.linspace(0, len(pairs) - 1, min(len(pairs), STATS_SAMPLE_PAIRS)).astype(np.int64)
+    )
     sources, targets = list(pairs.sources(rows)), list(pairs.targets(rows))
     left, right = (set("".join(side).lower()) for side in (sources, targets))
-    return Facts(
+    return PairStats(
         pairs=len(pairs),
-        source_letters=float(np.mean([len(text) for text in sources])),
-        target_letters=float(np.mean([len(text) for text in targets])),
+        source_chars=float(np.mean([len(text) for text in sources])),
+        target_chars=float(np.mean([len(text) for text in targets])),
         target_words=float(np.mean([len(text.split()) for text in targets])),
-        common=len(left & right) / max(1, len(left | right)),
+        shared_chars=len(left & right) / max(1, len(left | right)),
     )
 
 
-def choose_model(facts: Facts) -> str:
+def choose_model(facts: PairStats) -> str:
     """The name of the model that suits the data, for who has named none."""
     return "bahdanau" if facts.target_words <= 1.5 else "transformer"
 
 
-def size_up(recipe: TranslationRecipe, facts: Facts) -> tuple[TranslationRecipe, list[Choice]]:
+def auto_configure(
+    recipe: TranslationRecipe, facts: PairStats
+) -> tuple[TranslationRecipe, list[Choice]]:
     """Choose what is open, before anything is encoded."""
     choices: list[Choice] = []
-    given = flatten(recipe, only_set=True)
+    given = flatten(recipe, exclude_unset=True)
 
     def choose(path: str, value: Any, reason: str) -> Any:
         if path in given:
@@ -69,28 +77,28 @@ def size_up(recipe: TranslationRecipe, facts: Facts) -> tuple[TranslationRecipe,
         return value
 
     if facts.target_words <= 1.5:
-        why = f"answers are single words (of {facts.target_letters:.0f} letters on average)"
+        why = f"answers are single words (of {facts.target_chars:.0f} letters on average)"
         kind = choose("data.tokenizer.kind", "character", why)
     else:
         why = f"answers have {facts.target_words:.0f} words on average"
-        kind = choose("data.tokenizer.kind", "bytepair", why)
+        kind = choose("data.tokenizer.kind", "bpe", why)
     vocabulary = {"character": 100, "word": 10_000}.get(kind, 0)  # or near enough
-    if kind == "bytepair":
+    if kind == "bpe":
         # no more: in an hour, the rare pieces of a larger one are hardly met
         size = 2000 if facts.pairs < 8_000 else 4000 if facts.pairs < 20_000 else 8000
         vocabulary = choose("data.tokenizer.size", size, f"{facts.pairs:,} pairs")
         choose(
             "data.tokenizer.shared",
-            facts.common > 0.3,
-            f"{100 * facts.common:.0f} % of the letters occur on both sides",
+            facts.shared_chars > 0.3,
+            f"{100 * facts.shared_chars:.0f} % of the letters occur on both sides",
         )
     model = recipe.model.name
     met = _choose_sizes(model, kind, facts, vocabulary or 8000, choose)
     _choose_training(model, kind, facts, met, choose)
-    return set_paths(recipe, {choice.path: choice.value for choice in choices}), choices
+    return override_settings(recipe, {choice.path: choice.value for choice in choices}), choices
 
 
-def _choose_sizes(model: str, kind: str, facts: Facts, vocabulary: int, choose: Any) -> float:
+def _choose_sizes(model: str, kind: str, facts: PairStats, vocabulary: int, choose: Any) -> float:
     """The model's sizes, and about how many weights a target token meets."""
     why = f"{facts.pairs:,} pairs"
     letters = kind == "character"
@@ -115,17 +123,19 @@ def _choose_sizes(model: str, kind: str, facts: Facts, vocabulary: int, choose: 
     return float(met)
 
 
-def _choose_training(model: str, kind: str, facts: Facts, met: float, choose: Any) -> None:
+def _choose_training(model: str, kind: str, facts: PairStats, met: float, choose: Any) -> None:
     letters = kind == "character"
-    per_token = 1.0 if letters else LETTERS_IN_A_PIECE
-    longer = max(facts.source_letters, facts.target_letters) / per_token + 1
+    per_token = 1.0 if letters else CHARS_PER_TOKEN
+    longer = max(facts.source_chars, facts.target_chars) / per_token + 1
     # fewer where there are few pairs, so that an epoch has at least 50 steps
-    most = 128.0 if letters else MOST_TOKENS / longer
-    rows = min(most, max(16, facts.pairs // 50))
-    budget = int(np.clip(rows * longer + 1e-6, 256, MOST_TOKENS))  # 4095.999… is 4096
+    limit = 128.0 if letters else MAX_BATCH_TOKENS / longer
+    rows = min(limit, max(16, facts.pairs // 50))
+    budget = int(np.clip(rows * longer + 1e-6, 256, MAX_BATCH_TOKENS))  # 4095.999… is 4096
     budget = choose("train.batch_tokens", budget, f"about {rows:.0f} pairs of {longer:.0f} tokens")
     epoch = max(1.0, facts.pairs * longer / budget)
-    steps = _choose_steps(letters, facts, epoch, 6 * met * budget * FULL / RATE, choose)
+    steps = _choose_steps(
+        letters, facts, epoch, 6 * met * budget * TARGET_TOKEN_SHARE / TRAIN_FLOPS, choose
+    )
     choose(
         "train.warmup", max(20, min(steps // 10, 1000)), f"a tenth of {steps:,} steps, up to 1000"
     )
@@ -135,13 +145,15 @@ def _choose_training(model: str, kind: str, facts: Facts, met: float, choose: An
     rate = 2e-3 if model != "transformer" else 1e-3
     choose("train.learning_rate", rate, f"usual for {model} of this size")
     choose(
-        "train.smoothing",
+        "train.label_smoothing",
         0.0 if letters else 0.1,
         f"tokens are {'letters' if letters else 'pieces of words'}",
     )
 
 
-def _choose_steps(letters: bool, facts: Facts, epoch: float, seconds: float, choose: Any) -> int:
+def _choose_steps(
+    letters: bool, facts: PairStats, epoch: float, seconds: float, choose: Any
+) -> int:
     """So many that the pairs are learned; of sentences, at most what an hour allows."""
     if letters:  # learned in fewer passes than words: each is seen far more often
         epochs = float(np.clip(150_000 / facts.pairs, 3, 40))
@@ -149,7 +161,7 @@ def _choose_steps(letters: bool, facts: Facts, epoch: float, seconds: float, cho
         why = ""
     else:
         epochs = float(np.clip(2_000_000 / facts.pairs, 3, 60))
-        steps = int(np.clip(min(epochs * epoch, HOUR / seconds), 400, 100_000))
+        steps = int(np.clip(min(epochs * epoch, TIME_BUDGET_SECONDS / seconds), 400, 100_000))
         why = f", about {max(1, round(steps * seconds / 60))} min on two cores"
     times = f"{steps / epoch:.1f} times through {facts.pairs:,} pairs"
     return int(choose("train.steps", steps, times + why))

@@ -8,48 +8,54 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.data.layout import Category, Floats, Layout, Number, Rows
-from saccade.data.tables import Indices, Table, counted, read_table
-from saccade.errors import DataError, several
-from saccade.look.draw import save_maps
-from saccade.look.terminal import Map
-from saccade.metrics.classification import accuracy, confusion, macro_f1
+from saccade.data.tables.csv import IntArray, Table, pluralise, read_table
+from saccade.data.tables.schema import (
+    CategoricalColumn,
+    EncodedRows,
+    FloatArray,
+    NumericColumn,
+    TableSchema,
+)
+from saccade.errors import DataError, bullet_list
+from saccade.metrics.classification import accuracy, confusion_matrix, macro_f1
 from saccade.metrics.regression import mae, r_squared, rmse
-from saccade.tasks.numbers import answer_of as said_number
-from saccade.tasks.numbers import refuse_search
+from saccade.plots.attention import save_attention_maps
+from saccade.plots.terminal import AttentionMap
+from saccade.tasks.numbers import numeric_prediction as said_number
+from saccade.tasks.numbers import reject_search_options
 from saccade.tasks.table_recipe import PreparedTable, TableRecipe
-from saccade.tasks.task import Scored, Task
+from saccade.tasks.task import Evaluation, Task
 
-DRAWN = 40  # classes that a confusion table is drawn for
+MAX_CONFUSION_CLASSES = 40  # classes that a confusion table is drawn for
 
 
-class Said(NamedTuple):
+class ClassPrediction(NamedTuple):
     """A class, how likely it and the others are, and the next best."""
 
     text: str
     score: float
     probabilities: dict[str, float]
-    others: tuple["Said", ...] = ()
+    alternatives: tuple["ClassPrediction", ...] = ()
 
 
-class OnTable(Task):
+class TabularTask(Task):
     """What the columns mean and, where they are needed, rows of a table."""
 
-    def __init__(self, recipe: TableRecipe, layout: Layout, *model: Any):
+    def __init__(self, recipe: TableRecipe, layout: TableSchema, *model: Any):
         super().__init__(recipe, *model)
         self.layout = layout
-        self.rows: dict[str, Rows] = {}
+        self.rows: dict[str, EncodedRows] = {}
         self.example = ""
 
     @abstractmethod
-    def answers(self, features: Floats) -> Floats:
+    def answers(self, features: FloatArray) -> FloatArray:
         """(N, V): how much speaks for each class, or one number, in the model's units."""
 
-    def give(self, prepared: PreparedTable) -> None:
+    def attach_data(self, prepared: PreparedTable) -> None:
         """Hand over the rows that training and evaluating need."""
         self.rows, self.example = dict(prepared.rows), prepared.example
 
-    def weigh(self, weights: Floats | None, split: str = "train") -> None:
+    def set_sample_weights(self, weights: FloatArray | None, split: str = "train") -> None:
         """Say how much each row of a split counts, in place of what the table says."""
         rows = self.rows[split]
         if weights is not None:
@@ -61,7 +67,7 @@ class OnTable(Task):
                 )
         self.rows[split] = rows._replace(weights=weights)
 
-    def add_file(self, path: str | Path) -> str:
+    def load_split(self, path: str | Path) -> str:
         """A file with another table as a split; columns are found by name."""
         self.rows["given"] = self.layout.rows(read_table(path))
         if not len(self.rows["given"].lines):
@@ -75,46 +81,48 @@ class OnTable(Task):
     @property
     def classes(self) -> tuple[str, ...]:
         """That can be said; none if it is a number."""
-        return self.layout.target.values if isinstance(self.layout.target, Category) else ()
+        return (
+            self.layout.target.values if isinstance(self.layout.target, CategoricalColumn) else ()
+        )
 
     # --- scores ----------------------------------------------------------------------------
 
     @abstractmethod
-    def made_small(self, split: str, most: int | None) -> Scored:
+    def objective(self, split: str, limit: int | None) -> Evaluation:
         """What learning makes small, by name, and how it is counted."""
 
-    def scored(
+    def evaluate_with_conventions(
         self,
         split: str,
-        most: int | None = None,
-        tell: Callable[[int], None] = lambda more: None,
+        limit: int | None = None,
+        on_progress: Callable[[int], None] = lambda more: None,
         *,
         beam: int = 1,
-    ) -> Scored:
+    ) -> Evaluation:
         """What was made small, and accuracy and F1 of classes, or the errors of numbers."""
-        refuse_search(self.recipe.task, {"beam": beam})
-        rows, some = self.rows[split], self._some(split, most)
-        figures, conventions = self.made_small(split, most)
+        reject_search_options(self.recipe.task, {"beam": beam})
+        rows, some = self.rows[split], self._some(split, limit)
+        figures, conventions = self.objective(split, limit)
         judge = self._classes_judged if self.classes else self._numbers_judged
         more, how = judge(rows.target[some], self.answers(rows.features[some]))
-        tell(len(some))
+        on_progress(len(some))
         return {**figures, **more, "examples": float(len(some))}, {**conventions, **how}
 
-    def _classes_judged(self, truth: Indices, answers: Floats) -> Scored:
+    def _classes_judged(self, truth: IntArray, answers: FloatArray) -> Evaluation:
         said, count = answers.argmax(1), len(self.classes)
         figures = {"accuracy": accuracy(truth, said), "macro_f1": macro_f1(truth, said, count)}
         strange = int((truth < 0).sum())
-        unknown = f"; {counted(strange, 'row')} of unseen classes are wrong" if strange else ""
+        unknown = f"; {pluralise(strange, 'row')} of unseen classes are wrong" if strange else ""
         return figures, {
             "accuracy": f"share of rows whose class was said{unknown}",
             "macro_f1": "mean of F1 over the classes that are there or were said",
             "confusion": "a row for each class that is, a column for each that was said",
         }
 
-    def _numbers_judged(self, truth: Floats, answers: Floats) -> Scored:
+    def _numbers_judged(self, truth: FloatArray, answers: FloatArray) -> Evaluation:
         column = self.layout.target
-        assert isinstance(column, Number)
-        wanted, said = column.outside(truth), column.outside(answers[:, 0])
+        assert isinstance(column, NumericColumn)
+        wanted, said = column.inverse_transform(truth), column.inverse_transform(answers[:, 0])
         figures = {"rmse": rmse(wanted, said), "mae": mae(wanted, said)}
         conventions = {
             "loss": f"mean {self.recipe.train.loss} of a row, in deviations of {column.name!r}",
@@ -137,17 +145,19 @@ class OnTable(Task):
     def confusion(self, split: str) -> NDArray[np.int64]:
         """How often each class (rows) was said to be each (columns)."""
         rows = self.rows[split]
-        return confusion(rows.target, self.answers(rows.features).argmax(1), len(self.classes))
+        return confusion_matrix(
+            rows.target, self.answers(rows.features).argmax(1), len(self.classes)
+        )
 
-    def pictures(self, folder: Path) -> list[str]:
+    def save_plots(self, folder: Path) -> list[str]:
         """Of classes: which are taken for which."""
         if not self.classes:
             return []
-        table = self.confusion("test")[:DRAWN, :DRAWN]
+        table = self.confusion("test")[:MAX_CONFUSION_CLASSES, :MAX_CONFUSION_CLASSES]
         shares = (table / np.maximum(table.sum(1, keepdims=True), 1)).astype(np.float32)
-        names = list(self.classes[:DRAWN])
-        shown = Map(shares, names, names, "what is taken for what", "said", "is")
-        return save_maps([shown], folder / "confusion.png")
+        names = list(self.classes[:MAX_CONFUSION_CLASSES])
+        shown = AttentionMap(shares, names, names, "what is taken for what", "said", "is")
+        return save_attention_maps([shown], folder / "confusion.png")
 
     # --- answers ---------------------------------------------------------------------------
 
@@ -156,7 +166,7 @@ class OnTable(Task):
         texts: Sequence[str | Mapping[str, Any]],
         *,
         first: int = 1,
-        tell: Callable[[int], None] = lambda more: None,
+        on_progress: Callable[[int], None] = lambda more: None,
         n_best: int = 1,
         **how: Any,
     ) -> list[Any]:
@@ -164,11 +174,11 @@ class OnTable(Task):
 
         An empty line is answered by nothing, a row of names by the target's.
         """
-        refuse_search(self.recipe.task, how | ({} if self.classes else {"n_best": n_best}))
+        reject_search_options(self.recipe.task, how | ({} if self.classes else {"n_best": n_best}))
         told = {number: self._told(row) for number, row in enumerate(texts, first)}
         asked = {n: row for (n, said), row in zip(told.items(), texts, strict=True) if said is None}
         found = iter(self._found(asked, n_best))
-        tell(len(texts))
+        on_progress(len(texts))
         return [next(found) if said is None else self._as_text(said) for said in told.values()]
 
     def _told(self, row: str | Mapping[str, Any]) -> str | None:
@@ -177,11 +187,11 @@ class OnTable(Task):
             return None
         if not row.strip():
             return ""
-        return self.layout.target.name if self.layout.is_names(row) else None
+        return self.layout.target.name if self.layout.is_header(row) else None
 
     def _as_text(self, text: str) -> Any:
         if self.classes:
-            return Said(text, 0.0, {})
+            return ClassPrediction(text, 0.0, {})
         return said_number([], 1.0)._replace(text=text)
 
     def _found(self, rows: Mapping[int, str | Mapping[str, Any]], n_best: int) -> list[Any]:
@@ -189,39 +199,39 @@ class OnTable(Task):
             return []
         answers = self.answers(self._features(rows))
         target = self.layout.target
-        if isinstance(target, Number):
-            values = target.outside(answers[:, 0]).tolist()
+        if isinstance(target, NumericColumn):
+            values = target.inverse_transform(answers[:, 0]).tolist()
             return [said_number([value], target.deviation) for value in values]
         return self._classes_said(answers, n_best)
 
-    def _classes_said(self, answers: Floats, n_best: int) -> list[Any]:
+    def _classes_said(self, answers: FloatArray, n_best: int) -> list[Any]:
         """By what speaks for each class; of logits, as probabilities."""
         return [self._said(row, n_best) for row in _softmax(answers)]
 
-    def _features(self, rows: Mapping[int, str | Mapping[str, Any]]) -> Floats:
+    def _features(self, rows: Mapping[int, str | Mapping[str, Any]]) -> FloatArray:
         cells = [self.layout.cells(row, number) for number, row in rows.items()]
         columns = {c.name: [row[c.name] for row in cells] for c in self.layout.columns}
         table = Table("inputs", columns, np.array([*rows], np.int64), unit="input")
         if complaints := self.layout.complaints(table):
-            raise DataError(several(complaints, "these rows cannot be answered:"))
+            raise DataError(bullet_list(complaints, "these rows cannot be answered:"))
         return self.layout.features(columns)
 
-    def _said(self, chances: Floats, n_best: int) -> Said:
+    def _said(self, chances: FloatArray, n_best: int) -> ClassPrediction:
         every = dict(zip(self.classes, chances.tolist(), strict=True))
         best = np.argsort(-chances, kind="stable")[:n_best]
-        found = [Said(self.classes[at], float(chances[at]), every) for at in best]
-        return found[0]._replace(others=tuple(found[1:]))
+        found = [ClassPrediction(self.classes[at], float(chances[at]), every) for at in best]
+        return found[0]._replace(alternatives=tuple(found[1:]))
 
-    def first_input(self) -> str:
+    def example_input(self) -> str:
         """A row that was not learned from, to show how a run is asked."""
         return self.example
 
-    def _some(self, split: str, most: int | None) -> Indices:
+    def _some(self, split: str, limit: int | None) -> IntArray:
         """So many rows at most, spread evenly: a file may be sorted."""
         rows = len(self.rows[split].lines)
-        return np.unique(np.linspace(0, rows - 1, min(most or rows, rows)).astype(np.int64))
+        return np.unique(np.linspace(0, rows - 1, min(limit or rows, rows)).astype(np.int64))
 
 
-def _softmax(logits: Floats) -> Floats:
+def _softmax(logits: FloatArray) -> FloatArray:
     raised = np.exp(logits - logits.max(1, keepdims=True))
     return raised / raised.sum(1, keepdims=True)

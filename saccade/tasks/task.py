@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -17,18 +18,18 @@ import numpy as np
 from pydantic import Field
 
 from saccade.config import Config
-from saccade.data.sources import Published
-from saccade.look.finding import Finding
-from saccade.look.terminal import Map
+from saccade.data.datasets import DatasetInfo
+from saccade.inspection.checks import CheckResult
+from saccade.plots.terminal import AttentionMap
 
 Recipe = Any  # one of the recipes of `kinds.TASKS`: task, data, model, train
-AT_ONCE = 1 << 22  # numbers of an array
-SAVED_EVERY = 60.0  # seconds
+HASH_CHUNK = 1 << 22  # numbers of an array
+SAVE_INTERVAL = 60.0  # seconds
 Progress = Callable[[str, int, int], None]  # what is being done, how much of it, of how much
-Scored = tuple[dict[str, float], dict[str, str]]  # figures, and how each was counted
+Evaluation = tuple[dict[str, float], dict[str, str]]  # figures, and how each was counted
 
 
-class Text(NamedTuple):
+class TextPrediction(NamedTuple):
     """An answer that is a text and nothing more."""
 
     text: str
@@ -44,7 +45,7 @@ class Choice:
 
 
 @runtime_checkable
-class Prepared(Protocol):
+class PreparedData(Protocol):
     """The data of a recipe, ready for training, and how the settings came about."""
 
     recipe: Any
@@ -52,26 +53,26 @@ class Prepared(Protocol):
     choices: list[Choice]
     notes: list[str]
 
-    def print(self) -> str:
+    def fingerprint(self) -> str:
         """A short hash of the training data, by which a change is noticed."""
         ...
 
 
-def print_of(*arrays: Any) -> str:
+def fingerprint_arrays(*arrays: Any) -> str:
     """A short hash of some arrays."""
     digest = blake2b(digest_size=16)
     for array in arrays:
         flat = np.ascontiguousarray(array).reshape(-1)
-        for start in range(0, len(flat), AT_ONCE):  # it may be larger than memory
-            digest.update(flat[start : start + AT_ONCE].tobytes())
+        for start in range(0, len(flat), HASH_CHUNK):  # it may be larger than memory
+            digest.update(flat[start : start + HASH_CHUNK].tobytes())
     return digest.hexdigest()
 
 
 class Task(ABC):
     """What is the same for every task, or is so unless the task has something to say about it."""
 
-    streams = False  # whether an answer can be watched as it is written
-    by_steps = False  # whether the loop trains it; else it has `fit`
+    can_stream = False  # whether an answer can be watched as it is written
+    is_trained = False  # whether the loop trains it; else it has `fit`
 
     def __init__(self, recipe: Any):
         self.recipe = recipe
@@ -80,9 +81,9 @@ class Task(ABC):
     def name(self) -> str:
         """What the data is called."""
         data = self.recipe.data
-        return str(data.path or getattr(data, "published", None) or data.made)
+        return str(data.path or getattr(data, "dataset", None) or data.synthetic)
 
-    def shortened(self, source: str) -> str:
+    def truncate(self, source: str) -> str:
         """As much of an input as the task can take."""
         return source
 
@@ -98,7 +99,7 @@ class Task(ABC):
     def load(self, weights: dict[str, Any]) -> None:
         """Take up what was learned; a `RuntimeError` says if it does not fit."""
 
-    def strange(self, prepared: Any) -> list[str]:
+    def incompatible(self, prepared: Any) -> list[str]:
         """What of the data cannot be learned from with weights that are there."""
         return []
 
@@ -107,43 +108,45 @@ class Task(ABC):
         """How many numbers were learned."""
         return sum(math.prod(weight.shape) for weight in self.weights().values())
 
-    def evaluate(self, split: str, most: int | None = None) -> dict[str, float]:
+    def evaluate(self, split: str, limit: int | None = None) -> dict[str, float]:
         """Figures by name, on at most so many examples."""
-        figures, _ = self.scored(split, most)
+        figures, _ = self.evaluate_with_conventions(split, limit)
         return figures
 
     @abstractmethod
-    def scored(
+    def evaluate_with_conventions(
         self,
         split: str,
-        most: int | None = None,
-        tell: Callable[[int], None] = lambda more: None,
+        limit: int | None = None,
+        on_progress: Callable[[int], None] = lambda more: None,
         *,
         beam: int = 1,
-    ) -> Scored:
+    ) -> Evaluation:
         """Figures by name, and the convention that each was counted by."""
 
     def tables(self, split: str) -> dict[str, Any]:
         """What an evaluation has to say that is more than a figure, by name."""
         return {}
 
-    def goodness(self, scores: dict[str, float]) -> float:
+    def selection_score(self, scores: dict[str, float]) -> float:
         """The one figure that is to grow."""
         return -scores["loss"]
 
-    def check(self, split: str, count: int) -> Iterator[Finding]:
+    def check(self, split: str, count: int) -> Iterator[CheckResult]:
         """Try every law on this very model."""
         yield from ()
 
     @abstractmethod
-    def again(self, other: Any, split: str, count: int) -> Finding:
+    def compare_reloaded(self, other: Any, split: str, count: int) -> CheckResult:
         """Whether the same task, saved and reopened, gives the same."""
 
-    def maps(self, text: str, answer: str | None = None) -> dict[tuple[str, int, int], Map]:
+    def attention_maps(
+        self, text: str, answer: str | None = None
+    ) -> dict[tuple[str, int, int], AttentionMap]:
         """The attention maps of one answer, by (kind, layer, head)."""
         return {}
 
-    def pictures(self, folder: Path) -> list[str]:
+    def save_plots(self, folder: Path) -> list[str]:
         """Draw what a person wants to see of this run; what is to be said is returned."""
         return []
 
@@ -156,23 +159,26 @@ class FitConfig(Config):
 
 
 @dataclass(frozen=True)
-class Fitting:
+class FitContext:
     """What is around a model that fits itself: who is told, and where it stood when it stopped."""
 
-    tell: Progress
+    on_progress: Progress
     report: Callable[[dict[str, float]], None] = lambda figures: None  # a line of metrics.jsonl
     stop: Callable[[], bool] = lambda: False
     save: Callable[[dict[str, Any]], None] = lambda standing: None  # to go on from
-    stood: dict[str, Any] | None = None  # what was saved last; None: it begins
+    resume_state: dict[str, Any] | None = None  # what was saved last; None: it begins
     threads: int = 1
-    place: Path | None = None  # a folder for what is large; None: memory
+    scratch_dir: Path | None = None  # a folder for what is large; None: memory
 
     @property
-    def first(self) -> int:
+    def start_block(self) -> int:
         """The block that it begins or goes on with."""
-        return 0 if self.stood is None else int(self.stood["next"][0])
+        return 0 if self.resume_state is None else int(self.resume_state["next"][0])
 
-    def in_blocks(
+    def _pause(self, ends: float) -> bool:
+        return self.stop() or time.monotonic() > ends
+
+    def run_blocks(
         self,
         total: int,
         learn: Callable[[int, Callable[[], bool]], int],
@@ -183,46 +189,50 @@ class Fitting:
         `learn(first, stop)` learns from block `first` on, until it is to stop, and says which block
         would be next. `arrays` gives what is to be saved.
         """
-        first = self.first
-        while first < total and not self.stop():
-            ends = time.monotonic() + SAVED_EVERY
-            first = learn(first, lambda ends=ends: self.stop() or time.monotonic() > ends)  # type: ignore[misc]
-            if first < total:
-                self.save({**arrays(), "next": np.array([first])})
+        start_block = self.start_block
+        while start_block < total and not self.stop():
+            ends = time.monotonic() + SAVE_INTERVAL
+            start_block = learn(start_block, partial(self._pause, ends))
+            if start_block < total:
+                self.save({**arrays(), "next": np.array([start_block])})
 
 
-class Fitted(Task):
+class FittedTask(Task):
     """A task whose model fits itself, by counting or solving."""
 
-    goes_on = False  # whether it can be stopped, and go on from what it saved
+    is_resumable = False  # whether it can be stopped, and go on from what it saved
 
     @abstractmethod
-    def fit(self, around: Fitting) -> None:
+    def fit(self, context: FitContext) -> None:
         """Fit the model to the data that was given; with one thread, the same bits every time."""
 
 
-class Kind(NamedTuple):
+class TaskSpec(NamedTuple):
     """A task: its settings, its models, the data that is always there, and how it is made."""
 
     recipe: type[Config]
     models: Mapping[str, Any]
-    made: Mapping[str, Any]
-    published: Mapping[str, Published]
-    prepare: Callable[..., Prepared]  # (recipe, tell, vocabulary, name_model, place)
+    synthetic: Mapping[str, Any]
+    datasets: Mapping[str, DatasetInfo]
+    prepare: Callable[..., PreparedData]  # (recipe, tell, vocabulary, name_model, place)
     task: Callable[[Any, Any], Any]  # (recipe, vocabulary)
     vocabulary: Callable[[dict[str, Any]], Any]  # as it was kept in tokenizer.json
-    light: bool = False  # it holds arrays and needs no torch
-    kept: tuple[str, ...] | None = (
+    torch_free: bool = False  # it holds arrays and needs no torch
+    transferable_data_settings: tuple[str, ...] | None = (
         None  # settings of the data that weights go with; None: no weights
     )
 
 
-def anywhere(prepare: Callable[..., Prepared]) -> Callable[..., Prepared]:
+def ignore_scratch_dir(prepare: Callable[..., PreparedData]) -> Callable[..., PreparedData]:
     """Of data that is held in memory, whatever the `place` for more."""
 
     def prepared(
-        recipe: Any, tell: Any, vocabulary: Any = None, name_model: bool = False, place: Any = None
-    ) -> Prepared:
-        return prepare(recipe, tell, vocabulary, name_model)
+        recipe: Any,
+        on_progress: Any,
+        vocabulary: Any = None,
+        auto_model: bool = False,
+        scratch_dir: Any = None,
+    ) -> PreparedData:
+        return prepare(recipe, on_progress, vocabulary, auto_model)
 
     return prepared

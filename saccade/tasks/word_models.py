@@ -12,19 +12,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.data.sentences import Sentences
+from saccade.data.text.word_corpus import WordCorpus
 from saccade.errors import ConfigError
-from saccade.fitted import fasttext, glove
-from saccade.fitted.baselines import ROUNDS, OneHotConfig, SVDConfig, apart, reduced
-from saccade.fitted.fasttext import FastTextConfig
-from saccade.fitted.glove import GloVeConfig, Squares, co_occurrences
-from saccade.fitted.word2vec import Learner, Reported, Vectors, WindowsConfig, begun, own_rows
-from saccade.tasks.task import Fitting
+from saccade.estimators.word_vectors import fasttext, glove
+from saccade.estimators.word_vectors.baselines import (
+    SVD_POWER_ITERATIONS,
+    OneHotConfig,
+    SVDConfig,
+    one_hot_vectors,
+    truncated_svd,
+)
+from saccade.estimators.word_vectors.fasttext import FastTextConfig
+from saccade.estimators.word_vectors.glove import GloVeConfig, GloVeTrainer, count_cooccurrences
+from saccade.estimators.word_vectors.word2vec import (
+    WindowsConfig,
+    Word2VecParams,
+    Word2VecProgress,
+    Word2VecTrainer,
+    identity_bags,
+    init_word2vec_params,
+)
+from saccade.tasks.task import FitContext
 
 Arrays = dict[str, NDArray[Any]]
-Floats = NDArray[np.float32]
+FloatArray = NDArray[np.float32]
 
-MOST_APART = 20_000  # words that one-hot vectors are made for
+MAX_ONE_HOT_WORDS = 20_000  # words that one-hot vectors are made for
 
 
 class WordModel(ABC):
@@ -34,7 +47,7 @@ class WordModel(ABC):
         self.config, self.words, self.seed = config, words, seed
 
     @abstractmethod
-    def fit(self, sentences: Sentences, around: Fitting) -> None:
+    def fit(self, sentences: WordCorpus, context: FitContext) -> None:
         """Learn from a text."""
 
     @abstractmethod
@@ -46,14 +59,14 @@ class WordModel(ABC):
         """Take up what was learned."""
 
     @abstractmethod
-    def of_words(self) -> Floats:
+    def word_vectors(self) -> FloatArray:
         """A row for each word."""
 
-    def unseen(self, word: str) -> Floats | None:
+    def oov_vector(self, word: str) -> FloatArray | None:
         """A vector for a word that is not in the vocabulary, or None."""
         return None
 
-    def judge(self, sentences: Sentences) -> dict[str, float]:
+    def evaluate(self, sentences: WordCorpus) -> dict[str, float]:
         """Figures on what was held out, if anything was."""
         return {}
 
@@ -63,30 +76,32 @@ class WindowModel(WordModel):
 
     def __init__(self, config: WindowsConfig, words: list[str], seed: int):
         super().__init__(config, words, seed)
-        self.bags, self.grams, size = own_rows(len(words)), None, len(words)
+        self.bags, self.grams, size = identity_bags(len(words)), None, len(words)
         if isinstance(config, FastTextConfig):
-            shape = (config.shortest, config.longest, config.buckets)
-            self.bags, self.grams = fasttext.bags(words, *shape)
+            shape = (config.min_n, config.max_n, config.buckets)
+            self.bags, self.grams = fasttext.subword_bags(words, *shape)
             size += len(self.grams.used)
         self.size = size
-        self.vectors: Vectors | None = None
+        self.vectors: Word2VecParams | None = None
 
-    def fit(self, sentences: Sentences, around: Fitting) -> None:
+    def fit(self, sentences: WordCorpus, context: FitContext) -> None:
         """Block by block; every minute it is saved, so that it can go on from there."""
-        self.vectors = begun(self.size, len(self.words), self.config.width, self.seed)
-        if around.stood is not None:
-            self.load(around.stood)
+        self.vectors = init_word2vec_params(
+            self.size, len(self.words), self.config.width, self.seed
+        )
+        if context.resume_state is not None:
+            self.load(context.resume_state)
         learner = self._learner(sentences)
-        report = _Reports(sentences, self.config.epochs, around)
+        report = _Reports(sentences, self.config.epochs, context)
 
-        def learn(first: int, stop: Callable[[], bool]) -> int:
-            return learner.learn(around.threads, report, stop, first)
+        def fit_blocks(start_block: int, stop: Callable[[], bool]) -> int:
+            return learner.fit_blocks(context.threads, report, stop, start_block)
 
-        around.in_blocks(learner.total, learn, self.arrays)
+        context.run_blocks(learner.total, fit_blocks, self.arrays)
 
-    def _learner(self, sentences: Sentences) -> Learner:
+    def _learner(self, sentences: WordCorpus) -> Word2VecTrainer:
         assert self.vectors is not None
-        return Learner(sentences, self.config, self.vectors, self.bags, self.seed)
+        return Word2VecTrainer(sentences, self.config, self.vectors, self.bags, self.seed)
 
     def arrays(self) -> Arrays:
         """The rows of both sides."""
@@ -96,40 +111,40 @@ class WindowModel(WordModel):
     def load(self, arrays: Arrays) -> None:
         """Take up rows."""
         _check(arrays["inputs"], self.size)
-        self.vectors = Vectors(arrays["inputs"], arrays["outputs"], self.config.width)
+        self.vectors = Word2VecParams(arrays["inputs"], arrays["outputs"], self.config.width)
 
-    def of_words(self) -> Floats:
+    def word_vectors(self) -> FloatArray:
         """Each word's row, or the mean of its bag."""
         assert self.vectors is not None
-        rows = self.vectors.of_words
-        return rows if self.grams is None else fasttext.means(rows, self.bags)
+        rows = self.vectors.word_vectors
+        return rows if self.grams is None else fasttext.bag_means(rows, self.bags)
 
-    def unseen(self, word: str) -> Floats | None:
+    def oov_vector(self, word: str) -> FloatArray | None:
         """The mean of its n-grams' rows, if some are known."""
         if self.grams is None or self.vectors is None:
             return None
         rows = self.grams.rows(word, len(self.words))
-        return self.vectors.of_words[rows].mean(0) if len(rows) else None
+        return self.vectors.word_vectors[rows].mean(0) if len(rows) else None
 
-    def judge(self, sentences: Sentences) -> dict[str, float]:
+    def evaluate(self, sentences: WordCorpus) -> dict[str, float]:
         """The loss on lines that were held out, for each word that is to be foretold."""
-        return {"loss": self._learner(sentences).judge()}
+        return {"loss": self._learner(sentences).evaluate()}
 
 
 class _Reports:
     """Turns how far the learner is into what a person watches."""
 
-    def __init__(self, sentences: Sentences, epochs: int, around: Fitting):
-        self.words, self.epochs, self.around = sentences.read * epochs, epochs, around
+    def __init__(self, sentences: WordCorpus, epochs: int, context: FitContext):
+        self.words, self.epochs, self.context = sentences.read * epochs, epochs, context
         self.began = time.monotonic()
 
-    def __call__(self, reported: Reported) -> None:
+    def __call__(self, reported: Word2VecProgress) -> None:
         seconds = max(time.monotonic() - self.began, 1e-9)
-        rate = (reported.blocks - self.around.first) / reported.total * self.words / seconds
+        rate = (reported.blocks - self.context.start_block) / reported.total * self.words / seconds
         epoch = min(reported.blocks * self.epochs // reported.total + 1, self.epochs)
         said = f"epoch {epoch} of {self.epochs}  loss {reported.loss:.4f}  {rate:,.0f} words/s"
-        self.around.tell(said, reported.blocks, reported.total)
-        self.around.report({"dev_loss": reported.loss, "rate": round(rate, 1)})
+        self.context.on_progress(said, reported.blocks, reported.total)
+        self.context.report({"dev_loss": reported.loss, "rate": round(rate, 1)})
 
 
 class GloVeModel(WordModel):
@@ -137,21 +152,25 @@ class GloVeModel(WordModel):
 
     config: GloVeConfig
 
-    def fit(self, sentences: Sentences, around: Fitting) -> None:
+    def fit(self, sentences: WordCorpus, context: FitContext) -> None:
         """Count, then epoch after epoch; each is saved."""
-        pairs = _counted(sentences, self.config.window, around)
-        self.squares = Squares(pairs, len(self.words), self.config, self.seed)
-        if around.stood is not None:
-            self.squares.sides = glove.Sides(*(around.stood[n] for n in glove.Sides._fields))
-        for epoch in range(around.first, self.config.epochs):
-            if around.stop():
+        pairs = _counted(sentences, self.config.window, context)
+        self.trainer = GloVeTrainer(pairs, len(self.words), self.config, self.seed)
+        if context.resume_state is not None:
+            self.trainer.params = glove.GloVeParams(
+                *(context.resume_state[n] for n in glove.GloVeParams._fields)
+            )
+        for epoch in range(context.start_block, self.config.epochs):
+            if context.stop():
                 return
-            tell = _counter(around, f"epoch {epoch + 1} of {self.config.epochs}", 2 * len(pairs[0]))
-            loss = self.squares.epoch(epoch, around.threads, tell)
-            around.report({"loss": loss})
+            on_progress = _counter(
+                context, f"epoch {epoch + 1} of {self.config.epochs}", 2 * len(pairs[0])
+            )
+            loss = self.trainer.epoch(epoch, context.threads, on_progress)
+            context.report({"loss": loss})
             if epoch + 1 < self.config.epochs:
-                around.save({**self.squares.sides._asdict(), "next": np.array([epoch + 1])})
-        self.rows = self.squares.vectors
+                context.save({**self.trainer.params._asdict(), "next": np.array([epoch + 1])})
+        self.rows = self.trainer.vectors
 
     def arrays(self) -> Arrays:
         """The sum of both sides."""
@@ -162,7 +181,7 @@ class GloVeModel(WordModel):
         _check(arrays["rows"], len(self.words))
         self.rows = arrays["rows"]
 
-    def of_words(self) -> Floats:
+    def word_vectors(self) -> FloatArray:
         """Each word's row."""
         return self.rows
 
@@ -172,11 +191,11 @@ class SVDModel(GloVeModel):
 
     config: SVDConfig  # type: ignore[assignment]
 
-    def fit(self, sentences: Sentences, around: Fitting) -> None:
+    def fit(self, sentences: WordCorpus, context: FitContext) -> None:
         """Count, and decompose."""
-        pairs = _counted(sentences, self.config.window, around)
-        tell = _counter(around, "decomposing", ROUNDS + 1)
-        self.rows = reduced(pairs, len(self.words), self.config.width, self.seed, tell)
+        pairs = _counted(sentences, self.config.window, context)
+        on_progress = _counter(context, "decomposing", SVD_POWER_ITERATIONS + 1)
+        self.rows = truncated_svd(pairs, len(self.words), self.config.width, self.seed, on_progress)
 
 
 class OneHotModel(WordModel):
@@ -184,12 +203,12 @@ class OneHotModel(WordModel):
 
     config: OneHotConfig
 
-    def fit(self, sentences: Sentences, around: Fitting) -> None:
+    def fit(self, sentences: WordCorpus, context: FitContext) -> None:
         """There is nothing to learn."""
-        if len(self.words) > MOST_APART:
+        if len(self.words) > MAX_ONE_HOT_WORDS:
             raise ConfigError(
                 f"{len(self.words):,} one-hot vectors would have as many numbers each; at most "
-                f"{MOST_APART:,} words were wanted. Leave out rarer ones (--set data.least=50)."
+                f"{MAX_ONE_HOT_WORDS:,} words were wanted. Leave out rarer ones (--set data.min_count=50)."
             )
 
     def arrays(self) -> Arrays:
@@ -199,9 +218,9 @@ class OneHotModel(WordModel):
     def load(self, arrays: Arrays) -> None:
         """There is nothing to take up."""
 
-    def of_words(self) -> Floats:
+    def word_vectors(self) -> FloatArray:
         """A one in a place of its own."""
-        return apart(len(self.words))
+        return one_hot_vectors(len(self.words))
 
 
 def _check(rows: NDArray[Any], wanted: int) -> None:
@@ -209,18 +228,24 @@ def _check(rows: NDArray[Any], wanted: int) -> None:
         raise RuntimeError(f"{len(rows):,} rows, where {wanted:,} were wanted")
 
 
-def _counted(sentences: Sentences, window: int, around: Fitting) -> glove.Pairs:
-    tell = _counter(around, "counting which words meet", len(sentences.words))
-    return co_occurrences(sentences, window, threads=around.threads, place=around.place, tell=tell)
+def _counted(sentences: WordCorpus, window: int, context: FitContext) -> glove.Cooccurrences:
+    on_progress = _counter(context, "counting which words meet", len(sentences.words))
+    return count_cooccurrences(
+        sentences,
+        window,
+        threads=context.threads,
+        scratch_dir=context.scratch_dir,
+        on_progress=on_progress,
+    )
 
 
-def _counter(around: Fitting, what: str, total: int) -> Callable[[int], None]:
+def _counter(context: FitContext, what: str, total: int) -> Callable[[int], None]:
     done = 0
 
     def more(count: int) -> None:
         nonlocal done
         done = min(done + count, total)
-        around.tell(what, done, total)
+        context.on_progress(what, done, total)
 
     return more
 

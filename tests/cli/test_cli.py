@@ -16,18 +16,19 @@ from typing import Any
 import pytest
 import tomli_w
 
-from saccade.cli.listing import ENTRIES
-from saccade.cli.main import VERBS
-from saccade.recipes.finding import RECIPES
-from saccade.run import FORMAT, open_run
-from saccade.sealed import read_text, write_text
-from saccade.storage import read_tensors
-from saccade.tasks.kinds import TASKS
+from saccade.cli.list import CATALOGUE
+from saccade.cli.main import COMMANDS
+from saccade.io.atomic import read_checksummed_text, write_checksummed_text
+from saccade.io.run_folder import RUN_FORMAT
+from saccade.io.tensors import read_tensors
+from saccade.recipes.resolve import RECIPES
+from saccade.runs.run import load_run
+from saccade.tasks.registry import TASKS
 
 SMALL = [
     f"--set={setting}"
     for setting in (
-        "data.longest_answer=8",
+        "data.max_new_tokens=8",
         "model.width=8",
         "train.steps=4",
         "train.report_every=2",
@@ -77,7 +78,7 @@ def mine(trained_runs: dict[str, Path], tmp_path: Path) -> Path:
 # --- help and list ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_every_verb_explains_itself_with_an_example(verb: str, saccade: Command) -> None:
     said = saccade(verb, "--help")
     assert said.code == 0
@@ -89,7 +90,7 @@ def test_every_verb_explains_itself_with_an_example(verb: str, saccade: Command)
 def test_help_names_every_verb(saccade: Command) -> None:
     said = saccade("--help")
     assert said.code == 0
-    assert all(re.search(rf"^  {verb} ", said.out, re.M) for verb in VERBS)
+    assert all(re.search(rf"^  {verb} ", said.out, re.M) for verb in COMMANDS)
     assert saccade("-h").out == said.out
 
 
@@ -103,9 +104,9 @@ def test_list_has_all_there_is(saccade: Command) -> None:
         assert by_group[f"model of {task}"] == set(kind.models)
     assert by_group["recipe"] == set(RECIPES)
     assert by_group["task"] == set(TASKS)
-    assert by_group["data"] == {name for kind in TASKS.values() for name in kind.made}
+    assert by_group["data"] == {name for kind in TASKS.values() for name in kind.synthetic}
     table = saccade("list")
-    assert all(entry.about in table.out for entry in ENTRIES)
+    assert all(entry.about in table.out for entry in CATALOGUE)
 
 
 def test_the_version_is_told(saccade: Command) -> None:
@@ -163,9 +164,9 @@ def test_a_pair_longer_than_the_limit(saccade: Command, tmp_path: Path) -> None:
     lines = [f"w{n}\tv{n}\n" for n in range(30)]
     lines[16] = f"w\t{'v' * 40}\n"
     (tmp_path / "pairs.tsv").write_text("".join(lines))
-    message = refused(saccade, tmp_path, "pairs.tsv", "--set", "data.longest=20")
+    message = refused(saccade, tmp_path, "pairs.tsv", "--set", "data.max_length=20")
     assert "pairs.tsv: 1 pair has a side of more than 20 tokens (line 17" in message
-    assert "--set data.longest=40" in message and "data.too_long=skip" in message
+    assert "--set data.max_length=40" in message and "data.on_too_long=skip" in message
 
 
 @pytest.mark.parametrize(
@@ -175,9 +176,9 @@ def test_a_pair_longer_than_the_limit(saccade: Command, tmp_path: Path) -> None:
         ("widht=8", "no setting 'widht'"),
         ("train.steps=many", "train.steps is 'many'"),
         ("train.steps=0", "train.steps is 0"),
-        ("train.decay=steep", "train.decay is 'steep'"),
+        ("train.schedule=steep", "train.schedule is 'steep'"),
         ("model.name=transfomer", "no model 'transfomer'. Did you mean 'transformer'?"),
-        ("data.made=datse", "no made data 'datse'. Did you mean 'dates'?"),
+        ("data.synthetic=datse", "no made data 'datse'. Did you mean 'dates'?"),
         ("train.device=gpu9", "train.device is 'gpu9', which this machine cannot use"),
         ("model.dropout=1.5", "dropout is 1.5"),
         ("model.width", "--set model.width: NAME=VALUE was wanted"),
@@ -187,7 +188,7 @@ def test_a_pair_longer_than_the_limit(saccade: Command, tmp_path: Path) -> None:
 def test_a_setting_that_does_not_fit(
     assignment: str, words: str, saccade: Command, tmp_path: Path
 ) -> None:
-    small = () if "data.made" in assignment else ("--set", "data.size=50")
+    small = () if "data.synthetic" in assignment else ("--set", "data.size=50")
     assert words in refused(saccade, tmp_path, "reverse", *small, "--set", assignment)
 
 
@@ -224,7 +225,7 @@ def test_names_that_there_are_not(saccade: Command, tmp_path: Path) -> None:
 def test_a_recipe_file_with_mistakes(saccade: Command, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("[model]\nname = \n")
     assert "mine.toml is not TOML" in refused(saccade, tmp_path, "mine.toml")
-    (tmp_path / "mine.toml").write_text('[data]\nmade = "reverse"\n[train]\nstpes = 3\n')
+    (tmp_path / "mine.toml").write_text('[data]\nsynthetic = "reverse"\n[train]\nstpes = 3\n')
     message = refused(saccade, tmp_path, "mine.toml")
     assert "mine.toml: train has no setting 'stpes'. Did you mean 'steps'?" in message
     assert "There is no file gone.toml" in refused(saccade, tmp_path, "gone.toml")
@@ -243,7 +244,7 @@ def test_a_fault_of_our_own_says_so_and_debug_shows_it(
     def broken(*arguments: object, **more: object) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr("saccade.run.Run.predict", broken)
+    monkeypatch.setattr("saccade.runs.run.Run.predict", broken)
     said = saccade("predict", mine, "abc")
     assert (said.code, said.out) == (1, "")
     assert said.err.startswith("saccade: This is a fault of saccade's own (ZeroDivisionError: by")
@@ -262,13 +263,13 @@ def test_training_says_what_it_chose_and_what_comes_next(
     assert re.search(r"data.tokenizer.kind +character +answers are single words", said.err)
     assert "pairs are held out for dev" in said.err
     assert "saccade predict runs/words " in said.err
-    assert open_run(tmp_path / "runs/words").recipe.train.steps == 4
+    assert load_run(tmp_path / "runs/words").recipe.train.steps == 4
 
 
 def test_training_with_json_gives_one_value(saccade: Command, words_file: Path) -> None:
     said = saccade("train", words_file, *SMALL, "--json", "--model", "seq2seq")
     value = json.loads(said.out)
-    assert (value["run"], value["ended"]) == ("runs/words", "steps")
+    assert (value["run"], value["stop_reason"]) == ("runs/words", "steps")
     assert value["parameters"] > 0
     assert 0 <= value["test"]["exact"] <= 1
     assert "BLEU" not in said.out and value["test"]["conventions"]["bleu"].startswith("nrefs:1")
@@ -297,7 +298,7 @@ def test_all_the_ways_to_give_pairs(saccade: Command, words_file: Path, tmp_path
             "train", "translate", "--data", data, "--model", "seq2seq", *SMALL, "--overwrite"
         )
         assert said.code == 0, said.err
-        prints.add(open_run(tmp_path / "runs/translate").made["data"])
+        prints.add(load_run(tmp_path / "runs/translate").metadata["data"])
     assert len(prints) == 1
 
 
@@ -307,7 +308,7 @@ def test_a_copied_recipe_can_be_changed_and_trained(saccade: Command, tmp_path: 
     assert text.startswith("# reverse: Short words of made-up letters, backwards.")
     (tmp_path / "mine.toml").write_text(text.replace("[model]", "size = 60\n\n[model]"))
     assert saccade("train", "mine.toml", *SMALL).code == 0
-    assert open_run(tmp_path / "runs/mine").recipe.data.size == 60
+    assert load_run(tmp_path / "runs/mine").recipe.data.size == 60
     assert "mine.toml is already there" in complaint(saccade("copy", "dates", "mine.toml"))
     assert "should end in .toml" in complaint(saccade("copy", "dates", "mine.txt"))
     assert "no recipe 'datse'. Did you mean" in complaint(saccade("copy", "datse", "new.toml"))
@@ -321,9 +322,9 @@ def test_resuming_needs_what_it_was(saccade: Command, mine: Path, words_file: Pa
     message = complaint(saccade("train", "--resume", mine, "--model", "transformer"))
     assert "model.name: 'bahdanau' → 'transformer'" in message
     message = complaint(saccade("train", "--resume", mine, "--data", "copy"))
-    assert "data.made: None → 'copy'" in message
+    assert "data.synthetic: None → 'copy'" in message
     message = complaint(saccade("train", "dates", "--resume", mine))
-    assert "data.made: None → 'dates'" in message
+    assert "data.synthetic: None → 'dates'" in message
     assert "is not a run" in complaint(saccade("train", "--resume", "nowhere"))
     assert contents(mine) == before
     assert saccade("train", words_file, "--resume", mine).code == 0
@@ -333,10 +334,10 @@ def test_from_starts_with_the_weights_of_a_run(
     saccade: Command, trained_runs: dict[str, Path], words_file: Path, tmp_path: Path
 ) -> None:
     parent = trained_runs["transformer"]
-    said = saccade("train", words_file, "--from", parent, *SMALL[2:], "--out", "new")
+    said = saccade("train", words_file, "--init-from", parent, *SMALL[2:], "--out", "new")
     assert said.code == 0, said.err
-    assert open_run(tmp_path / "new").recipe.model == open_run(parent).recipe.model
-    wrong = ("--model", "seq2seq", "--from", parent, "--out", "other")
+    assert load_run(tmp_path / "new").recipe.model == load_run(parent).recipe.model
+    wrong = ("--model", "seq2seq", "--init-from", parent, "--out", "other")
     assert "do not fit these settings" in complaint(saccade("train", words_file, *wrong))
     assert not (tmp_path / "other").exists()
 
@@ -354,7 +355,7 @@ def test_a_full_disk_during_a_checkpoint(
 
     every = (*SMALL, "--set", "train.checkpoint_seconds=0", "--out", "run")
     with monkeypatch.context() as patch:
-        patch.setattr("saccade.sealed.os.fsync", fsync)
+        patch.setattr("saccade.io.atomic.os.fsync", fsync)
         message = complaint(saccade("train", words_file, *every))
     assert "000000003.safetensors could not be written: No space left on device" in message
     left = sorted(path.name for path in (tmp_path / "run/checkpoint").iterdir())
@@ -381,8 +382,8 @@ def test_a_run_that_cannot_be_read(name: str, saccade: Command, mine: Path) -> N
     changed[-3] ^= 4
     (mine / "model.safetensors").write_bytes(changed)
     assert "does not match its seal" in complaint(saccade(name, mine, *rest))
-    values = {"format": FORMAT + 1, "made": {"saccade": "9.0"}}
-    write_text(mine / "run.toml", tomli_w.dumps(values))
+    values = {"format": RUN_FORMAT + 1, "made": {"saccade": "9.0"}}
+    write_checksummed_text(mine / "run.toml", tomli_w.dumps(values))
     assert "written by saccade 9.0" in complaint(saccade(name, mine, *rest))
     (mine / "run.toml").write_text("format = 1\n")
     assert "run.toml is damaged" in complaint(saccade(name, mine, *rest))
@@ -395,7 +396,7 @@ def test_a_run_that_cannot_be_read(name: str, saccade: Command, mine: Path) -> N
 
 def test_answers_come_one_a_line(saccade: Command, mine: Path) -> None:
     texts = ["abc", "", "fed"]
-    answers = open_run(mine).predict(texts)
+    answers = load_run(mine).predict(texts)
     said = saccade("predict", mine, *texts)
     assert (said.code, said.err) == (0, "")
     assert said.out.split("\n") == [*(answer.text for answer in answers), ""]
@@ -412,7 +413,7 @@ def test_a_file_gives_a_line_for_each_line(
     (tmp_path / "in.gz").write_bytes(gzip.compress(content))
     said = saccade("predict", mine, "--file", "in.txt")
     texts = ["abc", "", "a\tb", "🦊é", "", "שלום abc", " ", "\x0bab c", "last without an end"]
-    answers = [answer.text for answer in open_run(mine).predict(texts)]
+    answers = [answer.text for answer in load_run(mine).predict(texts)]
     assert said.code == 0
     assert said.out == "".join(f"{answer}\n" for answer in answers)
     assert said.out.split("\n")[1] == said.out.split("\n")[4] == ""
@@ -433,7 +434,7 @@ def test_the_n_best_have_number_rank_and_score(saccade: Command, mine: Path) -> 
     assert [row[:2] for row in rows] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]
     assert float(rows[0][2]) >= float(rows[1][2])
     value = json.loads(saccade("predict", mine, "abc", "--beam=4", "--n-best=2", "--json").out)
-    assert [value["text"], value["others"][0]["text"]] == [rows[0][3], rows[1][3]]
+    assert [value["text"], value["alternatives"][0]["text"]] == [rows[0][3], rows[1][3]]
     assert value["score"] == pytest.approx(float(rows[0][2]), abs=1e-4)
     assert "use a beam of 3" in complaint(saccade("predict", mine, "abc", "--n-best", 3))
 
@@ -543,7 +544,7 @@ def test_ctrl_c_in_the_middle_saves_and_resuming_equals_never_stopping(
     assert "Go on with: saccade train --resume broken" in err
     assert not (tmp_path / "broken" / "report").exists(), "it was over before it was stopped"
     said = saccade("train", "--resume", "broken", "--json")
-    assert (said.code, json.loads(said.out)["ended"]) == (0, "steps")
+    assert (said.code, json.loads(said.out)["stop_reason"]) == (0, "steps")
     whole = saccade("train", words_file, *long, "--out", "whole", "--json")
     assert json.loads(said.out)["test"] == json.loads(whole.out)["test"]
     for name in ("model.safetensors", "checkpoint/000000080.safetensors"):
@@ -551,8 +552,10 @@ def test_ctrl_c_in_the_middle_saves_and_resuming_equals_never_stopping(
             read_tensors(tmp_path / folder / name) for folder in ("broken", "whole")
         )
         for values in (facts, wanted):
-            values.get("standing", {}).pop("seconds", None)
+            values.get("state", {}).pop("seconds", None)
         assert facts == wanted
         assert left.keys() == right.keys()
         assert all(left[key].equal(right[key]) for key in left)
-    assert read_text(tmp_path / "broken/run.toml") == read_text(tmp_path / "whole/run.toml")
+    assert read_checksummed_text(tmp_path / "broken/run.toml") == read_checksummed_text(
+        tmp_path / "whole/run.toml"
+    )

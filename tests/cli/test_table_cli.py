@@ -23,7 +23,7 @@ def table(tmp_path: Path) -> Path:
 def test_a_table_is_trained_asked_scored_and_looked_at(saccade: Command, table: Path) -> None:
     said = saccade("train", "table", "--data", table, "--target", "answer", "--out", "run", *QUICK)
     assert said.code == 0, said.err
-    assert "data.answer" in said.err and "2 different values in 60 rows" in said.err
+    assert "data.target_type" in said.err and "2 different values in 60 rows" in said.err
     said = saccade("predict", "run", "5,1")
     assert (said.code, said.out) in ((0, "yes\n"), (0, "no\n"))
     found = json.loads(saccade("predict", "run", "5,1", "--json").out)

@@ -9,12 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.data import batching
-from saccade.data.batching import Encoded, Plan, Ragged, encode_pairs, training_batches
-from saccade.data.pairs import Pairs
-from saccade.data.parallel import PairsConfig, TokenizerConfig, learn_tokenizers, load_splits
-from saccade.data.text import read_pairs
-from saccade.data.tokenizers import Character, train
-from saccade.data.vocabulary import BEGIN, END, PAD
+from saccade.data.batching import BatchPlan, EncodedPairs, Ragged, encode_pairs, training_batches
+from saccade.data.parallel.load import (
+    PairsConfig,
+    TokenizerConfig,
+    load_pair_splits,
+    train_tokenizers,
+)
+from saccade.data.parallel.pairs import SentencePairs
+from saccade.data.parallel.readers import read_pairs
+from saccade.data.tokenizers import CharacterTokenizer, train_tokenizer
+from saccade.data.vocabulary import BOS, EOS, PAD
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=60)
 BUDGETS = st.integers(1, 80)
@@ -30,7 +35,7 @@ def encoded_of(lengths):
 
     sources, targets = zip(*lengths, strict=True)
     lines = np.arange(len(lengths)) * 3 + 2
-    return Encoded("made up", side(sources, 10), side(targets, 5_000), lines)
+    return EncodedPairs("made up", side(sources, 10), side(targets, 5_000), lines)
 
 
 def nothing(*counts):
@@ -68,7 +73,7 @@ def test_taking_rows_is_taking_them_from_a_list(rows, data):
 @settings(deadline=None)
 def test_padded_rows_stand_between_their_marks(rows, data):
     chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=9))
-    table = ragged_of(rows).padded(np.array(chosen), before=(1,), after=(2, 3))
+    table = ragged_of(rows).padded(np.array(chosen), prefix=(1,), suffix=(2, 3))
     longest = max(len(rows[at]) for at in chosen) + 3
     wanted = [[1, *rows[at], 2, 3] for at in chosen]
     assert table.tolist() == [row + [PAD] * (longest - len(row)) for row in wanted]
@@ -76,11 +81,11 @@ def test_padded_rows_stand_between_their_marks(rows, data):
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 7, 100])
 def test_no_text_is_lost_between_two_calls_of_the_tokenizer(monkeypatch, at_once):
-    monkeypatch.setattr(batching, "AT_ONCE", at_once)
+    monkeypatch.setattr(batching, "ENCODE_CHUNK", at_once)
     texts = ["abc", "", "b", "ca", "aaaa", "c", "bb"]
-    tokenizer = train("character", texts)
+    tokenizer = train_tokenizer("character", texts)
     told = []
-    found = batching.ragged(tokenizer, iter(texts), told.append)
+    found = batching.encode_ragged(tokenizer, iter(texts), told.append)
     assert rows_of(found) == [tokenizer.encode(text) for text in texts]
     assert sum(told) == len(texts)
 
@@ -88,16 +93,16 @@ def test_no_text_is_lost_between_two_calls_of_the_tokenizer(monkeypatch, at_once
 @pytest.mark.parametrize(("size", "kind"), [(65_536, np.uint16), (65_537, np.int32)])
 def test_ids_are_kept_in_the_smallest_numbers_that_hold_them(size, kind):
     letters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
-    tokenizer = Character(letters[: size - 4])
-    found = batching.ragged(tokenizer, iter([letters[size - 5], "\0"]), nothing)
+    tokenizer = CharacterTokenizer(letters[: size - 4])
+    found = batching.encode_ragged(tokenizer, iter([letters[size - 5], "\0"]), nothing)
     assert found.ids.dtype == kind
     assert found.ids.tolist() == [size - 1, 4]
 
 
 def test_both_sides_are_encoded_by_their_own_tokenizer_and_keep_their_lines():
-    pairs = Pairs.of([("ab", "x"), ("b", "xyx"), ("a", "y")], "made up")
+    pairs = SentencePairs.from_strings([("ab", "x"), ("b", "xyx"), ("a", "y")], "made up")
     pairs = pairs.take(np.array([2, 0]))
-    source, target = train("character", ["ab"]), train("character", ["yx"])
+    source, target = train_tokenizer("character", ["ab"]), train_tokenizer("character", ["yx"])
     encoded = encode_pairs(pairs, source, target, nothing)
     assert rows_of(encoded.source) == [source.encode("a"), source.encode("ab")]
     assert rows_of(encoded.target) == [target.encode("y"), target.encode("x")]
@@ -122,21 +127,21 @@ def test_a_batch_is_what_a_slow_loop_makes(lengths, data):
     longest_target = max(len(targets[row]) for row in chosen) + 1
     out, real = [], []
     for place, row in enumerate(chosen):
-        ids = [*sources[row], END]
+        ids = [*sources[row], EOS]
         assert batch.source[place].tolist() == ids + [PAD] * (longest_source - len(ids))
-        ids = [BEGIN, *targets[row]]
+        ids = [BOS, *targets[row]]
         # the end mark may stand behind a shorter target: there it is read by nobody
         assert batch.target_in[place, : len(ids)].tolist() == ids
-        assert set(batch.target_in[place, len(ids) :].tolist()) <= {PAD, END}
-        out += [*targets[row], END]
+        assert set(batch.target_in[place, len(ids) :].tolist()) <= {PAD, EOS}
+        out += [*targets[row], EOS]
         real += [place * longest_target + step for step in range(len(ids))]
     assert batch.source.shape == (len(chosen), longest_source)
     assert batch.target_in.shape == (len(chosen), longest_target)
     assert batch.target_out.tolist() == out
     everything = len(real) == len(chosen) * longest_target
-    assert (batch.real is None) == everything
-    if batch.real is not None:
-        assert batch.real.tolist() == real
+    assert (batch.target_positions is None) == everything
+    if batch.target_positions is not None:
+        assert batch.target_positions.tolist() == real
     own = [len(sources[row]) + 1 for row in chosen]
     assert (batch.source_lengths is None) == (len(set(own)) == 1)
     if batch.source_lengths is not None:
@@ -158,23 +163,23 @@ def test_some_rows_of_a_batch_are_a_batch_of_these_rows(lengths, data):
     stop = data.draw(st.integers(start + 1, len(rows)))
     whole = encoded.batch(rows)
     weighted = whole._replace(weights=torch.arange(whole.tokens).double())
-    got, wanted = batching.rows_of(weighted, start, stop), encoded.batch(rows[start:stop])
+    got, wanted = batching.slice_batch(weighted, start, stop), encoded.batch(rows[start:stop])
     assert got.lines == wanted.lines
-    for name in ("source", "source_lengths", "target_in", "target_out", "real"):
+    for name in ("source", "source_lengths", "target_in", "target_out", "target_positions"):
         mine, theirs = getattr(got, name), getattr(wanted, name)
         assert (mine is None) == (theirs is None), name
         assert mine is None or torch.equal(mine, theirs), name
-    before = sum(lengths[row][1] + 1 for row in rows[:start].tolist())
-    assert got.weights.tolist() == list(range(before, before + wanted.tokens))
+    prefix = sum(lengths[row][1] + 1 for row in rows[:start].tolist())
+    assert got.weights.tolist() == list(range(prefix, prefix + wanted.tokens))
 
 
 def test_empty_sources_and_targets_still_make_a_batch():
     batch = encoded_of([(0, 0), (0, 0)]).batch(np.array([0, 1]))
-    assert batch.source.tolist() == [[END], [END]]
-    assert batch.target_in.tolist() == [[BEGIN], [BEGIN]]
-    assert batch.target_out.tolist() == [END, END]
+    assert batch.source.tolist() == [[EOS], [EOS]]
+    assert batch.target_in.tolist() == [[BOS], [BOS]]
+    assert batch.target_out.tolist() == [EOS, EOS]
     assert batch.source_lengths is None
-    assert batch.real is None
+    assert batch.target_positions is None
 
 
 # --- which rows make up which batch -------------------------------------------------------------
@@ -183,7 +188,7 @@ def test_empty_sources_and_targets_still_make_a_batch():
 @given(lengths=LENGTHS, budget=BUDGETS, seed=SEEDS)
 @settings(deadline=None)
 def test_every_pair_comes_once_an_epoch(lengths, budget, seed):
-    plan = Plan(encoded_of(lengths), budget)
+    plan = BatchPlan(encoded_of(lengths), budget)
     everyone = list(range(len(lengths)))
     for epoch in range(3):
         batches = list(plan.epoch(seed, epoch))
@@ -197,11 +202,11 @@ def test_every_pair_comes_once_an_epoch(lengths, budget, seed):
 @settings(deadline=None)
 def test_the_shapes_are_the_same_in_every_epoch_and_for_every_seed(lengths, budget):
     encoded = encoded_of(lengths)
-    plan = Plan(encoded, budget)
+    plan = BatchPlan(encoded, budget)
 
     def shapes(batches):
-        made = map(encoded.batch, batches)
-        return sorted((*batch.source.shape, batch.target_in.shape[1]) for batch in made)
+        synthetic = map(encoded.batch, batches)
+        return sorted((*batch.source.shape, batch.target_in.shape[1]) for batch in synthetic)
 
     planned = shapes(plan.rows(index) for index in range(len(plan)))
     for seed, epoch in [(0, 0), (0, 1), (1, 0)]:
@@ -212,7 +217,7 @@ def test_the_shapes_are_the_same_in_every_epoch_and_for_every_seed(lengths, budg
 @settings(deadline=None)
 def test_the_budget_is_kept_and_one_more_row_would_not_fit(lengths, budget):
     encoded = encoded_of(lengths)
-    plan = Plan(encoded, budget)
+    plan = BatchPlan(encoded, budget)
     longest = np.maximum(encoded.source.lengths, encoded.target.lengths) + 1
 
     def cost(rows):
@@ -237,9 +242,9 @@ def test_any_step_is_found_at_once_as_if_all_before_had_been_made(
     lengths, budget, seed, start, more
 ):
     encoded = encoded_of(lengths)
-    plan = Plan(encoded, budget)
+    plan = BatchPlan(encoded, budget)
     replayed = islice(training_batches(encoded, plan, seed, 0), start, start + more)
-    found = islice(training_batches(encoded, Plan(encoded, budget), seed, start), more)
+    found = islice(training_batches(encoded, BatchPlan(encoded, budget), seed, start), more)
     for one, other in zip(replayed, found, strict=True):
         for mine, theirs in zip(one, other, strict=True):
             if isinstance(mine, torch.Tensor):
@@ -249,7 +254,7 @@ def test_any_step_is_found_at_once_as_if_all_before_had_been_made(
 
 
 def test_another_seed_or_epoch_gives_another_order_and_the_same_gives_the_same():
-    plan = Plan(encoded_of([(length % 9, length % 7) for length in range(300)]), 40)
+    plan = BatchPlan(encoded_of([(length % 9, length % 7) for length in range(300)]), 40)
 
     def order(seed, epoch):
         return [row for rows in plan.epoch(seed, epoch) for row in rows.tolist()]
@@ -260,7 +265,7 @@ def test_another_seed_or_epoch_gives_another_order_and_the_same_gives_the_same()
 
 
 def test_an_epoch_mixes_pairs_of_equal_lengths_and_not_the_batches_alone():
-    plan = Plan(encoded_of([(4, 4)] * 60), 50)
+    plan = BatchPlan(encoded_of([(4, 4)] * 60), 50)
 
     def groups(epoch):
         return {frozenset(rows.tolist()) for rows in plan.epoch(1, epoch)}
@@ -285,26 +290,26 @@ def padding(encoded, plan):
 
 
 def learned(config, pairs):
-    tokenizers = learn_tokenizers(config, pairs)
+    tokenizers = train_tokenizers(config, pairs)
     return encode_pairs(pairs, tokenizers.source, tokenizers.target, nothing)
 
 
-@pytest.mark.parametrize("made", ["dates", "numbers"])
-def test_made_sets_hold_less_than_a_tenth_of_padding(made):
-    config = PairsConfig(made=made, size=5_000)
-    pairs = load_splits(config, nothing).pairs["train"]
+@pytest.mark.parametrize("synthetic", ["dates", "numbers"])
+def test_made_sets_hold_less_than_a_tenth_of_padding(synthetic):
+    config = PairsConfig(synthetic=synthetic, size=5_000)
+    pairs = load_pair_splits(config, nothing).pairs["train"]
     # an epoch of some 40 batches in each: with fewer, lengths are too rare to find their like
-    for kind, budget in (("character", 2200), ("character", 4096), ("bytepair", 1000)):
+    for kind, budget in (("character", 2200), ("character", 4096), ("bpe", 1000)):
         encoded = learned(TokenizerConfig(kind=kind), pairs)
-        assert padding(encoded, Plan(encoded, budget)) < 0.10
+        assert padding(encoded, BatchPlan(encoded, budget)) < 0.10
 
 
-def test_multi30k_holds_less_than_a_tenth_of_padding(published):
-    folder = published("multi30k")
+def test_multi30k_holds_less_than_a_tenth_of_padding(dataset):
+    folder = dataset("multi30k")
     pairs = read_pairs([folder / "train.de.gz", folder / "train.en.gz"])
-    encoded = learned(TokenizerConfig(kind="bytepair", size=8000, shared=True), pairs)
+    encoded = learned(TokenizerConfig(kind="bpe", size=8000, shared=True), pairs)
     assert len(encoded.source) == len(encoded.target) == len(pairs) == len(encoded)
-    plan = Plan(encoded, 4096)
+    plan = BatchPlan(encoded, 4096)
     assert padding(encoded, plan) < 0.10
     tokens = [encoded.batch(plan.rows(index)).tokens for index in range(len(plan))]
     assert np.mean(tokens) > 0.75 * 4096
@@ -318,7 +323,7 @@ def test_neighbours_are_alike_where_every_length_is_even_too(seed):
     target = choose.choice([1, 3, 5, 7, 9, 11], 200)
     source = choose.integers(0, 20, 200)
     encoded = encoded_of(list(zip(source.tolist(), target.tolist(), strict=True)))
-    order = Plan(encoded, 30).order
+    order = BatchPlan(encoded, 30).order
     source, target = source[order], target[order]
     border = np.flatnonzero(np.diff(target))
     jumps = np.abs(np.diff(source.astype(int)))[border]

@@ -6,20 +6,20 @@ from datetime import date, timedelta
 import pytest
 from babel.dates import format_date, format_skeleton
 
-from saccade.data.dates import (
-    ABOUT,
-    as_typed,
+from saccade.data.synthetic.base import SPLIT_NAMES, hash_split
+from saccade.data.synthetic.dates import (
+    DATES_DESCRIPTION,
     date_examples,
     date_languages,
     date_styles,
-    dates,
-    write_date,
+    format_cldr_date,
+    generate_dates,
+    normalise_spaces,
 )
-from saccade.data.made import SPLITS, side_of
 from saccade.errors import ConfigError
 
 STYLES = [(language, style) for language in date_languages() for style in date_styles(language)]
-MADE = dates(size=12_000, seed=3)
+MADE = generate_dates(size=12_000, seed=3)
 
 
 def every_day(year: int) -> list[date]:
@@ -30,7 +30,7 @@ def every_day(year: int) -> list[date]:
 def test_there_are_many_languages_with_several_styles_each():
     languages = date_languages()
     assert len(set(languages)) == len(languages) >= 44
-    assert f"{len(languages)} languages" in ABOUT
+    assert f"{len(languages)} languages" in DATES_DESCRIPTION
     assert all(len(date_styles(language)) >= 3 for language in languages)
 
 
@@ -44,15 +44,15 @@ def test_writing_equals_babel(language):
                 expected = format_skeleton(style, day, locale=language)
             else:
                 expected = format_date(day, style, locale=language)
-            assert write_date(day, language, style) == expected
+            assert format_cldr_date(day, language, style) == expected
 
 
 def doubtful(year: int) -> list[str]:
     """All strings of a year, as written and as typed, that stand for two days."""
     readings: dict[str, set[date]] = defaultdict(set)
     for day in every_day(year):
-        texts = [write_date(day, language, style) for language, style in STYLES]
-        for text in texts + as_typed("\n".join(texts)).split("\n"):
+        texts = [format_cldr_date(day, language, style) for language, style in STYLES]
+        for text in texts + normalise_spaces("\n".join(texts)).split("\n"):
             readings[text].add(day)
     return [text for text, days in readings.items() if len(days) > 1]
 
@@ -71,28 +71,28 @@ def test_no_string_of_any_year_has_two_readings(year):
 def test_every_string_has_the_year_in_full():
     day = date(1987, 3, 5)
     for language, style in STYLES:
-        assert "1987" in write_date(day, language, style)
+        assert "1987" in format_cldr_date(day, language, style)
 
 
 def test_numbers_alone_stay_where_all_languages_read_them_alike():
     day = date(2024, 3, 5)
-    assert write_date(day, "de", "yMd") == "5.3.2024"
-    assert write_date(day, "nl", "short") == "05-03-2024"
-    assert write_date(day, "zh", "short") == "2024/3/5"
-    assert write_date(day, "sv", "short") == "2024-03-05"
+    assert format_cldr_date(day, "de", "yMd") == "5.3.2024"
+    assert format_cldr_date(day, "nl", "short") == "05-03-2024"
+    assert format_cldr_date(day, "zh", "short") == "2024/3/5"
+    assert format_cldr_date(day, "sv", "short") == "2024-03-05"
     slashes = re.compile(r"\d+/\d+/\d{4}")
     for language, style in STYLES:
-        assert not slashes.search(as_typed(write_date(day, language, style)))
+        assert not slashes.search(normalise_spaces(format_cldr_date(day, language, style)))
     assert "yMd" not in date_styles("en")
     assert "yMd" not in date_styles("es")
 
 
 def test_held_out_days_are_in_no_training_pair():
-    days = {split: {target for _, target in MADE.pairs[split]} for split in SPLITS}
+    days = {split: {target for _, target in MADE.pairs[split]} for split in SPLIT_NAMES}
     assert not days["train"] & (days["dev"] | days["test"])
     assert not days["dev"] & days["test"]
-    for split in SPLITS:
-        assert {side_of(day) for day in days[split]} == {split}
+    for split in SPLIT_NAMES:
+        assert {hash_split(day) for day in days[split]} == {split}
 
 
 def test_pairs_are_true_and_languages_take_turns():
@@ -100,28 +100,28 @@ def test_pairs_are_true_and_languages_take_turns():
     for turn, (source, target) in enumerate(MADE.pairs["train"][:2_000]):
         language = languages[turn % len(languages)]
         day = date.fromisoformat(target)
-        written = [write_date(day, language, style) for style in date_styles(language)]
-        assert source in written or source in map(as_typed, written)
+        written = [format_cldr_date(day, language, style) for style in date_styles(language)]
+        assert source in written or source in map(normalise_spaces, written)
 
 
 def test_sizes_are_as_asked_and_no_source_comes_twice():
-    assert {split: len(MADE.pairs[split]) for split in SPLITS} == {
+    assert {split: len(MADE.pairs[split]) for split in SPLIT_NAMES} == {
         "train": 12_000,
         "dev": 2_000,
         "test": 2_000,
     }
-    sources = [source for split in SPLITS for source, _ in MADE.pairs[split]]
+    sources = [source for split in SPLIT_NAMES for source, _ in MADE.pairs[split]]
     assert len(set(sources)) == len(sources)
 
 
 def test_the_same_arguments_give_the_same_pairs():
-    assert dates(size=300, seed=5) == dates(size=300, seed=5)
-    assert dates(size=300, seed=5).pairs != dates(size=300, seed=6).pairs
+    assert generate_dates(size=300, seed=5) == generate_dates(size=300, seed=5)
+    assert generate_dates(size=300, seed=5).pairs != generate_dates(size=300, seed=6).pairs
 
 
 def test_more_pairs_begin_with_the_same_ones():
-    assert dates(size=500, seed=3).pairs["train"] == MADE.pairs["train"][:500]
-    assert dates(size=500, seed=3).pairs["test"] == MADE.pairs["test"]
+    assert generate_dates(size=500, seed=3).pairs["train"] == MADE.pairs["train"][:500]
+    assert generate_dates(size=500, seed=3).pairs["test"] == MADE.pairs["test"]
 
 
 def test_half_of_the_special_spaces_are_typed_plainly():
@@ -137,15 +137,15 @@ def test_examples_are_held_out_and_in_different_scripts():
     letters = [next(letter for letter in source if letter.isalpha()) for source, _ in examples]
     scripts = {unicodedata.name(letter).split()[0] for letter in letters}
     assert len(examples) == len(scripts) == 8
-    assert {side_of(target) for _, target in examples} == {"test"}
+    assert {hash_split(target) for _, target in examples} == {"test"}
     assert all(target[:4] in source for source, target in examples)
 
 
 def test_a_language_or_style_that_does_not_exist_is_named():
     with pytest.raises(ConfigError, match="no language of dates 'frr'. Did you mean 'fr'"):
-        write_date(date(2024, 3, 5), "frr", "long")
+        format_cldr_date(date(2024, 3, 5), "frr", "long")
     with pytest.raises(ConfigError, match="no style of dates in 'en' 'short'.*There are: full"):
-        write_date(date(2024, 3, 5), "en", "short")
+        format_cldr_date(date(2024, 3, 5), "en", "short")
 
 
 def test_notes_say_what_was_left_out():

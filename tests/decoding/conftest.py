@@ -6,10 +6,10 @@ def toy():
     """`toy(vocab_size, sharpness)`: a stepper whose logits are drawn by (sentence, prefix)."""
     import torch
 
-    from saccade.types import State  # not before the shape checks are in place
+    from saccade.types.shapes import DecoderState  # not before the shape checks are in place
 
     class Toy:
-        begin, end = 0, 1
+        bos, eos = 0, 1
 
         def __init__(self, vocab_size, sharpness=1.0):
             self.vocab_size, self.sharpness, self.known = vocab_size, sharpness, {}
@@ -24,16 +24,16 @@ def toy():
                 )
             return self.known[key]
 
-        def start(self, memory):
-            return State(memory, torch.empty(len(memory), 0, dtype=torch.long))
+        def init_state(self, memory):
+            return DecoderState(memory, torch.empty(len(memory), 0, dtype=torch.long))
 
         def step(self, ids, state):
-            memory, past = state
-            now = torch.cat([past, ids], dim=1)
+            memory, cache = state
+            now = torch.cat([cache, ids], dim=1)
             seeds = memory.repeat_interleave(len(ids) // len(memory)).tolist()
             rows = [
                 self.logits(seed, row[1:]) for seed, row in zip(seeds, now.tolist(), strict=True)
             ]
-            return torch.stack(rows)[:, None], State(memory, now)
+            return torch.stack(rows)[:, None], DecoderState(memory, now)
 
     return Toy

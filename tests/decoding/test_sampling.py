@@ -10,20 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.decoding import (
-    Marks,
-    at_temperature,
-    exhaustive,
-    greedy,
+    SpecialTokens,
+    apply_temperature,
+    exhaustive_search,
+    greedy_search,
     keep_top_k,
     keep_top_p,
     sample,
 )
-from saccade.decoding.sampling import drawn
+from saccade.decoding.sampling import inverse_transform_sample
 from saccade.models import Bahdanau, BahdanauConfig
 from saccade.seeding import seed_for
 
-MARKS = Marks(0, 1, (0,))
-FREE = Marks(0, 1, ())
+SPECIAL_TOKENS = SpecialTokens(0, 1, (0,))
+FREE = SpecialTokens(0, 1, ())
 
 
 @st.composite
@@ -89,7 +89,7 @@ def test_of_equal_ones_the_first_stay_as_in_greedy_search():
 @settings(deadline=None, max_examples=40)
 @given(tables(), st.sampled_from([0.1, 0.7, 1.0, 3.0]))
 def test_temperature_is_in_the_exponent(logits, temperature):
-    found = at_temperature(logits, temperature).softmax(dim=-1)
+    found = apply_temperature(logits, temperature).softmax(dim=-1)
     for row, p in zip(logits.tolist(), found.tolist(), strict=True):
         powers = [math.exp(x / temperature) for x in row]
         assert p == pytest.approx([power / sum(powers) for power in powers])
@@ -100,12 +100,12 @@ def test_a_temperature_near_nothing_leaves_the_likeliest(dtype):
     logits = torch.tensor([[1.0, 3.0, 2.999, -torch.inf]], dtype=dtype)
     expected = torch.tensor([[0.0, 1.0, 0.0, 0.0]], dtype=dtype)
     for temperature in (1e-6, 1e-30, 1e-300):
-        assert torch.equal(at_temperature(logits, temperature).softmax(dim=-1), expected)
+        assert torch.equal(apply_temperature(logits, temperature).softmax(dim=-1), expected)
 
 
 def test_a_great_temperature_makes_equal_what_has_a_chance():
     logits = torch.tensor([[1.0, 30.0, -torch.inf]], dtype=torch.float64)
-    found = at_temperature(logits, 1e9).softmax(dim=-1)
+    found = apply_temperature(logits, 1e9).softmax(dim=-1)
     assert found[0].tolist() == pytest.approx([0.5, 0.5, 0.0])
 
 
@@ -120,11 +120,11 @@ def test_they_are_hugging_faces_one_by_one_and_composed(logits, temperature, k, 
     def same(ours, theirs):
         torch.testing.assert_close(ours.softmax(dim=-1), theirs.softmax(dim=-1))
 
-    same(at_temperature(logits, temperature), warm(None, logits))
+    same(apply_temperature(logits, temperature), warm(None, logits))
     same(keep_top_k(logits, k), few(None, logits))
     same(keep_top_p(logits, p), nucleus(None, logits))
     same(
-        keep_top_p(keep_top_k(at_temperature(logits, temperature), k), p),
+        keep_top_p(keep_top_k(apply_temperature(logits, temperature), k), p),
         nucleus(None, few(None, warm(None, logits))),
     )
 
@@ -134,25 +134,27 @@ def test_they_are_hugging_faces_one_by_one_and_composed(logits, temperature, k, 
 
 @settings(deadline=None, max_examples=60)
 @given(tables(), st.floats(0, 1, exclude_max=True), st.data())
-def test_the_draw_is_the_inverse_of_the_sum(logits, luck, data):
+def test_the_draw_is_the_inverse_of_the_sum(logits, uniform, data):
     never = data.draw(st.sets(st.integers(0, logits.shape[1] - 1)))
     if len(never) < logits.shape[1]:
         logits[:, list(never)] = -torch.inf
     chances = logits.softmax(dim=-1)
-    tokens = drawn(chances, torch.full((len(logits),), luck, dtype=torch.float64))
+    tokens = inverse_transform_sample(
+        chances, torch.full((len(logits),), uniform, dtype=torch.float64)
+    )
     for row, token in zip(chances.tolist(), tokens.tolist(), strict=True):
         assert row[token] > 0
-        assert sum(row[:token]) <= luck + 1e-12
-        assert luck - 1e-12 <= sum(row[: token + 1])
+        assert sum(row[:token]) <= uniform + 1e-12
+        assert uniform - 1e-12 <= sum(row[: token + 1])
 
 
 def test_the_luckiest_draw_is_still_a_token_with_a_chance():
-    luck = torch.tensor([np.nextafter(1.0, 0.0)], dtype=torch.float64)
+    uniform = torch.tensor([np.nextafter(1.0, 0.0)], dtype=torch.float64)
     torch.manual_seed(0)
     for _ in range(200):
         chances = torch.rand(1, 7, dtype=torch.float64)
         chances[:, -1] = 0
-        assert drawn(chances / chances.sum(), luck).item() <= 5
+        assert inverse_transform_sample(chances / chances.sum(), uniform).item() <= 5
 
 
 # --- whole answers ------------------------------------------------------------------------------
@@ -166,16 +168,16 @@ def chi_square(counts, expected):
 
 
 def frequencies(table, draws, **how):
-    memory, limits = torch.zeros(draws, dtype=torch.long), torch.full((draws,), 3)
+    memory, max_lengths = torch.zeros(draws, dtype=torch.long), torch.full((draws,), 3)
     seeds = [seed_for(0, "sample", line) for line in range(draws)]
-    found = sample(table, memory, marks=FREE, limits=limits, seeds=seeds, **how)
+    found = sample(table, memory, special_tokens=FREE, max_lengths=max_lengths, seeds=seeds, **how)
     return Counter((tuple(answer.ids), answer.finished) for answer in found)
 
 
 def test_answers_come_as_often_as_they_are_likely(toy):
     table, draws = toy(4), 4000
-    every = {"marks": FREE, "limits": torch.tensor([3]), "n_best": 10**6}
-    [answers] = exhaustive(table, torch.tensor([0]), **every)
+    every = {"special_tokens": FREE, "max_lengths": torch.tensor([3]), "n_best": 10**6}
+    [answers] = exhaustive_search(table, torch.tensor([0]), **every)
     expected = {(tuple(a.ids), a.finished): math.exp(a.log_probability) for a in answers}
     assert sum(expected.values()) == pytest.approx(1)
     counts = frequencies(table, draws)
@@ -207,7 +209,7 @@ def test_first_tokens_come_as_often_as_the_changed_distribution_says(toy, how):
     assert min(expected.values()) > 5
     counts = Counter()
     for (ids, _), count in frequencies(table, draws, **how).items():
-        counts[ids[0] if ids else MARKS.end] += count
+        counts[ids[0] if ids else SPECIAL_TOKENS.eos] += count
     assert set(counts) == set(expected)
     assert chi_square([counts[v] for v in kept], [expected[v] for v in kept]) > 0.01
 
@@ -236,12 +238,12 @@ def test_neighbours_and_their_order_change_nothing(toy, batch, how, data):
     table = toy(5, 0.7)
 
     def draw(rows):
-        memory, limits, seeds = zip(*rows, strict=True)
+        memory, max_lengths, seeds = zip(*rows, strict=True)
         return sample(
             table,
             torch.tensor(memory),
-            marks=MARKS,
-            limits=torch.tensor(limits),
+            special_tokens=SPECIAL_TOKENS,
+            max_lengths=torch.tensor(max_lengths),
             seeds=list(seeds),
             **how,
         )
@@ -254,16 +256,20 @@ def test_neighbours_and_their_order_change_nothing(toy, batch, how, data):
 
 
 def test_neighbours_change_nothing_in_a_real_model():
-    config = BahdanauConfig(source_vocab=9, target_vocab=9, width=6)
+    config = BahdanauConfig(source_vocab_size=9, target_vocab_size=9, width=6)
     model = Bahdanau(config).double().eval()
     source, lengths = torch.randint(9, (4, 6)), torch.tensor([6, 3, 1, 5])
-    how = {"marks": MARKS, "temperature": 1.5, "top_k": 7}
+    how = {"special_tokens": SPECIAL_TOKENS, "temperature": 1.5, "top_k": 7}
 
     def draw(rows):
         with torch.no_grad():
             memory = model.encode(source[rows], lengths[rows])
         return sample(
-            model, memory, limits=torch.full((len(rows),), 8), seeds=[50 + r for r in rows], **how
+            model,
+            memory,
+            max_lengths=torch.full((len(rows),), 8),
+            seeds=[50 + r for r in rows],
+            **how,
         )
 
     together = draw([0, 1, 2, 3])
@@ -275,15 +281,15 @@ def test_neighbours_change_nothing_in_a_real_model():
 
 
 def test_a_longer_limit_only_adds(toy):
-    how = {"marks": MARKS, "seeds": range(20)}
+    how = {"special_tokens": SPECIAL_TOKENS, "seeds": range(20)}
     table, memory = toy(6, 0.5), torch.arange(20)
-    short = sample(table, memory, limits=torch.full((20,), 2), **how)
-    long = sample(table, memory, limits=torch.full((20,), 9), **how)
+    short = sample(table, memory, max_lengths=torch.full((20,), 2), **how)
+    long = sample(table, memory, max_lengths=torch.full((20,), 9), **how)
     assert [a.ids for a in short] == [a.ids[:2] for a in long]
 
 
 def test_another_seed_is_another_answer(toy):
-    how = {"marks": MARKS, "limits": torch.full((20,), 6)}
+    how = {"special_tokens": SPECIAL_TOKENS, "max_lengths": torch.full((20,), 6)}
     table, memory = toy(6, 0.5), torch.zeros(20, dtype=torch.long)
     assert len({tuple(a.ids) for a in sample(table, memory, seeds=range(20), **how)}) > 10
     assert len({tuple(a.ids) for a in sample(table, memory, seeds=[7] * 20, **how)}) == 1
@@ -291,17 +297,28 @@ def test_another_seed_is_another_answer(toy):
 
 @pytest.mark.parametrize("how", [{"top_k": 1}, {"temperature": 1e-9}, {"top_p": 1e-9}])
 def test_the_narrowest_is_greedy_search(toy, how):
-    table, memory, limits = toy(6), torch.arange(20), torch.arange(1, 21)
-    found = sample(table, memory, marks=MARKS, limits=limits, seeds=range(20), **how)
-    assert found == greedy(table, memory, marks=MARKS, limits=limits)
+    table, memory, max_lengths = toy(6), torch.arange(20), torch.arange(1, 21)
+    found = sample(
+        table,
+        memory,
+        special_tokens=SPECIAL_TOKENS,
+        max_lengths=max_lengths,
+        seeds=range(20),
+        **how,
+    )
+    assert found == greedy_search(
+        table, memory, special_tokens=SPECIAL_TOKENS, max_lengths=max_lengths
+    )
 
 
 def test_the_log_probability_is_the_models_whatever_the_cut(toy):
     table = toy(5, 0.8)
     how = {"temperature": 1.8, "top_k": 3, "top_p": 0.95, "seeds": range(30), "alpha": 0.5}
-    memory, limits = torch.arange(30), torch.full((30,), 4)
-    for seed, answer in enumerate(sample(table, memory, marks=MARKS, limits=limits, **how)):
-        whole = answer.ids + [MARKS.end] * answer.finished
+    memory, max_lengths = torch.arange(30), torch.full((30,), 4)
+    for seed, answer in enumerate(
+        sample(table, memory, special_tokens=SPECIAL_TOKENS, max_lengths=max_lengths, **how)
+    ):
+        whole = answer.ids + [SPECIAL_TOKENS.eos] * answer.finished
         total = sum(
             float(table.logits(seed, whole[:t]).log_softmax(0)[token])
             for t, token in enumerate(whole)
@@ -320,8 +337,8 @@ def test_what_is_never_written_takes_no_place_among_the_k(toy):
     found = sample(
         Begins(5),
         torch.zeros(50, dtype=torch.long),
-        marks=MARKS,
-        limits=torch.full((50,), 3),
+        special_tokens=SPECIAL_TOKENS,
+        max_lengths=torch.full((50,), 3),
         seeds=range(50),
         top_k=2,
     )
@@ -337,13 +354,13 @@ def test_what_is_never_written_takes_no_place_among_the_k(toy):
         ({"top_p": 0.0}, "a probability of 0.0 .* wanted more than 0 and at most 1"),
         ({"top_p": 1.1}, "a probability of 1.1 "),
         ({"seeds": [1]}, "got 1 seeds and 2 sentences; give one seed for each"),
-        ({"limits": torch.tensor([0, 2])}, "a limit of 0 tokens"),
+        ({"max_lengths": torch.tensor([0, 2])}, "a limit of 0 tokens"),
     ],
 )
 def test_what_cannot_be_is_refused(toy, how, said):
-    given = {"limits": torch.tensor([2, 2]), "seeds": [1, 2]} | how
+    given = {"max_lengths": torch.tensor([2, 2]), "seeds": [1, 2]} | how
     with pytest.raises(ValueError, match=said):
-        sample(toy(4), torch.tensor([0, 1]), marks=MARKS, **given)
+        sample(toy(4), torch.tensor([0, 1]), special_tokens=SPECIAL_TOKENS, **given)
 
 
 def test_a_model_that_gives_nan_gives_an_answer_that_is_nan(toy):
@@ -352,6 +369,11 @@ def test_a_model_that_gives_nan_gives_an_answer_that_is_nan(toy):
             return super().logits(seed, prefix) * torch.nan
 
     [answer] = sample(
-        Broken(4), torch.tensor([0]), marks=FREE, limits=torch.tensor([2]), seeds=[0], top_k=2
+        Broken(4),
+        torch.tensor([0]),
+        special_tokens=FREE,
+        max_lengths=torch.tensor([2]),
+        seeds=[0],
+        top_k=2,
     )
     assert math.isnan(answer.score)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.metrics.rouge import Rouge, common_subsequence, rouge, rouge_l, rouge_n, rouge_words
+from saccade.metrics.rouge import RougeScore, lcs_length, rouge, rouge_l, rouge_n, rouge_tokenize
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=8)
 TEXT = st.lists(
@@ -20,16 +20,16 @@ TEXT = st.lists(
 def test_worked_by_hand():
     # Lin 2004, section 3.1: both share "police" and "the gunman", one of them in order.
     reference = "police killed the gunman".split()
-    assert rouge_l("police kill the gunman".split(), reference) == Rouge(0.75, 0.75, 0.75)
-    assert rouge_l("the gunman kill police".split(), reference) == Rouge(0.5, 0.5, 0.5)
+    assert rouge_l("police kill the gunman".split(), reference) == RougeScore(0.75, 0.75, 0.75)
+    assert rouge_l("the gunman kill police".split(), reference) == RougeScore(0.5, 0.5, 0.5)
     assert rouge_n("police kill the gunman".split(), reference, 2) == pytest.approx(
-        Rouge(1 / 3, 1 / 3, 1 / 3)
+        RougeScore(1 / 3, 1 / 3, 1 / 3)
     )
 
 
 def test_precision_and_recall_are_not_swapped():
     got = rouge_n(["a", "b", "c"], ["a", "b", "c", "d"], 1)
-    assert got == pytest.approx(Rouge(1.0, 0.75, 6 / 7))
+    assert got == pytest.approx(RougeScore(1.0, 0.75, 6 / 7))
     assert rouge_l(["a", "b", "c"], ["a", "b", "c", "d"]) == pytest.approx(got)
 
 
@@ -39,8 +39,8 @@ def test_repeating_a_word_does_not_pay():
 
 def test_nothing_scores_nothing():
     for answer, reference in ([], ["a"]), (["a"], []), ([], []):
-        assert rouge_n(answer, reference, 1) == rouge_l(answer, reference) == Rouge(0, 0, 0)
-    assert rouge_n(["a"], ["a"], 2) == Rouge(0, 0, 0)
+        assert rouge_n(answer, reference, 1) == rouge_l(answer, reference) == RougeScore(0, 0, 0)
+    assert rouge_n(["a"], ["a"], 2) == RougeScore(0, 0, 0)
 
 
 @settings(deadline=None, max_examples=60)
@@ -50,7 +50,7 @@ def test_the_longest_common_subsequence_is_the_longest_of_all(one, other):
         return {c for n in range(len(tokens) + 1) for c in itertools.combinations(tokens, n)}
 
     longest = max(map(len, subsequences(one) & subsequences(other)))
-    assert common_subsequence(one, other) == longest == common_subsequence(other, one)
+    assert lcs_length(one, other) == longest == lcs_length(other, one)
 
 
 @given(WORDS, WORDS, st.integers(1, 3))
@@ -66,7 +66,7 @@ def test_shared_runs_are_counted_one_by_one(answer, reference, n):
     assert got.precision == pytest.approx(shared / len(runs) if runs else 0)
     assert got.recall == pytest.approx(shared / wanted if wanted else 0)
     swapped = rouge_n(reference, answer, n)
-    assert (swapped.precision, swapped.recall, swapped.f) == (got.recall, got.precision, got.f)
+    assert (swapped.precision, swapped.recall, swapped.f1) == (got.recall, got.precision, got.f1)
 
 
 @settings(deadline=None, max_examples=60)
@@ -83,11 +83,11 @@ def test_it_is_the_rouge_score_packages(pairs):
 
 
 def test_words_are_of_latin_letters_unless_said_otherwise():
-    assert rouge_words("Don't stop: 3.5 naïve cafés!") == [
+    assert rouge_tokenize("Don't stop: 3.5 naïve cafés!") == [
         *["don", "t", "stop", "3", "5", "na", "ve", "caf", "s"]
     ]
-    assert rouge(["日本語"], ["日本人"])["rouge1"].f == 0
-    assert rouge(["日本語"], ["日本人"], tokens=list)["rouge1"].f == pytest.approx(2 / 3)
+    assert rouge(["日本語"], ["日本人"])["rouge1"].f1 == 0
+    assert rouge(["日本語"], ["日本人"], tokens=list)["rouge1"].f1 == pytest.approx(2 / 3)
 
 
 def test_what_does_not_fit_is_refused():

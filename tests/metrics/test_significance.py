@@ -59,12 +59,12 @@ def test_it_tends_to_all_samples_there_are():
     every = [float((a - b)[list(rows)].mean()) for rows in itertools.product(range(5), repeat=5)]
     seen = float((a - b).mean())
     p = sum(abs(d - sum(every) / len(every)) >= abs(seen) - 1e-12 for d in every) / len(every)
-    wins = sum((d > 1e-12) + 0.5 * (abs(d) <= 1e-12) for d in every) / len(every)
-    found = paired_bootstrap(a, b, draws=20_000)
+    win_rate = sum((d > 1e-12) + 0.5 * (abs(d) <= 1e-12) for d in every) / len(every)
+    found = paired_bootstrap(a, b, n_resamples=20_000)
     assert found.difference == pytest.approx(seen) == pytest.approx(found.a - found.b)
-    assert 0.05 < p < 0.95 and 0.05 < wins < 0.98
+    assert 0.05 < p < 0.95 and 0.05 < win_rate < 0.98
     assert found.p == pytest.approx(p, abs=0.015)
-    assert found.wins == pytest.approx(wins, abs=0.015)
+    assert found.win_rate == pytest.approx(win_rate, abs=0.015)
     assert found.low == pytest.approx(np.quantile(every, 0.025), abs=0.02)
     assert found.high == pytest.approx(np.quantile(every, 0.975), abs=0.02)
 
@@ -72,13 +72,13 @@ def test_it_tends_to_all_samples_there_are():
 def test_for_many_sentences_it_is_the_normal_law():
     random = np.random.default_rng(3)
     a, b = random.normal(0.1, 1, 400), random.normal(0, 1, 400)
-    found = paired_bootstrap(a, b, draws=5000)
+    found = paired_bootstrap(a, b, n_resamples=5000)
     error = (a - b).std() / 20
     z = (a - b).mean() / error
     assert found.p == pytest.approx(math.erfc(abs(z) / math.sqrt(2)), abs=0.03)
     assert found.low == pytest.approx((a - b).mean() - 1.96 * error, abs=0.02)
     assert found.high == pytest.approx((a - b).mean() + 1.96 * error, abs=0.02)
-    narrow = paired_bootstrap(a, b, draws=5000, level=0.5)
+    narrow = paired_bootstrap(a, b, n_resamples=5000, confidence_level=0.5)
     assert narrow.high - narrow.low == pytest.approx(2 * 0.6745 * error, rel=0.1)
 
 
@@ -88,7 +88,7 @@ def test_none_is_found_between_a_system_and_itself():
     assert found[2:7] == (0.0, 0.0, 0.0, 1.0, 0.5)
     answers, references = corpus(0, 20, 0.3)
     rows = bleu_statistics(answers, references)
-    assert paired_bootstrap(rows, rows, figure=bleu_from_statistics, draws=50).p == 1
+    assert paired_bootstrap(rows, rows, statistic=bleu_from_statistics, n_resamples=50).p == 1
 
 
 def test_where_there_is_none_it_is_found_one_time_in_twenty():
@@ -96,7 +96,7 @@ def test_where_there_is_none_it_is_found_one_time_in_twenty():
     found, tries = 0, 300
     for seed in range(tries):
         a, b = random.normal(size=(2, 60))
-        one = paired_bootstrap(a, b, seed=seed, draws=200)
+        one = paired_bootstrap(a, b, seed=seed, n_resamples=200)
         found += one.p < 0.05
     assert 0.02 < found / tries < 0.10
 
@@ -106,7 +106,7 @@ def test_where_there_is_one_it_is_found():
     shared = random.normal(size=100) * 10  # hard and easy sentences, the same for both
     a, b = shared + random.normal(0.5, 1, 100), shared + random.normal(0, 1, 100)
     found = paired_bootstrap(a, b)
-    assert found.p < 0.01 and found.low > 0 and found.wins > 0.99
+    assert found.p < 0.01 and found.low > 0 and found.win_rate > 0.99
     # it is the pairing that shows it
     assert paired_bootstrap(a, b[::-1]).p > 0.2
 
@@ -116,7 +116,7 @@ def test_swapped_systems_change_the_sign_alone():
     one, other = paired_bootstrap(a, b, seed=3), paired_bootstrap(b, a, seed=3)
     assert (other.a, other.b, other.p) == (one.b, one.a, one.p)
     assert (other.low, other.high) == pytest.approx((-one.high, -one.low))
-    assert other.wins == pytest.approx(1 - one.wins)
+    assert other.win_rate == pytest.approx(1 - one.win_rate)
 
 
 def test_the_seed_decides():
@@ -143,12 +143,12 @@ def test_corpus_bleu_as_sacrebleu_has_it(wrong, side, monkeypatch):
     ours = paired_bootstrap(
         bleu_statistics(better, references),
         bleu_statistics(worse, references),
-        figure=bleu_from_statistics,
-        draws=500,
+        statistic=bleu_from_statistics,
+        n_resamples=500,
     )
     assert ours.b == pytest.approx(theirs[0].score) and ours.a == pytest.approx(theirs[1].score)
     if side:
-        assert ours.difference > 0 and ours.wins > 0.9
+        assert ours.difference > 0 and ours.win_rate > 0.9
         # theirs counts one side, where all samples agree on which is better
         assert ours.p / 2 == pytest.approx(theirs[1].p_value, abs=0.03)
     else:
@@ -160,10 +160,10 @@ def test_corpus_bleu_as_sacrebleu_has_it(wrong, side, monkeypatch):
     [
         ([1.0, 2.0], [1.0], {}, r"shapes \(2,\) and \(1,\); .* the same sentences"),
         ([[1.0, 2.0]], [[1.0, 2.0]], {}, r"the shape \(1, 2\); wanted one figure a sentence"),
-        ([1.0], [1.0], {"figure": sum}, r"the shape \(1,\); .* one row of statistics"),
+        ([1.0], [1.0], {"statistic": sum}, r"the shape \(1,\); .* one row of statistics"),
         ([], [], {}, "the scores of 0 sentences"),
-        ([1.0], [1.0], {"draws": 0}, "0 draws .* wanted 1 draw or more"),
-        ([1.0], [1.0], {"level": 1.0}, "an interval of 1.0 .* between 0 and 1"),
+        ([1.0], [1.0], {"n_resamples": 0}, "0 draws .* wanted 1 draw or more"),
+        ([1.0], [1.0], {"confidence_level": 1.0}, "an interval of 1.0 .* between 0 and 1"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(a, b, how, said):

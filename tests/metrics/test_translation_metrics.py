@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from saccade.metrics.translation import (
     bleu,
+    choose_sacrebleu_tokenizer,
     chrf,
-    exact,
-    taught_bleu,
-    taught_bleu_corpus,
-    tokenizer_for,
+    exact_match,
+    textbook_bleu,
+    textbook_corpus_bleu,
 )
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=9)
@@ -120,7 +120,7 @@ def test_chrf_worked_by_hand():
     ],
 )
 def test_letters_are_counted_where_there_are_no_spaces(reference, tokenizer):
-    assert tokenizer_for([reference]) == tokenizer
+    assert choose_sacrebleu_tokenizer([reference]) == tokenizer
     assert f"|tok:{tokenizer}|" in bleu([reference], [reference]).signature
 
 
@@ -140,7 +140,7 @@ def test_exact_ignores_composition_and_outer_space_only():
     composed = "é"
     apart = unicodedata.normalize("NFD", composed)
     assert apart != composed
-    assert exact([apart, " a\n", "A", "a  b"], [composed, "a", "a", "a b"]) == 0.5
+    assert exact_match([apart, " a\n", "A", "a  b"], [composed, "a", "a", "a b"]) == 0.5
 
 
 # --- the taught BLEU ----------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def test_exact_ignores_composition_and_outer_space_only():
 
 def test_taught_bleu_of_the_book():
     # d2l, section 10.7, prints 0.658 for this pair with k = 2.
-    got = taught_bleu("il est riche .".split(), "il est calme .".split(), k=2)
+    got = textbook_bleu("il est riche .".split(), "il est calme .".split(), k=2)
     assert round(got, 3) == 0.658
 
 
@@ -156,34 +156,34 @@ def test_taught_bleu_worked_by_hand():
     # The book's own example: A B B C D against A B C D E F: p = 4/5, 3/4, 1/3, 0.
     answer, reference = list("ABBCD"), list("ABCDEF")
     short = math.exp(1 - 6 / 5)
-    assert taught_bleu(answer, reference, 1) == pytest.approx(short * (4 / 5) ** 0.5)
+    assert textbook_bleu(answer, reference, 1) == pytest.approx(short * (4 / 5) ** 0.5)
     three = short * (4 / 5) ** 0.5 * (3 / 4) ** 0.25 * (1 / 3) ** 0.125
-    assert taught_bleu(answer, reference, 3) == pytest.approx(three)
-    assert taught_bleu(answer, reference, 4) == 0
+    assert textbook_bleu(answer, reference, 3) == pytest.approx(three)
+    assert textbook_bleu(answer, reference, 4) == 0
 
 
 def test_repeating_a_word_does_not_pay():
     # Papineni et al. 2002, example 2: "the" seven times has a clipped precision of 2/7.
     reference = "the cat is on the mat".split()
-    assert taught_bleu(["the"] * 7, reference, 1) == pytest.approx((2 / 7) ** 0.5)
+    assert textbook_bleu(["the"] * 7, reference, 1) == pytest.approx((2 / 7) ** 0.5)
 
 
 def test_a_short_answer_is_judged_up_to_its_length():
-    assert taught_bleu(["a", "b"], ["a", "b"]) == 1
-    assert taught_bleu(["a", "b"], ["a", "b", "c"]) == pytest.approx(math.exp(-0.5))
+    assert textbook_bleu(["a", "b"], ["a", "b"]) == 1
+    assert textbook_bleu(["a", "b"], ["a", "b", "c"]) == pytest.approx(math.exp(-0.5))
 
 
 def test_an_empty_answer_scores_nothing():
-    assert taught_bleu([], ["a"]) == 0
-    assert taught_bleu([], []) == 0
-    assert taught_bleu(["a"], []) == 0
+    assert textbook_bleu([], ["a"]) == 0
+    assert textbook_bleu([], []) == 0
+    assert textbook_bleu(["a"], []) == 0
 
 
 @given(WORDS, WORDS, st.integers(1, 5))
 def test_taught_bleu_is_a_share_and_one_only_for_the_same(answer, reference, k):
-    score = taught_bleu(answer, reference, k)
+    score = textbook_bleu(answer, reference, k)
     assert 0 <= score <= 1
-    assert taught_bleu(answer, answer, k) == (1 if answer else 0)
+    assert textbook_bleu(answer, answer, k) == (1 if answer else 0)
     if score == 1 and k >= len(answer):
         assert answer == reference
 
@@ -191,10 +191,10 @@ def test_taught_bleu_is_a_share_and_one_only_for_the_same(answer, reference, k):
 def test_the_corpus_figure_is_the_mean_over_sentences():
     answers = [["a", "b"], ["x"], list("long and wrong")]
     references = [["a", "b"], ["y"], ["?"]]
-    assert taught_bleu_corpus(answers, references) == pytest.approx(1 / 3)
+    assert textbook_corpus_bleu(answers, references) == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("score", [exact, bleu, chrf, taught_bleu_corpus])
+@pytest.mark.parametrize("score", [exact_match, bleu, chrf, textbook_corpus_bleu])
 def test_lists_that_do_not_fit_are_refused(score):
     with pytest.raises(ValueError, match="got 2 answers and 1 references; give one reference"):
         score(["a", "b"], ["a"])
@@ -206,4 +206,4 @@ def test_lists_that_do_not_fit_are_refused(score):
 
 def test_ngrams_of_nothing_are_refused():
     with pytest.raises(ValueError, match="k is 0; .* give 1 or more"):
-        taught_bleu(["a"], ["a"], k=0)
+        textbook_bleu(["a"], ["a"], k=0)

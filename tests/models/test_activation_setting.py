@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from saccade.inference.fused import fused_decoder
 from saccade.models.gpt import GPT, GPTConfig
 from saccade.models.transformer_xl import TransformerXL, TransformerXLConfig
-from saccade.models.writing import writer
 from saccade.nn.activations import ACTIVATIONS
 
 SIZES = {"vocab_size": 9, "width": 8, "depth": 2, "heads": 2, "hidden": 12}
@@ -14,8 +14,8 @@ SIZES = {"vocab_size": 9, "width": 8, "depth": 2, "heads": 2, "hidden": 12}
 def made(kind: str, **more: str) -> GPT | TransformerXL:
     torch.manual_seed(0)
     if kind == "transformer_xl":
-        return TransformerXL(TransformerXLConfig(**SIZES, segment=6, **more)).double().eval()
-    return GPT(GPTConfig(name=kind, context=6, **SIZES, **more)).double().eval()
+        return TransformerXL(TransformerXLConfig(**SIZES, segment_length=6, **more)).double().eval()
+    return GPT(GPTConfig(name=kind, context_length=6, **SIZES, **more)).double().eval()
 
 
 @pytest.mark.parametrize("kind", ["gpt1", "gpt2", "transformer_xl"])
@@ -27,9 +27,9 @@ def test_any_activation_reads_at_once_as_token_by_token(kind: str, name: str) ->
         parameter.add_(0.3 * torch.randn_like(parameter))
     assert all(block.feed_forward.activation is ACTIVATIONS[name] for block in model.blocks)
     ids = torch.randint(9, (2, 6))
-    whole, _ = model.step(ids, model.start(ids))
-    for steps in (model, writer(model)):
-        state = steps.start(ids)
+    whole, _ = model.step(ids, model.init_state(ids))
+    for steps in (model, fused_decoder(model)):
+        state = steps.init_state(ids)
         for t in range(6):
             logits, state = steps.step(ids[:, t : t + 1], state)
             torch.testing.assert_close(logits[:, 0], whole[:, t])

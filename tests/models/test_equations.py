@@ -16,13 +16,13 @@ from saccade.models import (
 )
 
 VOCAB, WIDTH = 9, 6
-SIZES = {"source_vocab": VOCAB, "target_vocab": VOCAB, "width": WIDTH, "dropout": 0.0}
+SIZES = {"source_vocab_size": VOCAB, "target_vocab_size": VOCAB, "width": WIDTH, "dropout": 0.0}
 SOURCE, TARGET = torch.tensor([[3, 4, 5, 2]]), torch.tensor([[1, 6, 7, 8, 2]])
 
 
 def logits_of(model, source=SOURCE, target=TARGET):
     with torch.no_grad():
-        return model.step(target, model.start(model.encode(source, None)))[0]
+        return model.step(target, model.init_state(model.encode(source, None)))[0]
 
 
 def vectors(embedding, ids):
@@ -157,6 +157,6 @@ def test_a_width_that_heads_do_not_divide_is_refused():
 
 
 def test_learned_positions_say_where_they_end():
-    model = Transformer(TransformerConfig(**SIZES, heads=2, positions="learned", longest=4))
+    model = Transformer(TransformerConfig(**SIZES, heads=2, positions="learned", max_positions=4))
     with pytest.raises(ValueError, match="place 5 was asked for .* end at 4"):
         logits_of(model)

@@ -13,7 +13,7 @@ from saccade.models import (
 )
 from saccade.nn import cross_entropy
 
-SIZES = {"source_vocab": 5, "target_vocab": 5, "width": 4, "dropout": 0.0}
+SIZES = {"source_vocab_size": 5, "target_vocab_size": 5, "width": 4, "dropout": 0.0}
 MODELS = {
     "seq2seq-gru": lambda: Seq2Seq(Seq2SeqConfig(**SIZES)),
     "seq2seq-lstm-2": lambda: Seq2Seq(Seq2SeqConfig(**SIZES, cell="lstm", depth=2)),
@@ -31,7 +31,7 @@ MODELS = {
                     norm_first=first,
                     positions=positions,
                     shared_vocab=shared,
-                    longest=4,
+                    max_positions=4,
                 )
             )
         )
@@ -78,7 +78,7 @@ class _Loss(torch.nn.Module):
         self.model = model
 
     def forward(self, source, lengths, target_in, real, target_out):
-        state = self.model.start(self.model.encode(source, lengths))
-        hidden, _ = self.model.read(target_in, state)
-        logits = self.model.project(hidden.flatten(0, 1)[real])
-        return cross_entropy(logits, target_out, smoothing=0.1)
+        state = self.model.init_state(self.model.encode(source, lengths))
+        hidden, _ = self.model.decode_hidden(target_in, state)
+        logits = self.model.compute_logits(hidden.flatten(0, 1)[real])
+        return cross_entropy(logits, target_out, label_smoothing=0.1)

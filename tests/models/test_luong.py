@@ -10,22 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from saccade.data.synthetic import reverse
-from saccade.decoding import Marks, greedy
-from saccade.look import laws
-from saccade.look.watch import watch
+from saccade.data.synthetic.sequences import generate_reverse
+from saccade.decoding import SpecialTokens, greedy_search
+from saccade.inspection import invariants
+from saccade.inspection.attention import capture_attention
 from saccade.models.bahdanau import Bahdanau, BahdanauConfig
 from saccade.models.luong import Luong, LuongConfig
 from saccade.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from saccade.nn.cells import CELLS
+from saccade.nn.attention_scores import ATTENTION_SCORES
 from saccade.nn.losses import cross_entropy
-from saccade.nn.scores import SCORES
-from saccade.types import State, select
+from saccade.nn.rnn_cells import CELLS
+from saccade.types.shapes import DecoderState, select_rows
 
 BEGIN, END, VOCAB, WIDTH = 1, 2, 9, 6
-MARKS = Marks(BEGIN, END, (0, BEGIN))
+SPECIAL_TOKENS = SpecialTokens(BEGIN, END, (0, BEGIN))
 LIMIT = 5
-SIZES = {"source_vocab": VOCAB, "target_vocab": VOCAB, "width": WIDTH, "dropout": 0.0}
+SIZES = {"source_vocab_size": VOCAB, "target_vocab_size": VOCAB, "width": WIDTH, "dropout": 0.0}
 ATTENTIONS = ("global", "local_monotonic", "local_predictive", "hard")
 
 # every attention with and without feeding, every cell and every score in some row
@@ -84,14 +84,14 @@ def cases(draw: Any, choice: Any) -> Any:
     model = scattered(kind(config))
     source, target = torch.randint(VOCAB, (B, S)), torch.randint(VOCAB, (B, T))
     target[:, 0] = BEGIN
-    return model, laws.Example(source, torch.tensor(lengths), target)
+    return model, invariants.CheckExample(source, torch.tensor(lengths), target)
 
 
 def test_the_settings_name_what_there_is() -> None:
     for config in (LuongConfig, BahdanauConfig, Seq2SeqConfig):
         assert get_args(config.model_fields["cell"].annotation) == tuple(CELLS)
         assert config().cell == "gru"
-    assert set(get_args(LuongConfig.model_fields["score"].annotation)) == set(SCORES)
+    assert set(get_args(LuongConfig.model_fields["score"].annotation)) == set(ATTENTION_SCORES)
     assert get_args(LuongConfig.model_fields["attention"].annotation) == ATTENTIONS
 
 
@@ -104,19 +104,19 @@ def test_the_settings_name_what_there_is() -> None:
 def test_every_law_holds_in_double_precision(choice: Any, data: Any) -> None:
     model, example = data.draw(cases(choice))
     findings = [
-        laws.padding(model, example),
-        laws.neighbours(model, example),
-        laws.future(model, example, VOCAB),
-        laws.stepwise(model, example),
-        laws.beam_of_one(model, example, MARKS, LIMIT),
-        laws.rereading(model, example, MARKS, LIMIT),
-        laws.fused(model, example),
+        invariants.padding_invariance(model, example),
+        invariants.batch_invariance(model, example),
+        invariants.causality(model, example, VOCAB),
+        invariants.cache_consistency(model, example),
+        invariants.beam1_is_greedy(model, example, SPECIAL_TOKENS, LIMIT),
+        invariants.beam_score_consistency(model, example, SPECIAL_TOKENS, LIMIT),
+        invariants.kernel_parity(model, example),
     ]
-    assert all(finding.holds for finding in findings), findings
+    assert all(finding.passed for finding in findings), findings
     source, lengths, target = example
-    logits = laws._logits(model, source, lengths, target)
-    other_source = laws._logits(model, (source + 1) % VOCAB, lengths, target)
-    other_target = laws._logits(model, source, lengths, (target + 1) % VOCAB)
+    logits = invariants._logits(model, source, lengths, target)
+    other_source = invariants._logits(model, (source + 1) % VOCAB, lengths, target)
+    other_target = invariants._logits(model, source, lengths, (target + 1) % VOCAB)
     for other in (other_source, other_target):  # or no law would mean a thing
         assert (logits - other).abs().max().item() > 1e-6
 
@@ -130,12 +130,12 @@ def test_a_prompt_read_at_once_and_hypotheses_that_share_a_memory(choice: Any, d
     G, cut = data.draw(st.integers(2, 3)), data.draw(st.integers(1, T))
     several, each = torch.randint(VOCAB, (B * G, T)), torch.arange(B).repeat_interleave(G)
     with torch.no_grad():
-        memory, past = model.start(model.encode(source, lengths))
-        first, state = model.step(several[:, :cut], State(memory, select(past, each)))
+        memory, cache = model.init_state(model.encode(source, lengths))
+        first, state = model.step(several[:, :cut], DecoderState(memory, select_rows(cache, each)))
         parts = [first]
         if cut < T:
             parts.append(model.step(several[:, cut:], state)[0])
-        apart = laws._logits(model, source[each], lengths[each], several)
+        apart = invariants._logits(model, source[each], lengths[each], several)
     torch.testing.assert_close(torch.cat(parts, dim=1), apart, rtol=0, atol=1e-9)
 
 
@@ -146,7 +146,7 @@ SOURCE, TARGET = torch.tensor([[3, 4, 5, 2, 6]]), torch.tensor([[1, 6, 7, 8, 2, 
 
 def logits_of(model: Any) -> Tensor:
     with torch.no_grad():
-        return laws._logits(model, SOURCE, None, TARGET)[0]
+        return invariants._logits(model, SOURCE, None, TARGET)[0]
 
 
 def framework(ours: Any, width: int, both: bool) -> Any:
@@ -273,10 +273,10 @@ class _Loss(nn.Module):
         self.model = model
 
     def forward(self, source: Tensor, lengths: Tensor, target_in: Tensor) -> Tensor:
-        state = self.model.start(self.model.encode(source, lengths))
-        hidden, _ = self.model.read(target_in, state)
-        logits = self.model.project(hidden.flatten(0, 1)[torch.arange(5)])
-        return cross_entropy(logits, torch.tensor([3, 4, 2, 4, 2]), smoothing=0.1)
+        state = self.model.init_state(self.model.encode(source, lengths))
+        hidden, _ = self.model.decode_hidden(target_in, state)
+        logits = self.model.compute_logits(hidden.flatten(0, 1)[torch.arange(5)])
+        return cross_entropy(logits, torch.tensor([3, 4, 2, 4, 2]), label_smoothing=0.1)
 
 
 @pytest.mark.parametrize(
@@ -316,10 +316,10 @@ def test_it_can_be_watched(attention: str, feeding: bool) -> None:
         Luong(LuongConfig(**SIZES, attention=attention, window=2, input_feeding=feeding)), 0.3
     )
     plain = logits_of(model)
-    with watch(model) as seen:
+    with capture_attention(model) as seen:
         assert torch.equal(logits_of(model), plain)
     assert seen.names() == ["attention"]
-    table = seen.map("attention")[0, 0]
+    table = seen.weights("attention")[0, 0]
     assert table.shape == (8, 5)
     sums = table.sum(-1)
     if attention == "local_monotonic":
@@ -356,9 +356,11 @@ def as_ids(words: list[str]) -> tuple[Tensor, Tensor]:
 
 
 def test_with_hard_attention_it_learns_to_reverse() -> None:
-    pairs, steps, rows = reverse(size=6000).pairs, 240, 64
+    pairs, steps, rows = generate_reverse(size=6000).pairs, 240, 64
     model = Luong(
-        LuongConfig(source_vocab=11, target_vocab=11, width=64, dropout=0.0, attention="hard")
+        LuongConfig(
+            source_vocab_size=11, target_vocab_size=11, width=64, dropout=0.0, attention="hard"
+        )
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.98), fused=True)
     chosen = randomly.Random(0)
@@ -369,7 +371,7 @@ def test_with_hard_attention_it_learns_to_reverse() -> None:
         source, lengths = as_ids([word for word, _ in batch])
         target, target_lengths = as_ids([word for _, word in batch])
         before = torch.cat([torch.full((rows, 1), BEGIN), target[:, :-1]], dim=1)
-        logits = laws._logits(model, source, lengths, before)
+        logits = invariants._logits(model, source, lengths, before)
         real = torch.arange(target.shape[1]) < target_lengths[:, None]
         optimizer.zero_grad()
         nn.functional.cross_entropy(logits[real], target[real]).backward()
@@ -379,8 +381,13 @@ def test_with_hard_attention_it_learns_to_reverse() -> None:
     source, lengths = as_ids([word for word, _ in pairs["test"]])
     wanted, wanted_lengths = as_ids([word for _, word in pairs["test"]])
     with torch.no_grad():
-        limits = torch.full_like(lengths, 10)
-        found = greedy(model, model.encode(source, lengths), marks=MARKS, limits=limits)
+        max_lengths = torch.full_like(lengths, 10)
+        found = greedy_search(
+            model,
+            model.encode(source, lengths),
+            special_tokens=SPECIAL_TOKENS,
+            max_lengths=max_lengths,
+        )
     right = [
         answer.ids == row[: length - 1]
         for answer, row, length in zip(found, wanted.tolist(), wanted_lengths.tolist(), strict=True)
@@ -388,11 +395,11 @@ def test_with_hard_attention_it_learns_to_reverse() -> None:
     exact = sum(right) / len(right)
     print(f"hard attention: exact on held-out words after {steps} steps: {exact}")
     assert len(right) == 500 and exact >= 0.95
-    with watch(model) as seen, torch.no_grad():
-        laws._logits(
+    with capture_attention(model) as seen, torch.no_grad():
+        invariants._logits(
             model,
             *as_ids(["abcdef"]),
             torch.cat([torch.tensor([[BEGIN]]), as_ids(["fedcba"])[0][:, :-1]], 1),
         )
     # it looks where the letter stands: from the last to the first
-    assert seen.map("attention")[0, 0].argmax(-1).tolist()[:6] == [5, 4, 3, 2, 1, 0]
+    assert seen.weights("attention")[0, 0].argmax(-1).tolist()[:6] == [5, 4, 3, 2, 1, 0]

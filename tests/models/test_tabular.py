@@ -9,11 +9,11 @@ from pydantic import ValidationError
 from saccade.errors import ConfigError
 from saccade.models.tabular import (
     MLP,
-    Linear,
-    LinearConfig,
+    LinearRegression,
+    LinearRegressionConfig,
     MLPConfig,
-    Softmax,
-    SoftmaxConfig,
+    SoftmaxRegression,
+    SoftmaxRegressionConfig,
 )
 from saccade.nn.dropout import AlphaDropout
 
@@ -21,8 +21,8 @@ from saccade.nn.dropout import AlphaDropout
 def test_linear_and_softmax_are_one_product_and_start_at_nothing() -> None:
     x = torch.randn(5, 3)
     for model, outputs in (
-        (Linear(LinearConfig(inputs=3)), 1),
-        (Softmax(SoftmaxConfig(inputs=3, outputs=4)), 4),
+        (LinearRegression(LinearRegressionConfig(inputs=3)), 1),
+        (SoftmaxRegression(SoftmaxRegressionConfig(inputs=3, outputs=4)), 4),
     ):
         assert not model(x).any()
         torch.nn.init.normal_(model.output.weight)

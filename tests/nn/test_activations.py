@@ -16,7 +16,7 @@ from saccade.nn.dropout import AlphaDropout
 @pytest.fixture(params=[True, False], ids=["framework", "own"])
 def quick_tanh(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways, whichever this processor would take."""
-    monkeypatch.setattr(activations, "HAS_QUICK_TANH", request.param)
+    monkeypatch.setattr(activations, "HAS_FAST_TANH", request.param)
 
 
 @pytest.mark.usefixtures("quick_tanh")
@@ -36,7 +36,7 @@ def test_gelu_is_the_papers_approximation_learning_or_not() -> None:
 @pytest.mark.usefixtures("quick_tanh")
 @pytest.mark.parametrize("held", [1, 5, 1 << 18])
 def test_gelu_has_the_gradient_of_differences(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activations, "HELD", held)
+    monkeypatch.setattr(activations, "GELU_CHUNK", held)
     x = 3 * torch.randn(4, 6, dtype=torch.float64)
     assert torch.autograd.gradcheck(gelu, x.requires_grad_())
     assert torch.autograd.gradcheck(gelu, x.detach().t().requires_grad_())  # not contiguous

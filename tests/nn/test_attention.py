@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from saccade.nn import (
-    SCORES,
+    ATTENTION_SCORES,
     Attention,
     AttentionLayer,
-    KeyValue,
+    KVCache,
     Mask,
     MultiHeadAttention,
-    ScaledDot,
-    score_named,
-    share_memory,
-    weights,
+    ScaledDotScore,
+    attend_shared_memory,
+    attention_weights,
+    make_score,
 )
 
 FORMATS = [torch.float32, torch.float64]
-MASKS = ["none", "causal", "lengths", "window", "banded", "segments", "blind"]
+MASKS = ["none", "causal", "lengths", "window", "causal_window", "segments", "blind"]
 sizes = st.integers(1, 6)
 seeds = st.integers(0, 2**31)
 
@@ -34,7 +34,7 @@ def mask_of(kind: str, B: int, T: int, S: int) -> Mask:
         "causal": Mask.causal(),
         "lengths": Mask.lengths(torch.randint(1, S + 1, (B,))),
         "window": Mask.window(1, 2),
-        "banded": Mask.banded(2),
+        "causal_window": Mask.causal_window(2),
         "segments": Mask.segments(ids[:, S - T :], ids),
         "blind": Mask.lengths(torch.randint(0, 2, (B,))),
     }[kind]
@@ -48,14 +48,14 @@ class Ways(NamedTuple):
     """The same attention by the fused path and by the clear one, with all gradients."""
 
     fused: tuple[Tensor, ...]
-    clear: tuple[Tensor, ...]
+    reference: tuple[Tensor, ...]
 
 
 def both_ways(query: Tensor, keys: Tensor, values: Tensor, mask: Mask) -> Ways:
-    attention = Attention(ScaledDot())
+    attention = Attention(ScaledDotScore())
     slope = torch.randn(*query.shape[:-1], values.shape[-1], dtype=query.dtype)
     ways = []
-    for path in (attention, attention.clear):
+    for path in (attention, attention.reference):
         out = path(query, keys, values, mask)
         slopes = torch.autograd.grad(out, (query, keys, values), slope)
         ways.append((out.detach(), *slopes))
@@ -83,8 +83,8 @@ def test_fused_is_clear(
     for kind in kinds:
         mask = mask & mask_of(kind, B, T, S)
     rtol, atol = (1e-4, 1e-5) if dtype == torch.float32 else (1e-9, 1e-12)
-    for fused, clear in zip(*both_ways(query, keys, values, mask), strict=True):
-        torch.testing.assert_close(fused, clear, rtol=rtol, atol=atol)
+    for fused, reference in zip(*both_ways(query, keys, values, mask), strict=True):
+        torch.testing.assert_close(fused, reference, rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -95,8 +95,8 @@ def test_fused_is_clear_where_whole_blocks_of_the_kernel_see_nothing(
     T, S = 40, 40 + past  # the kernel reads keys 512 at a time
     query, keys, values = (random(2, 1, n, 4, dtype=dtype) for n in (T, S, S))
     mask = Mask.window(3) & Mask.lengths(torch.tensor([S, S - 20]))
-    for fused, clear in zip(*both_ways(query, keys, values, mask), strict=True):
-        torch.testing.assert_close(fused, clear, rtol=1e-4, atol=1e-5)
+    for fused, reference in zip(*both_ways(query, keys, values, mask), strict=True):
+        torch.testing.assert_close(fused, reference, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -116,17 +116,24 @@ def test_a_query_that_may_see_nothing_gives_zeros_and_finite_gradients(
         assert all(bool(g.isfinite().all()) for g in (to_query, to_keys, to_values))
         assert bool((to_query.transpose(1, 2)[blind] == 0).all())
         assert bool((to_keys[1:] == 0).all()) and bool((to_values[1:] == 0).all())
-    table = Attention(ScaledDot()).weights(query, keys, mask)
+    table = Attention(ScaledDotScore()).weights(query, keys, mask)
     assert bool((table.transpose(1, 2)[blind] == 0).all())
 
 
-@given(st.sampled_from(SCORES), st.sampled_from(MASKS), st.integers(1, 3), sizes, sizes, seeds)
+@given(
+    st.sampled_from(ATTENTION_SCORES),
+    st.sampled_from(MASKS),
+    st.integers(1, 3),
+    sizes,
+    sizes,
+    seeds,
+)
 def test_weights_are_shares_of_what_may_be_seen(
     name: str, kind: str, B: int, T: int, past: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
     S = T + past
-    mask, score = mask_of(kind, B, T, S), score_named(name, 3).double()
+    mask, score = mask_of(kind, B, T, S), make_score(name, 3).double()
     query, keys = random(B, 2, T, 3), random(B, 2, S, 3)
     table = Attention(score).weights(query, score.prepare(keys), mask).detach()
     may_see = mask.may_see(T, S)
@@ -141,7 +148,7 @@ def test_weights_are_shares_of_what_may_be_seen(
 def test_weights_are_the_softmax_of_the_keys_that_may_be_seen(masked: bool) -> None:
     scores = 3 * random(2, 3, 4, 5).detach()
     may_see = torch.rand(2, 1, 4, 5) < 0.6 if masked else None
-    got = weights(scores, may_see)
+    got = attention_weights(scores, may_see)
     for b in range(2):
         for h in range(3):
             for t in range(4):
@@ -157,13 +164,13 @@ def test_weights_are_the_softmax_of_the_keys_that_may_be_seen(masked: bool) -> N
 def test_gradients_of_the_weights_even_where_a_row_is_blind() -> None:
     scores = random(1, 2, 3, 4)
     may_see = torch.tensor([[1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 0, 0]], dtype=torch.bool)[None, None]
-    assert torch.autograd.gradcheck(lambda s: weights(s, may_see), (scores,))
+    assert torch.autograd.gradcheck(lambda s: attention_weights(s, may_see), (scores,))
 
 
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", ATTENTION_SCORES)
 @pytest.mark.parametrize("kind", MASKS)
 def test_gradients_of_attention(name: str, kind: str) -> None:
-    score = score_named(name, 2).double()
+    score = make_score(name, 2).double()
     mask = mask_of(kind, 2, 3, 4)
     inputs = random(2, 1, 3, 2), random(2, 1, 4, 2), random(2, 1, 4, 2)
 
@@ -174,29 +181,34 @@ def test_gradients_of_attention(name: str, kind: str) -> None:
 
 
 @given(
-    st.sampled_from(SCORES), st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), sizes, seeds
+    st.sampled_from(ATTENTION_SCORES),
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    sizes,
+    seeds,
 )
 def test_a_shared_memory_is_the_memory_repeated(
     name: str, B: int, G: int, T: int, S: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
-    score = score_named(name, 3).double()
+    score = make_score(name, 3).double()
     attention = Attention(score)
     query = random(B * G, T, 2, 3).transpose(1, 2)  # as a module hands it in: not contiguous
     keys, values = score.prepare(random(B, 2, S, 3)), random(B, 2, S, 3)
     lengths = torch.randint(1, S + 1, (B,))
-    roomy = KeyValue(torch.cat([keys, keys], dim=2), torch.cat([values, values], dim=2), S)
+    roomy = KVCache(torch.cat([keys, keys], dim=2), torch.cat([values, values], dim=2), S)
     repeated = [x.repeat_interleave(G, 0) for x in (keys, values)]
     wanted = attention(query, *repeated, Mask.lengths(lengths.repeat_interleave(G)))
-    for memory in (KeyValue(keys, values, S), roomy):
-        got = share_memory(attention, query, memory, Mask.lengths(lengths))
+    for memory in (KVCache(keys, values, S), roomy):
+        got = attend_shared_memory(attention, query, memory, Mask.lengths(lengths))
         torch.testing.assert_close(got, wanted)
 
 
-def theirs(ours: MultiHeadAttention, width: int, memory_width: int) -> nn.MultiheadAttention:
+def theirs(ours: MultiHeadAttention, width: int, kv_width: int) -> nn.MultiheadAttention:
     """The framework's module with our weights."""
     other = nn.MultiheadAttention(
-        width, ours.heads, kdim=memory_width, vdim=memory_width, batch_first=True
+        width, ours.heads, kdim=kv_width, vdim=kv_width, batch_first=True
     ).double()
     keys, values = ours.key_value.weight.chunk(2)
     with torch.no_grad():
@@ -220,14 +232,14 @@ def with_biases(module: nn.Module) -> nn.Module:
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
-@pytest.mark.parametrize("memory_width", [None, 8, 6])
+@pytest.mark.parametrize("kv_width", [None, 8, 6])
 @pytest.mark.parametrize("kind", ["none", "causal", "lengths", "causal and lengths"])
-def test_many_heads_are_the_frameworks(heads: int, memory_width: int | None, kind: str) -> None:
+def test_many_heads_are_the_frameworks(heads: int, kv_width: int | None, kind: str) -> None:
     B, T, S = 3, 5, 5 if "causal" in kind else 7
-    ours = MultiHeadAttention(8, heads, memory_width).double()
+    ours = MultiHeadAttention(8, heads, kv_width).double()
     with_biases(ours)
-    other = theirs(ours, 8, memory_width or 8)
-    x, memory = random(B, T, 8), random(B, S, memory_width or 8)
+    other = theirs(ours, 8, kv_width or 8)
+    x, memory = random(B, T, 8), random(B, S, kv_width or 8)
     lengths = torch.tensor([S, 2, 1])
     mask, settings_of_theirs = Mask(), {}
     if "causal" in kind:
@@ -236,7 +248,7 @@ def test_many_heads_are_the_frameworks(heads: int, memory_width: int | None, kin
     if "lengths" in kind:
         mask = mask & Mask.lengths(lengths)
         settings_of_theirs["key_padding_mask"] = torch.arange(S) >= lengths[:, None]
-    remembered = ours.remember(memory)
+    remembered = ours.project_kv(memory)
     got = ours(x, remembered, mask)
     wanted, table = other(x, memory, memory, average_attn_weights=False, **settings_of_theirs)
     torch.testing.assert_close(got, wanted)
@@ -250,10 +262,10 @@ def test_many_heads_are_the_frameworks(heads: int, memory_width: int | None, kin
         torch.testing.assert_close(one, two)
 
 
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", ATTENTION_SCORES)
 def test_many_heads_with_any_score_are_the_equation_head_by_head(name: str) -> None:
     width, heads, K = 6, 2, 3
-    module = MultiHeadAttention(width, heads, score=score_named(name, K)).double()
+    module = MultiHeadAttention(width, heads, score=make_score(name, K)).double()
     with_biases(module)
     x, memory = random(2, 3, width), random(2, 4, width)
     mask = Mask.lengths(torch.tensor([4, 2]))
@@ -270,22 +282,22 @@ def test_many_heads_with_any_score_are_the_equation_head_by_head(name: str) -> N
         scores = scores.masked_fill(padding, -math.inf)
         found.append(scores.softmax(-1) @ values)
     wanted = torch.cat(found, dim=-1) @ module.out.weight.T + module.out.bias
-    torch.testing.assert_close(module(x, module.remember(memory), mask), wanted)
+    torch.testing.assert_close(module(x, module.project_kv(memory), mask), wanted)
 
 
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", ATTENTION_SCORES)
 def test_many_heads_have_right_gradients(name: str) -> None:
-    module = MultiHeadAttention(4, 2, score=score_named(name, 2)).double()
+    module = MultiHeadAttention(4, 2, score=make_score(name, 2)).double()
     mask = Mask.causal() & Mask.lengths(torch.tensor([3, 1]))
 
     def run(x: Tensor) -> Tensor:
-        return module(x, module.remember(x), mask)
+        return module(x, module.project_kv(x), mask)
 
     assert torch.autograd.gradcheck(run, (random(2, 3, 4),))
 
 
 def test_each_matrix_starts_by_itself() -> None:
-    module = MultiHeadAttention(64, 4, memory_width=32)
+    module = MultiHeadAttention(64, 4, kv_width=32)
     keys, values = module.key_value.weight.chunk(2)
     for matrix in (module.query.weight, keys, values, module.out.weight):
         bound = math.sqrt(6 / sum(matrix.shape))  # Glorot's, of this matrix alone
@@ -300,13 +312,15 @@ def test_a_width_that_heads_do_not_divide_is_refused_with_two_that_they_do() -> 
         MultiHeadAttention(3, 8)
 
 
-@pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("name", ATTENTION_SCORES)
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
 def test_grouped_heads_are_plain_heads_whose_keys_and_values_are_repeated(
-    name: str, groups: int
+    name: str, kv_heads: int
 ) -> None:
     width, heads, K, B, S = 12, 4, 3, 2, 5
-    grouped = MultiHeadAttention(width, heads, score=score_named(name, K), groups=groups).double()
+    grouped = MultiHeadAttention(
+        width, heads, score=make_score(name, K), kv_heads=kv_heads
+    ).double()
     with_biases(grouped)
     plain = MultiHeadAttention(width, heads, score=grouped.attention.score).double()
     plain.query, plain.out = grouped.query, grouped.out
@@ -315,20 +329,20 @@ def test_grouped_heads_are_plain_heads_whose_keys_and_values_are_repeated(
             (grouped.key_value.weight, plain.key_value.weight),
             (grouped.key_value.bias, plain.key_value.bias),
         ):
-            each = mine.unflatten(0, (2, groups, K)).repeat_interleave(heads // groups, dim=1)
+            each = mine.unflatten(0, (2, kv_heads, K)).repeat_interleave(heads // kv_heads, dim=1)
             theirs.copy_(each.flatten(0, 2))
     x = random(B, S, width)
     slope = torch.randn_like(x)
     for mask in (Mask(), Mask.causal(), Mask.lengths(torch.tensor([5, 2])), Mask.window(1)):
-        memory = grouped.remember(x)
-        assert memory.keys.shape[:3] == memory.values.shape[:3] == (B, groups, S)
-        got, wanted = grouped(x, memory, mask), plain(x, plain.remember(x), mask)
+        memory = grouped.project_kv(x)
+        assert memory.keys.shape[:3] == memory.values.shape[:3] == (B, kv_heads, S)
+        got, wanted = grouped(x, memory, mask), plain(x, plain.project_kv(x), mask)
         torch.testing.assert_close(got, wanted)
         ours, theirs = (torch.autograd.grad(out, x, slope)[0] for out in (got, wanted))
         torch.testing.assert_close(ours, theirs)
         query = grouped.query(x).view(B, S, heads, K).transpose(1, 2)
         tables = [
-            module.attention.weights(query, module.remember(x).keys, mask)
+            module.attention.weights(query, module.project_kv(x).keys, mask)
             for module in (grouped, plain)
         ]
         torch.testing.assert_close(*tables)
@@ -337,10 +351,10 @@ def test_grouped_heads_are_plain_heads_whose_keys_and_values_are_repeated(
 def test_as_many_groups_as_heads_is_the_plain_module_to_the_bit() -> None:
     x = random(2, 5, 8).float()
     found = []
-    for groups in (None, 4):
+    for kv_heads in (None, 4):
         torch.manual_seed(1)
-        module = MultiHeadAttention(8, 4, groups=groups)
-        found.append(module(x, module.remember(x), Mask.causal()))
+        module = MultiHeadAttention(8, 4, kv_heads=kv_heads)
+        found.append(module(x, module.project_kv(x), Mask.causal()))
     assert torch.equal(*found)
 
 
@@ -352,21 +366,23 @@ def test_fused_is_clear_for_grouped_heads(
     torch.manual_seed(seed)
     S = T + past
     query, keys, values = random(2, 2 * times, T, 3), random(2, 2, S, 3), random(2, 2, S, 3)
-    for fused, clear in zip(*both_ways(query, keys, values, mask_of(kind, 2, T, S)), strict=True):
-        torch.testing.assert_close(fused, clear, rtol=1e-9, atol=1e-12)
+    for fused, reference in zip(
+        *both_ways(query, keys, values, mask_of(kind, 2, T, S)), strict=True
+    ):
+        torch.testing.assert_close(fused, reference, rtol=1e-9, atol=1e-12)
 
 
 def test_groups_that_do_not_divide_the_heads_are_refused_with_those_that_do() -> None:
-    for groups in (0, 4, 12):
-        with pytest.raises(ValueError, match=f"6 heads do not divide into {groups} groups; the"):
-            MultiHeadAttention(12, 6, groups=groups)
+    for kv_heads in (0, 4, 12):
+        with pytest.raises(ValueError, match=f"6 heads do not divide into {kv_heads} groups; the"):
+            MultiHeadAttention(12, 6, kv_heads=kv_heads)
     with pytest.raises(ValueError, match=r"the groups may be 1, 2, 3, 6\."):
-        MultiHeadAttention(12, 6, groups=5)
+        MultiHeadAttention(12, 6, kv_heads=5)
 
 
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", ATTENTION_SCORES)
 def test_a_layer_is_its_equation_place_by_place(name: str) -> None:
-    layer = AttentionLayer(3, 5, 4, score_named(name, 4)).double()
+    layer = AttentionLayer(3, 5, 4, make_score(name, 4)).double()
     x, memory = random(2, 3, 3).detach(), random(2, 6, 5).detach()
     lengths = [6, 2]
     got = layer(x, memory, Mask.lengths(torch.tensor(lengths)))
@@ -398,5 +414,5 @@ def test_one_head_is_the_layer_with_a_matrix_behind_it() -> None:
         layer.value.weight.copy_(module.key_value.weight[6:])
     x, memory, mask = random(2, 3, 6), random(2, 4, 5), Mask.lengths(torch.tensor([4, 1]))
     torch.testing.assert_close(
-        module(x, module.remember(memory), mask), module.out(layer(x, memory, mask))
+        module(x, module.project_kv(memory), mask), module.out(layer(x, memory, mask))
     )

@@ -5,12 +5,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.nn import Embedding, Learned, Sinusoidal
+from saccade.nn import Embedding, LearnedPositions, SinusoidalPositions
 
 
 @given(st.integers(1, 3), st.integers(1, 5), st.integers(0, 7), st.booleans())
 def test_it_is_its_equation(B: int, T: int, start: int, learned: bool) -> None:
-    positions = Learned(6, 12) if learned else Sinusoidal(6)
+    positions = LearnedPositions(6, 12) if learned else SinusoidalPositions(6)
     embedding = Embedding(11, 6, positions)
     ids = torch.randint(11, (B, T))
     got = embedding(ids, start)
@@ -46,7 +46,7 @@ def test_a_row_learns_in_proportion_to_how_often_it_is_read() -> None:
 
 
 def test_dropout_comes_last_and_only_while_training() -> None:
-    embedding = Embedding(11, 4, Sinusoidal(4), dropout=0.5)
+    embedding = Embedding(11, 4, SinusoidalPositions(4), dropout=0.5)
     ids = torch.randint(11, (8, 20))
     dropped = embedding(ids)
     plain = embedding.eval()(ids)

@@ -12,7 +12,7 @@ from torch import nn
 from saccade.errors import ConfigError
 from saccade.nn import init
 from saccade.nn.activations import ACTIVATIONS
-from saccade.nn.init import INITS, fans, gain, initialise
+from saccade.nn.init import INITS, fans, gain, init_weight
 
 SHAPES = st.sampled_from([(3, 5), (40, 7), (6, 4, 3), (5, 2, 3, 3)])
 THEIRS = {
@@ -47,7 +47,7 @@ def test_the_same_generator_gives_the_frameworks_numbers(
 ) -> None:
     ours, theirs = torch.empty(shape), torch.empty(shape)
     before = torch.random.get_rng_state()
-    assert initialise(ours, name, activation="relu", generator=luck(seed)) is ours
+    assert init_weight(ours, name, activation="relu", generator=luck(seed)) is ours
     assert torch.equal(torch.random.get_rng_state(), before)  # nothing global is drawn from
     THEIRS[name](theirs, luck(seed))
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0)
@@ -82,7 +82,7 @@ BOUNDS = {"kaiming_uniform": math.sqrt(6 / IN), "xavier": math.sqrt(6 / (IN + OU
 @pytest.mark.parametrize("name", VARIANCES)
 def test_the_variance_is_the_equations(name: str) -> None:
     weight = torch.empty(OUT, IN, dtype=torch.float64)
-    initialise(weight, name, activation="relu", layers=9, generator=luck())
+    init_weight(weight, name, activation="relu", layers=9, generator=luck())
     # five deviations of what N draws give: 2/N of the square for a normal, 4/5 of that for uniform
     assert float(weight.square().mean()) == pytest.approx(
         VARIANCES[name], rel=5 * math.sqrt(2 / weight.numel())
@@ -113,7 +113,7 @@ def test_depth_scaled_is_what_was_there_over_the_root() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(ACTIVATIONS) - {"softmax"}))
 def test_a_gain_is_the_frameworks_or_keeps_the_mean_square(name: str) -> None:
-    if name in init.FRAMEWORKS:
+    if name in init.TORCH_GAINS:
         assert gain(name) == nn.init.calculate_gain(name, 0.01)
     if name not in ("tanh", "sigmoid", "selu"):  # there the framework's is another
         z = torch.randn(2_000_000, dtype=torch.float64, generator=luck())
@@ -129,11 +129,11 @@ def test_relu_and_leaky_relu_by_hand() -> None:
 
 def test_messages() -> None:
     with pytest.raises(ConfigError, match="There is no init 'xaveir'. Did you mean 'xavier'?"):
-        initialise(torch.empty(2, 2), "xaveir")
+        init_weight(torch.empty(2, 2), "xaveir")
     with pytest.raises(ConfigError, match="no activation 'rellu'. Did you mean 'relu'?"):
-        initialise(torch.empty(2, 2), "kaiming", activation="rellu")
+        init_weight(torch.empty(2, 2), "kaiming", activation="rellu")
     with pytest.raises(ValueError, match="softmax has no gain"):
-        initialise(torch.empty(2, 2), "kaiming", activation="softmax")
+        init_weight(torch.empty(2, 2), "kaiming", activation="softmax")
     with pytest.raises(ValueError, match=r"shape \(3,\) has no inputs and outputs"):
         init.lecun(torch.empty(3))
     with pytest.raises(ValueError, match="0 residual layers; wanted 1 or more"):
@@ -147,7 +147,7 @@ def trained(name: str, activation: str, steps: int = 30) -> tuple[list[torch.Ten
     """The hidden layer's weight after each step of learning a sine, and the loss at each."""
     first, second = nn.Linear(4, 16).double(), nn.Linear(16, 1).double()
     for layer in (first, second):
-        initialise(layer.weight, name, activation=activation, generator=luck(1))
+        init_weight(layer.weight, name, activation=activation, generator=luck(1))
         nn.init.zeros_(layer.bias)
     x = torch.randn(64, 4, dtype=torch.float64, generator=luck(2))
     y = torch.sin(x.sum(dim=1, keepdim=True)) + 0.5 * x[:, :1]
@@ -190,5 +190,5 @@ def test_units_that_begin_apart_come_farther() -> None:
 @given(st.integers(0, 1000))
 def test_in_place_on_what_learns(seed: int) -> None:
     layer = nn.Linear(6, 5)
-    initialise(layer.weight, "kaiming", activation="gelu", generator=luck(seed))
+    init_weight(layer.weight, "kaiming", activation="gelu", generator=luck(seed))
     assert layer.weight.is_leaf and layer.weight.requires_grad and layer.weight.grad is None

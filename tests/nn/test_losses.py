@@ -14,38 +14,40 @@ from saccade.nn import cross_entropy, losses
 seeds = st.integers(0, 2**31)
 
 
-def by_loops(logits: Tensor, target: Tensor, smoothing: float, weights: list[float]) -> float:
+def by_loops(logits: Tensor, target: Tensor, label_smoothing: float, weights: list[float]) -> float:
     total = 0.0
     for row, right, weight in zip(logits.tolist(), target.tolist(), weights, strict=True):
         norm = math.log(sum(math.exp(value) for value in row))
         for v, value in enumerate(row):
-            q = (1 - smoothing) * (v == right) + smoothing / len(row)
+            q = (1 - label_smoothing) * (v == right) + label_smoothing / len(row)
             total += weight * -q * (value - norm)
     return total
 
 
 @settings(max_examples=50)
 @given(st.integers(1, 7), st.integers(1, 6), st.floats(0, 1), st.booleans(), seeds)
-def test_it_is_its_equation(N: int, V: int, smoothing: float, weighted: bool, seed: int) -> None:
+def test_it_is_its_equation(
+    N: int, V: int, label_smoothing: float, weighted: bool, seed: int
+) -> None:
     torch.manual_seed(seed)
     logits, target = 3 * torch.randn(N, V, dtype=torch.float64), torch.randint(V, (N,))
     weights = torch.rand(N, dtype=torch.float64) if weighted else None
     plain = [1.0] * N if weights is None else weights.tolist()
-    got = cross_entropy(logits, target, smoothing, weights)
-    assert float(got) == pytest.approx(by_loops(logits, target, smoothing, plain), rel=1e-9)
+    got = cross_entropy(logits, target, label_smoothing, weights)
+    assert float(got) == pytest.approx(by_loops(logits, target, label_smoothing, plain), rel=1e-9)
 
 
 @settings(max_examples=30)
 @given(st.integers(1, 9), st.integers(2, 6), st.floats(0, 0.5), seeds)
 def test_it_is_the_frameworks_mean_times_how_many(
-    N: int, V: int, smoothing: float, seed: int
+    N: int, V: int, label_smoothing: float, seed: int
 ) -> None:
     torch.manual_seed(seed)
     logits, target = torch.randn(N, V, dtype=torch.float64), torch.randint(V, (N,))
-    mean = F.cross_entropy(logits, target, label_smoothing=smoothing)
-    torch.testing.assert_close(cross_entropy(logits, target, smoothing), mean * N)
+    mean = F.cross_entropy(logits, target, label_smoothing=label_smoothing)
+    torch.testing.assert_close(cross_entropy(logits, target, label_smoothing), mean * N)
     ones = torch.ones(N, dtype=torch.float64)
-    torch.testing.assert_close(cross_entropy(logits, target, smoothing, ones), mean * N)
+    torch.testing.assert_close(cross_entropy(logits, target, label_smoothing, ones), mean * N)
 
 
 @settings(max_examples=30)
@@ -77,12 +79,12 @@ def test_the_gradient_without_smoothing_is_softmax_minus_onehot() -> None:
     torch.testing.assert_close(grad, wanted.detach())
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_gradients(smoothing: float) -> None:
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_gradients(label_smoothing: float) -> None:
     logits = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
     target, weights = torch.randint(5, (4,)), torch.rand(4, dtype=torch.float64)
     assert torch.autograd.gradcheck(
-        lambda x: cross_entropy(x, target, smoothing, weights), (logits,)
+        lambda x: cross_entropy(x, target, label_smoothing, weights), (logits,)
     )
 
 
@@ -105,8 +107,8 @@ def test_no_positions_cost_nothing() -> None:
 # --- of numbers and of margins --------------------------------------------------------------------
 
 OF_NUMBERS: dict[str, tuple[Any, Callable[[float, float], float]]] = {
-    "absolute": (losses.absolute, lambda y, t: abs(y - t)),
-    "square": (losses.square, lambda y, t: (y - t) ** 2),
+    "absolute_error": (losses.absolute_error, lambda y, t: abs(y - t)),
+    "squared_error": (losses.squared_error, lambda y, t: (y - t) ** 2),
     "huber": (
         lambda y, t, w: losses.huber(y, t, w, delta=0.7),
         lambda y, t: (y - t) ** 2 / 2 if abs(y - t) <= 0.7 else 0.7 * (abs(y - t) - 0.35),
@@ -115,7 +117,7 @@ OF_NUMBERS: dict[str, tuple[Any, Callable[[float, float], float]]] = {
 OF_MARGINS: dict[str, tuple[Any, Callable[[float], float]]] = {
     "zero_one": (losses.zero_one, lambda m: float(m <= 0)),
     "hinge": (losses.hinge, lambda m: max(0.0, 1 - m)),
-    "log": (losses.log, lambda m: math.log(1 + math.exp(-m))),
+    "logistic": (losses.logistic, lambda m: math.log(1 + math.exp(-m))),
     "exponential": (losses.exponential, lambda m: math.exp(-m)),
 }
 
@@ -145,7 +147,7 @@ def test_losses_of_margins_are_their_equations(name: str, rows: list[tuple[float
 def test_the_others_stand_in_for_zero_one() -> None:
     margins = torch.linspace(-5, 5, 101, dtype=torch.float64)
     wrong = (margins <= 0).double()
-    for name, scale in (("hinge", 1.0), ("exponential", 1.0), ("log", 1 / math.log(2))):
+    for name, scale in (("hinge", 1.0), ("exponential", 1.0), ("logistic", 1 / math.log(2))):
         each = torch.stack([OF_MARGINS[name][0](m[None]) for m in margins])
         assert (scale * each >= wrong - 1e-12).all()  # it is never below
 
@@ -155,23 +157,25 @@ def test_gradients_of_numbers_and_margins() -> None:
     t, w = torch.randn(6, dtype=torch.float64), torch.rand(6, dtype=torch.float64)
     for loss, _ in OF_NUMBERS.values():
         assert torch.autograd.gradcheck(lambda x, loss=loss: loss(x, t, w), (y,))
-    for name in ("hinge", "log", "exponential"):
+    for name in ("hinge", "logistic", "exponential"):
         assert torch.autograd.gradcheck(lambda x, f=OF_MARGINS[name][0]: f(x, w), (y,))
     at_zero = torch.zeros(1, requires_grad=True)
-    assert torch.autograd.grad(losses.absolute(at_zero, torch.zeros(1)), at_zero)[0] == 0
+    assert torch.autograd.grad(losses.absolute_error(at_zero, torch.zeros(1)), at_zero)[0] == 0
     at_one = torch.ones(1, requires_grad=True)
     assert torch.autograd.grad(losses.hinge(at_one), at_one)[0] == 0
 
 
 @settings(max_examples=30)
 @given(st.integers(1, 9), st.floats(0, 1), seeds)
-def test_binary_is_the_cross_entropy_of_two_classes(N: int, smoothing: float, seed: int) -> None:
+def test_binary_is_the_cross_entropy_of_two_classes(
+    N: int, label_smoothing: float, seed: int
+) -> None:
     torch.manual_seed(seed)
     f, y, w = torch.randn(N).double(), torch.randint(2, (N,)), torch.rand(N).double()
     two = torch.stack([torch.zeros_like(f), f], dim=1)
     torch.testing.assert_close(
-        losses.binary_cross_entropy(f, y.double(), smoothing, w),
-        cross_entropy(two, y, smoothing, w),
+        losses.binary_cross_entropy(f, y.double(), label_smoothing, w),
+        cross_entropy(two, y, label_smoothing, w),
     )
 
 
@@ -186,7 +190,7 @@ def test_extreme_logits_give_numbers_and_gradients(dtype: torch.dtype) -> None:
     found["classes, smoothed"] = cross_entropy(two, (signs > 0).long(), 0.1)
     weights = torch.tensor([0, 1, 2, 0.5, 1], dtype=dtype)
     found["classes, weighted"] = cross_entropy(two, (signs > 0).long(), 0.0, weights)
-    for loss in (losses.absolute, losses.square, losses.huber):
+    for loss in (losses.absolute_error, losses.squared_error, losses.huber):
         found[loss.__name__] = loss(f, signs, weights)
     for name, loss in found.items():
         assert loss.detach().isfinite(), name
@@ -196,7 +200,7 @@ def test_extreme_logits_give_numbers_and_gradients(dtype: torch.dtype) -> None:
     # wrong by 1e4, twice, and by 300: what a probability costs is as large, and not cut off
     near = {"rel": 1e-2 if dtype == torch.bfloat16 else 1e-6}
     wrong = float((-f * signs).detach().double().clamp(min=0).sum()) + math.log(2)
-    for name in ("log", "classes"):
+    for name in ("logistic", "classes"):
         assert found[name].item() == pytest.approx(wrong, **near), name
 
 
@@ -207,10 +211,10 @@ def test_the_frameworks_own_say_the_same(N: int, V: int, seed: int) -> None:
     y, t, signs = torch.randn(N).double(), torch.randn(N).double(), torch.randint(2, (N,)) * 2 - 1
     logits, right = torch.randn(N, V).double(), torch.randint(V, (N,))
     pairs = [
-        (losses.absolute(y, t), F.l1_loss(y, t, reduction="sum")),
-        (losses.square(y, t), F.mse_loss(y, t, reduction="sum")),
+        (losses.absolute_error(y, t), F.l1_loss(y, t, reduction="sum")),
+        (losses.squared_error(y, t), F.mse_loss(y, t, reduction="sum")),
         (losses.huber(y, t), F.smooth_l1_loss(y, t, reduction="sum")),  # the same where δ is 1
-        (losses.log(signs * y), F.soft_margin_loss(y, signs.double(), reduction="sum")),
+        (losses.logistic(signs * y), F.soft_margin_loss(y, signs.double(), reduction="sum")),
         (losses.hinge(y), F.hinge_embedding_loss(y, -torch.ones(N), reduction="sum")),
         (
             losses.binary_cross_entropy(y, (signs > 0).double()),
@@ -233,9 +237,9 @@ def test_the_exponential_loss_goes_on_straight_where_it_is_steepest() -> None:
 
 def test_risk_shows_both_its_terms() -> None:
     weights = [torch.tensor([3.0, -4.0]), torch.tensor([[1.0]])]
-    ridge, lasso = losses.penalty(weights, 0.2), losses.penalty(weights, 0.2, power=1)
+    ridge, lasso = losses.weight_penalty(weights, 0.2), losses.weight_penalty(weights, 0.2, power=1)
     assert float(ridge) == pytest.approx(0.2 / 2 * 26) and float(lasso) == pytest.approx(0.2 * 8)
     risk = losses.Risk(torch.tensor(1.5), ridge)
     assert float(risk.structural) == pytest.approx(1.5 + 2.6)
     with pytest.raises(ValueError, match="of the power 3 was asked for; wanted 1 or 2"):
-        losses.penalty(weights, 1.0, power=3)
+        losses.weight_penalty(weights, 1.0, power=3)

@@ -113,7 +113,7 @@ def test_with_a_past_the_table_is_the_last_rows_of_the_whole(
         Mask.causal(),
         Mask.window(back),
         Mask.causal() & Mask.window(back, 0),
-        Mask.banded(back),
+        Mask.causal_window(back),
         Mask.causal() & Mask.lengths(torch.tensor([length, places])),
     ):
         whole, last = table(mask, 2, places, places), table(mask, 2, steps, places)
@@ -147,12 +147,15 @@ def test_only_a_purely_causal_mask_says_so() -> None:
 def test_how_far_a_mask_reaches() -> None:
     lengths, ids = Mask.lengths(torch.tensor([3])), torch.zeros(1, 3, dtype=torch.long)
     for mask in (Mask(), lengths, Mask.causal(), Mask.causal() & lengths, Mask.segments(ids)):
-        assert mask.reach is None
-    assert Mask.window(4).reach == (4, 4)
-    assert Mask.window(4, 2).reach == (4, 2)
-    assert Mask.banded(4).reach == (4, 0)
-    assert (Mask.causal() & Mask.window(4)).reach == (4, 0)
-    assert (Mask.window(4, 2) & Mask.window(3, 5) & lengths & Mask.segments(ids)).reach == (3, 2)
+        assert mask.window_size is None
+    assert Mask.window(4).window_size == (4, 4)
+    assert Mask.window(4, 2).window_size == (4, 2)
+    assert Mask.causal_window(4).window_size == (4, 0)
+    assert (Mask.causal() & Mask.window(4)).window_size == (4, 0)
+    assert (Mask.window(4, 2) & Mask.window(3, 5) & lengths & Mask.segments(ids)).window_size == (
+        3,
+        2,
+    )
 
 
 @given(plans(), st.integers(0, 8))
@@ -170,16 +173,16 @@ def test_a_table_may_begin_at_a_later_key(plan: Plan, first_key: int) -> None:
 def test_only_lengths_are_the_same_for_every_query(plan: Plan) -> None:
     mask, _ = built(plan)
     seen = table(mask, *plan.sizes)
-    if not mask.asks_where:
+    if not mask.depends_on_position:
         assert torch.equal(seen, seen[:, :, :1].expand_as(seen))
-    assert mask.asks_where == any(kind != "lengths" for kind, _ in plan.parts)
+    assert mask.depends_on_position == any(kind != "lengths" for kind, _ in plan.parts)
 
 
 def test_no_table_is_made_where_all_may_be_seen() -> None:
     assert Mask.window(6).may_see(7, 7) is None
     assert Mask.window(5).may_see(7, 7) is not None
-    assert Mask.banded(3).may_see(1, 7, first_key=3) is None
-    assert Mask.banded(3).may_see(1, 7, first_key=2) is not None
+    assert Mask.causal_window(3).may_see(1, 7, first_key=3) is None
+    assert Mask.causal_window(3).may_see(1, 7, first_key=2) is not None
     assert Mask().may_see(3, 7) is None
     assert Mask.lengths(None).may_see(3, 7) is None
     assert Mask.causal().may_see(1, 7) is None

@@ -3,12 +3,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.look import laws
+from saccade.inspection import invariants
 from saccade.models import Transformer, TransformerConfig
 from saccade.nn.attention import MultiHeadAttention
 from saccade.nn.masks import Mask
-from saccade.nn.positions import Relative, Rotary
-from saccade.nn.pruning import PrunedAttention, heads_of, measured, prune_heads, switched_off
+from saccade.nn.positional_encoding import RelativePositions, RotaryPositions
+from saccade.nn.pruning import PrunedAttention, count_heads, gated_heads, masked_heads, prune_heads
 
 BEGIN, VOCAB = 1, 9
 WIDTH, HEADS = 12, 6
@@ -20,7 +20,10 @@ class Alone(torch.nn.Module):
 
     def __init__(self, **choice):
         super().__init__()
-        places = {"rotary": lambda: Rotary(WIDTH // HEADS), "relative": lambda: Relative(WIDTH, 6)}
+        places = {
+            "rotary": lambda: RotaryPositions(WIDTH // HEADS),
+            "relative": lambda: RelativePositions(WIDTH, 6),
+        }
         positions = places[choice.pop("positions")]() if "positions" in choice else None
         self.looking = MultiHeadAttention(WIDTH, HEADS, positions=positions, **choice)
         with torch.no_grad():
@@ -29,17 +32,17 @@ class Alone(torch.nn.Module):
         self.double()
 
     def forward(self, x):
-        return self.looking(x, self.looking.remember(x), Mask.causal())
+        return self.looking(x, self.looking.project_kv(x), Mask.causal())
 
 
 CHOICES = [
     {},
-    {"groups": 1},
-    {"groups": 2},
-    {"groups": 3, "positions": "rotary"},
+    {"kv_heads": 1},
+    {"kv_heads": 2},
+    {"kv_heads": 3, "positions": "rotary"},
     {"positions": "rotary"},
     {"positions": "relative"},
-    {"groups": 2, "positions": "relative"},
+    {"kv_heads": 2, "positions": "relative"},
 ]
 every_choice = pytest.mark.parametrize("choice", CHOICES, ids=str)
 
@@ -53,7 +56,7 @@ def test_taken_out_is_switched_off(choice, data):
     model = Alone(**choice)
     x = torch.randn(2, 5, WIDTH, dtype=torch.float64)
     whole = model(x)
-    with switched_off(model, {"looking": out}):
+    with masked_heads(model, {"looking": out}):
         off = model(x)
     assert (off - whole).abs().max() > 1e-3  # or the law would be empty
     torch.testing.assert_close(model(x), whole)  # and back on
@@ -81,7 +84,7 @@ def test_off_by_the_equation():
             alpha = scores.exp() / scores.exp().sum()
             mean = sum(alpha[j] * values[j, place] for j in range(t + 1))
             wanted[t] += part.out.weight[:, place] @ mean
-    with switched_off(model, {"looking": [1, 2, 5]}):
+    with masked_heads(model, {"looking": [1, 2, 5]}):
         torch.testing.assert_close(model(x)[0], wanted, **EXACT)
 
 
@@ -97,58 +100,64 @@ def test_pruned_twice_is_pruned_once(choice):
     prune_heads(twice, {"looking": [0, 4]})
     prune_heads(twice, {"looking": [2]})  # 1, 2, 3, 5 are left: the third is 3
     torch.testing.assert_close(twice(x), once(x), **EXACT)
-    assert twice.looking.served_by == once.looking.served_by
+    assert twice.looking.kv_head_of == once.looking.kv_head_of
 
 
 def test_key_heads_that_serve_nobody_go_and_equal_groups_are_not_copied():
-    model = Alone(groups=2)  # heads 0 1 2 and 3 4 5
+    model = Alone(kv_heads=2)  # heads 0 1 2 and 3 4 5
     prune_heads(model, {"looking": [2, 5]})
-    assert model.looking.served_by == [0, 0, 1, 1] and model.looking.is_even
+    assert model.looking.kv_head_of == [0, 0, 1, 1] and model.looking.has_equal_groups
     prune_heads(model, {"looking": [0, 1]})
-    assert (model.looking.heads, model.looking.groups) == (2, 1)
+    assert (model.looking.heads, model.looking.kv_heads) == (2, 1)
     assert model.looking.key_value.weight.shape == (2 * 2, WIDTH)
-    uneven = Alone(groups=2)
+    uneven = Alone(kv_heads=2)
     prune_heads(uneven, {"looking": [5]})
-    assert uneven.looking.served_by == [0, 0, 0, 1, 1] and not uneven.looking.is_even
+    assert uneven.looking.kv_head_of == [0, 0, 0, 1, 1] and not uneven.looking.has_equal_groups
     # as many keys as queries would divide evenly, and still not serve them in turn
-    wrong = Alone(groups=3)
+    wrong = Alone(kv_heads=3)
     prune_heads(wrong, {"looking": [1, 2, 3]})  # 0 by the first, 4 5 by the last
-    assert wrong.looking.served_by == [0, 1, 1] and not wrong.looking.is_even
+    assert wrong.looking.kv_head_of == [0, 1, 1] and not wrong.looking.has_equal_groups
 
 
 def test_slopes_are_those_of_the_factors():
     torch.manual_seed(1)
-    model = Alone(groups=3)
+    model = Alone(kv_heads=3)
     x = torch.randn(3, 5, WIDTH, dtype=torch.float64)
     probe = torch.randn(3, 5, WIDTH, dtype=torch.float64)
 
     def losses(out):
         return (out * probe).sum(dim=(1, 2))  # of each example
 
-    with measured(model) as factors:
-        slopes = factors.slopes(losses(model(x)).sum())["looking"]
-    assert slopes.shape == (3, HEADS)
+    with gated_heads(model) as factors:
+        gradients = factors.gradients(losses(model(x)).sum())["looking"]
+    assert gradients.shape == (3, HEADS)
     for head in range(HEADS):  # the output is linear in ξ: its slope is what the head brings
-        with torch.no_grad(), switched_off(model, {"looking": [head]}):
+        with torch.no_grad(), masked_heads(model, {"looking": [head]}):
             without = losses(model(x))
-        torch.testing.assert_close(slopes[:, head], losses(model(x)).detach() - without, **EXACT)
+        torch.testing.assert_close(gradients[:, head], losses(model(x)).detach() - without, **EXACT)
 
 
 def test_slopes_of_several_calls_add_up():
     torch.manual_seed(1)
     model = Alone()
     x = torch.randn(2, 4, WIDTH, dtype=torch.float64)
-    with measured(model) as factors:
-        once = factors.slopes(model(x).square().sum())["looking"]
-    with measured(model) as factors:
-        twice = factors.slopes(model(x).square().sum() + model(x).square().sum())["looking"]
+    with gated_heads(model) as factors:
+        once = factors.gradients(model(x).square().sum())["looking"]
+    with gated_heads(model) as factors:
+        twice = factors.gradients(model(x).square().sum() + model(x).square().sum())["looking"]
     torch.testing.assert_close(twice, 2 * once)
     assert not model.looking.out._forward_pre_hooks  # closed, it costs nothing
 
 
 def transformer(**choice):
     config = TransformerConfig(
-        source_vocab=VOCAB, target_vocab=VOCAB, width=8, heads=4, hidden=12, depth=2, **choice
+        source_vocab_size=VOCAB,
+        target_vocab_size=VOCAB,
+        width=8,
+        heads=4,
+        hidden=12,
+        depth=2,
+        **choice,
     )
     model = Transformer(config).eval()
     with torch.no_grad():
@@ -168,7 +177,7 @@ OUT = {
 def example():
     source, target = torch.randint(VOCAB, (3, 6)), torch.randint(VOCAB, (3, 5))
     target[:, 0] = BEGIN
-    return laws.Example(source, torch.tensor([6, 2, 4]), target)
+    return invariants.CheckExample(source, torch.tensor([6, 2, 4]), target)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +185,7 @@ def example():
     [
         {},
         {"positions": "relative"},
-        {"positions": "rotary", "groups": 2, "norm_first": False},
+        {"positions": "rotary", "kv_heads": 2, "norm_first": False},
         {"window": 2, "score": "additive"},
     ],
     ids=str,
@@ -185,39 +194,39 @@ def test_a_pruned_transformer_is_the_masked_one_and_keeps_every_law(choice):
     model, shown = transformer(**choice), example()
     for dtype, near in ((torch.float32, 1e-6), (torch.float64, 1e-10)):
         model.to(dtype)
-        with torch.no_grad(), switched_off(model, OUT):
-            masked = laws._logits(model, *shown)
+        with torch.no_grad(), masked_heads(model, OUT):
+            masked = invariants._logits(model, *shown)
         other = transformer(**choice).to(dtype)
         other.load_state_dict(model.state_dict())
         prune_heads(other, OUT)
         with torch.no_grad():
-            cut = laws._logits(other, *shown)
-            assert (laws._logits(model, *shown) - masked).abs().max() > 1e-3
+            cut = invariants._logits(other, *shown)
+            assert (invariants._logits(model, *shown) - masked).abs().max() > 1e-3
         size = float(masked.abs().max())  # of the logits, some of which are above 1
         torch.testing.assert_close(cut, masked, atol=near * max(1.0, size), rtol=0.0)
-    marks = laws.Marks(BEGIN, 2, (0, BEGIN))
+    marks = invariants.SpecialTokens(BEGIN, 2, (0, BEGIN))
     findings = [
-        laws.padding(other, shown),
-        laws.neighbours(other, shown),
-        laws.future(other, shown, VOCAB),
-        laws.stepwise(other, shown),
-        laws.beam_of_one(other, shown, marks, 5),
-        laws.rereading(other, shown, marks, 5),
-        laws.fused(other, shown),
+        invariants.padding_invariance(other, shown),
+        invariants.batch_invariance(other, shown),
+        invariants.causality(other, shown, VOCAB),
+        invariants.cache_consistency(other, shown),
+        invariants.beam1_is_greedy(other, shown, marks, 5),
+        invariants.beam_score_consistency(other, shown, marks, 5),
+        invariants.kernel_parity(other, shown),
     ]
-    assert all(finding.holds for finding in findings), findings
+    assert all(finding.passed for finding in findings), findings
 
 
 def test_pruning_names_what_is_not_there():
     model = transformer()
-    assert heads_of(model)["decoder.1.source_attention"] == 4
+    assert count_heads(model)["decoder.1.source_attention"] == 4
     with pytest.raises(ValueError, match="no attention with heads called 'encoder.7'; there are e"):
         prune_heads(model, {"encoder.7": [0]})
     with pytest.raises(ValueError, match=r"has no head 4; its 4 heads are counted from 0 to 3"):
         prune_heads(model, {"encoder.0.self_attention": [4]})
     with (
         pytest.raises(ValueError, match="has no head -1"),
-        switched_off(model, {"encoder.0.self_attention": [-1]}),
+        masked_heads(model, {"encoder.0.self_attention": [-1]}),
     ):
         pass
     with pytest.raises(ValueError, match="all 4 heads of encoder.0.* leave at least one"):

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from saccade.nn import (
-    SCORES,
+    ATTENTION_SCORES,
     DecoderBlock,
     EncoderBlock,
     FeedForward,
-    KeyValue,
+    KVCache,
     Mask,
     MultiHeadAttention,
     Residual,
-    score_named,
+    make_score,
 )
 
 WIDTH, HEADS, HIDDEN = 8, 2, 12
@@ -113,7 +113,7 @@ def test_a_decoder_block_is_the_frameworks(
         tgt_mask=torch.ones(T, T, dtype=torch.bool).triu(1),
         memory_key_padding_mask=torch.arange(S) >= lengths[:, None],
     )
-    got = block(x, None, block.source_attention.remember(source), Mask.lengths(lengths))
+    got = block(x, None, block.source_attention.project_kv(source), Mask.lengths(lengths))
     torch.testing.assert_close(got.x, wanted)
     same_slopes(got.x, wanted, [x, source])
 
@@ -121,7 +121,7 @@ def test_a_decoder_block_is_the_frameworks(
 @settings(max_examples=30)
 @given(
     st.booleans(),
-    st.sampled_from(SCORES),
+    st.sampled_from(ATTENTION_SCORES),
     st.lists(st.integers(1, 4), min_size=1, max_size=4),
     st.booleans(),
     seeds,
@@ -130,21 +130,21 @@ def test_steps_after_a_past_are_all_steps_at_once(
     norm_first: bool, name: str, pieces: list[int], with_gradients: bool, seed: int
 ) -> None:
     torch.manual_seed(seed)
-    scores = {part: score_named(name, WIDTH // HEADS) for part in ("score", "source_score")}
+    scores = {part: make_score(name, WIDTH // HEADS) for part in ("score", "cross_score")}
     block = made(DecoderBlock, norm_first, **scores)
     x = random(2, sum(pieces), WIDTH)
-    source = block.source_attention.remember(random(2, 5, WIDTH))
+    source = block.source_attention.project_kv(random(2, 5, WIDTH))
     mask = Mask.lengths(torch.tensor([5, 2]))
     with torch.set_grad_enabled(with_gradients):
         whole = block(x, None, source, mask)
-        past: KeyValue | None = None
+        cache: KVCache | None = None
         found = []
         for piece in x.split(pieces, dim=1):
-            out, past = block(piece, past, source, mask)
+            out, cache = block(piece, cache, source, mask)
             found.append(out)
     torch.testing.assert_close(torch.cat(found, dim=1), whole.x)
-    assert past is not None and past.length == sum(pieces)
-    for mine, all_at_once in zip(past.used(), whole.past.used(), strict=True):
+    assert cache is not None and cache.length == sum(pieces)
+    for mine, all_at_once in zip(cache.filled(), whole.cache.filled(), strict=True):
         torch.testing.assert_close(mine, all_at_once)
 
 
@@ -152,8 +152,8 @@ def test_hypotheses_share_one_row_of_source() -> None:
     block = made(DecoderBlock, True)
     source, lengths = random(2, 4, WIDTH), torch.tensor([4, 1])
     x = random(6, 3, WIDTH)  # three hypotheses of each of two sentences
-    got = block(x, None, block.source_attention.remember(source), Mask.lengths(lengths))
-    repeated = block.source_attention.remember(source.repeat_interleave(3, 0))
+    got = block(x, None, block.source_attention.project_kv(source), Mask.lengths(lengths))
+    repeated = block.source_attention.project_kv(source.repeat_interleave(3, 0))
     wanted = block(x, None, repeated, Mask.lengths(lengths.repeat_interleave(3)))
     torch.testing.assert_close(got.x, wanted.x)
 
@@ -162,7 +162,7 @@ def test_hypotheses_share_one_row_of_source() -> None:
 def test_the_future_is_not_seen(norm_first: bool) -> None:
     block = made(DecoderBlock, norm_first)
     x = random(1, 5, WIDTH).requires_grad_()
-    out = block(x, None, block.source_attention.remember(random(1, 3, WIDTH)), Mask()).x
+    out = block(x, None, block.source_attention.project_kv(random(1, 3, WIDTH)), Mask()).x
     for t in range(5):
         # not the plain sum: after a norm with one gain that would be a constant
         (slope,) = torch.autograd.grad(out[0, t].square().sum(), x, retain_graph=True)
@@ -181,13 +181,13 @@ def test_padding_changes_nothing_in_an_encoder(norm_first: bool) -> None:
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", ATTENTION_SCORES)
 def test_gradients(norm_first: bool, name: str) -> None:
-    block = made(DecoderBlock, norm_first, score=score_named(name, WIDTH // HEADS))
+    block = made(DecoderBlock, norm_first, score=make_score(name, WIDTH // HEADS))
     mask = Mask.lengths(torch.tensor([2]))
 
     def run(x: Tensor, source: Tensor) -> Tensor:
-        return block(x, None, block.source_attention.remember(source), mask).x
+        return block(x, None, block.source_attention.project_kv(source), mask).x
 
     inputs = random(1, 2, WIDTH).requires_grad_(), random(1, 3, WIDTH).requires_grad_()
     assert torch.autograd.gradcheck(run, inputs)

@@ -25,18 +25,18 @@ def squares(x):
 def test_the_nearest_point_of_a_line():
     # x = b a / ‖a‖², λ = -2b / ‖a‖²
     a = torch.tensor([3.0, -1.0, 2.0], dtype=torch.float64)
-    found = minimise(squares, torch.ones(3), equal=lambda x: a @ x - 7)
+    found = minimise(squares, torch.ones(3), equality=lambda x: a @ x - 7)
     torch.testing.assert_close(found.x, 7 * a / (a @ a), rtol=0, atol=1e-12)
-    torch.testing.assert_close(found.equal, -14 / (a @ a).reshape(1), rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.equality, -14 / (a @ a).reshape(1), rtol=0, atol=1e-12)
     assert found.value == pytest.approx(49 / 14, abs=1e-12)
-    assert found.conditions.hold(1e-10)
+    assert found.conditions.are_satisfied(1e-10)
 
 
 def test_the_least_on_a_circle_from_a_saddle():
     # xy on a circle: at the start the slope is 0, and Newton alone would stay there
-    found = minimise(lambda x: x[0] * x[1], torch.zeros(2), equal=lambda x: squares(x) - 2)
+    found = minimise(lambda x: x[0] * x[1], torch.zeros(2), equality=lambda x: squares(x) - 2)
     assert found.value == pytest.approx(-1, abs=1e-9)
-    assert float(found.equal) == pytest.approx(0.5, abs=1e-8)
+    assert float(found.equality) == pytest.approx(0.5, abs=1e-8)
 
 
 def test_shares_of_the_largest_entropy():
@@ -45,13 +45,13 @@ def test_shares_of_the_largest_entropy():
     found = minimise(
         lambda p: (p * p.clamp(min=1e-12).log()).sum(),
         torch.full((4,), 0.25),
-        equal=lambda p: torch.stack([p.sum() - 1, k @ p - 1.9]),
-        at_most=lambda p: -p,
+        equality=lambda p: torch.stack([p.sum() - 1, k @ p - 1.9]),
+        inequality=lambda p: -p,
     )
     logs = found.x.log()
     torch.testing.assert_close(logs.diff(), logs.diff()[:1].expand(3), rtol=0, atol=1e-7)
     assert float(found.x @ k) == pytest.approx(1.9, abs=1e-9)
-    assert found.at_most.abs().max() < 1e-8  # no share is 0, so no bound pushes
+    assert found.inequality.abs().max() < 1e-8  # no share is 0, so no bound pushes
 
 
 def test_the_nearest_point_of_a_box():
@@ -59,23 +59,23 @@ def test_the_nearest_point_of_a_box():
     found = minimise(
         lambda x: squares(x - wanted),
         torch.zeros(3),
-        at_most=lambda x: torch.cat([x - 1, -1 - x]),
+        inequality=lambda x: torch.cat([x - 1, -1 - x]),
     )
     torch.testing.assert_close(found.x, wanted.clamp(-1, 1), rtol=0, atol=1e-10)
     pushes = [2.0, 0, 0, 0, 0, 4.0]  # 2 (wanted - x), above and below
-    np.testing.assert_allclose(found.at_most.numpy(), pushes, atol=1e-8)
+    np.testing.assert_allclose(found.inequality.numpy(), pushes, atol=1e-8)
 
 
 def test_a_constraint_that_is_said_twice_is_no_trouble():
     found = minimise(
         squares,
         torch.tensor([5.0, -3.0]),
-        equal=lambda x: torch.stack([x.sum() - 2, 2 * x.sum() - 4]),
-        at_most=lambda x: torch.stack([x[0] - 1, x[0] - 1]),
+        equality=lambda x: torch.stack([x.sum() - 2, 2 * x.sum() - 4]),
+        inequality=lambda x: torch.stack([x[0] - 1, x[0] - 1]),
     )
     torch.testing.assert_close(found.x.tolist(), [1.0, 1.0], rtol=0, atol=1e-8)
     # only λ₁ + 2λ₂ is known
-    assert float(found.equal @ torch.tensor([1.0, 2.0]).double()) == pytest.approx(-2, abs=1e-7)
+    assert float(found.equality @ torch.tensor([1.0, 2.0]).double()) == pytest.approx(-2, abs=1e-7)
 
 
 def test_a_multiplier_is_a_price():
@@ -83,12 +83,12 @@ def test_a_multiplier_is_a_price():
         return minimise(
             lambda x: (x[0] - 3) ** 2 + x.prod().exp() + x[1] ** 2,
             torch.zeros(2),
-            equal=lambda x: x[0] ** 2 + x[1] - 1 - c,
-            at_most=lambda x: x[0] - 0.8 - d,
+            equality=lambda x: x[0] ** 2 + x[1] - 1 - c,
+            inequality=lambda x: x[0] - 0.8 - d,
         )
 
     found, small = least(0, 0), 1e-4
-    for price, c, d in ((found.equal, small, 0), (found.at_most, 0, small)):
+    for price, c, d in ((found.equality, small, 0), (found.inequality, 0, small)):
         slope = (least(c, d).value - least(-c, -d).value) / (2 * small)
         assert abs(float(price)) > 0.1
         assert slope == pytest.approx(-float(price), rel=1e-5)
@@ -97,7 +97,7 @@ def test_a_multiplier_is_a_price():
 def test_without_constraints_it_is_newtons_method():
     found = minimise(lambda x: (x - 2).cosh().sum(), torch.tensor([-1.0, 4.0]))
     torch.testing.assert_close(found.x.tolist(), [2.0, 2.0], rtol=0, atol=1e-8)
-    assert found.equal.numel() == found.at_most.numel() == 0
+    assert found.equality.numel() == found.inequality.numel() == 0
 
 
 # --- held against scipy ---------------------------------------------------------------------------
@@ -137,31 +137,31 @@ PROBLEMS = {"rosenbrock": ROSENBROCK, "71": HOCK_SCHITTKOWSKI_71, "43": HOCK_SCH
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("method", ["SLSQP", "trust-constr"])
 def test_equal_to_scipys(name, method):
-    objective, start, equal, at_most = PROBLEMS[name]
+    objective, start, equality, inequality = PROBLEMS[name]
     found = minimise(
         objective,
         torch.tensor(start),
-        equal=equal and (lambda x: torch.stack(equal(x))),
-        at_most=lambda x: torch.stack(at_most(x)),
+        equality=equality and (lambda x: torch.stack(equality(x))),
+        inequality=lambda x: torch.stack(inequality(x)),
     )
-    limits = [NonlinearConstraint(at_most, -np.inf, 0)]
-    if equal:
-        limits.append(NonlinearConstraint(equal, 0, 0))
+    limits = [NonlinearConstraint(inequality, -np.inf, 0)]
+    if equality:
+        limits.append(NonlinearConstraint(equality, 0, 0))
     options = {"ftol": 1e-12} if method == "SLSQP" else {"gtol": 1e-9, "xtol": 1e-12}
     theirs = minimize(objective, start, method=method, constraints=limits, options=options)
     assert found.value == pytest.approx(theirs.fun, rel=1e-5)
     np.testing.assert_allclose(found.x.numpy(), theirs.x, atol=2e-3)
-    assert found.conditions.hold(1e-6)
+    assert found.conditions.are_satisfied(1e-6)
 
 
 def test_published_minima():
     for name, value in (("71", 17.0140173), ("43", -44.0)):  # Hock and Schittkowski 1981
-        objective, start, equal, at_most = PROBLEMS[name]
+        objective, start, equality, inequality = PROBLEMS[name]
         found = minimise(
             objective,
             torch.tensor(start),
-            equal=equal and (lambda x, equal=equal: torch.stack(equal(x))),
-            at_most=lambda x, at_most=at_most: torch.stack(at_most(x)),
+            equality=equality and (lambda x, equality=equality: torch.stack(equality(x))),
+            inequality=lambda x, inequality=inequality: torch.stack(inequality(x)),
         )
         assert found.value == pytest.approx(value, abs=1e-7)
 
@@ -196,11 +196,11 @@ def test_convex_quadratic_programs_carry_their_own_proof(D, equalities, inequali
     found = minimise(
         lambda x: x @ q @ x / 2 + k @ x,
         torch.zeros(D),
-        equal=lambda x: a @ x - d,
-        at_most=lambda x: g @ x - e,
+        equality=lambda x: a @ x - d,
+        inequality=lambda x: g @ x - e,
         tolerance=1e-7,
     )
-    x, lambdas, mus = found.x.numpy(), found.equal.numpy(), found.at_most.numpy()
+    x, lambdas, mus = found.x.numpy(), found.equality.numpy(), found.inequality.numpy()
     scale = (
         1 + np.abs(Q @ x + c).max() + np.abs(mus).max(initial=0) + np.abs(lambdas).max(initial=0)
     )
@@ -226,27 +226,27 @@ def test_convex_quadratic_programs_carry_their_own_proof(D, equalities, inequali
 
 
 @pytest.mark.parametrize(
-    ("equal", "at_most", "message"),
+    ("equality", "inequality", "message"),
     [
         (lambda x: torch.stack([x[0] - 1, x[0] + 1]), None, "number . of `equal` is .*should be 0"),
         (None, lambda x: torch.stack([x[0] + 1, 1 - x[0]]), "of `at_most` is 1.*0 or less"),
         (lambda x: squares(x) + 1, None, "`equal` is 1 and should be 0.*start elsewhere"),
     ],
 )
-def test_constraints_that_contradict_each_other(equal, at_most, message):
+def test_constraints_that_contradict_each_other(equality, inequality, message):
     with pytest.raises(ValueError, match=message):
-        minimise(squares, torch.tensor([0.3, 0.2]), equal=equal, at_most=at_most)
+        minimise(squares, torch.tensor([0.3, 0.2]), equality=equality, inequality=inequality)
 
 
 def test_a_fall_without_end():
     with pytest.raises(ValueError, match="falls without end.*constraint that is missing"):
-        minimise(lambda x: x[0], torch.zeros(2), at_most=lambda x: x)
+        minimise(lambda x: x[0], torch.zeros(2), inequality=lambda x: x)
 
 
 def test_a_deep_valley_beyond_the_constraint_is_not_fallen_into():
-    found = minimise(lambda x: x[0] ** 3 + x[0], torch.tensor([0.5]), at_most=lambda x: -1 - x)
+    found = minimise(lambda x: x[0] ** 3 + x[0], torch.tensor([0.5]), inequality=lambda x: -1 - x)
     assert float(found.x) == pytest.approx(-1, abs=1e-9)
-    assert float(found.at_most) == pytest.approx(4, abs=1e-7)
+    assert float(found.inequality) == pytest.approx(4, abs=1e-7)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from saccade.optim import DECAYS, adamw, clip_by_norm, scale, set_rate
+from saccade.optim import SCHEDULES, adamw, clip_grad_norm, lr_factor, set_learning_rate
 
 steps = st.integers(1, 10_000)
 shares = st.floats(0, 1)
@@ -14,7 +14,7 @@ warmups = st.integers(0, 5000)
 
 
 @pytest.mark.parametrize(
-    ("step", "share", "warmup", "decay", "wanted"),
+    ("step", "progress", "warmup", "decay", "wanted"),
     [
         (1, 0.0, 4, "none", 0.25),
         (2, 0.0, 4, "none", 0.5),
@@ -41,40 +41,40 @@ warmups = st.integers(0, 5000)
     ],
 )
 def test_rates_worked_by_hand(
-    step: int, share: float, warmup: int, decay: str, wanted: float
+    step: int, progress: float, warmup: int, decay: str, wanted: float
 ) -> None:
-    assert scale(step, share, warmup, decay) == pytest.approx(wanted, abs=1e-12)
+    assert lr_factor(step, progress, warmup, decay) == pytest.approx(wanted, abs=1e-12)
 
 
 OWN_WAY = {"inverse_sqrt", "one_cycle"}
 
 
-@given(steps, shares, warmups, st.sampled_from(sorted(DECAYS.keys() - OWN_WAY)))
+@given(steps, shares, warmups, st.sampled_from(sorted(SCHEDULES.keys() - OWN_WAY)))
 def test_it_rises_with_the_warm_up_and_falls_with_the_share(
-    step: int, share: float, warmup: int, decay: str
+    step: int, progress: float, warmup: int, decay: str
 ) -> None:
-    here = scale(step, share, warmup, decay)
+    here = lr_factor(step, progress, warmup, decay)
     assert 0 <= here <= 1
-    assert scale(step + 1, share, warmup, decay) >= here
-    assert scale(step, min(1.0, share + 0.01), warmup, decay) <= here + 1e-12
-    if warmup and step < warmup and share < 0.9:
-        assert scale(step + 1, share, warmup, decay) > here
+    assert lr_factor(step + 1, progress, warmup, decay) >= here
+    assert lr_factor(step, min(1.0, progress + 0.01), warmup, decay) <= here + 1e-12
+    if warmup and step < warmup and progress < 0.9:
+        assert lr_factor(step + 1, progress, warmup, decay) > here
     if step >= warmup:
-        assert here == scale(step + 1, share, warmup, decay)
+        assert here == lr_factor(step + 1, progress, warmup, decay)
 
 
 @given(steps, shares, warmups)
-def test_inverse_sqrt_is_the_equation_of_the_paper(step: int, share: float, warmup: int) -> None:
+def test_inverse_sqrt_is_the_equation_of_the_paper(step: int, progress: float, warmup: int) -> None:
     warmup = max(warmup, 1)
     paper = min(step**-0.5, step * warmup**-1.5)  # eq. 3 without the width
-    assert scale(step, share, warmup, "inverse_sqrt") == pytest.approx(paper * warmup**0.5)
+    assert lr_factor(step, progress, warmup, "inverse_sqrt") == pytest.approx(paper * warmup**0.5)
 
 
 def test_an_unknown_decay_is_refused_by_name() -> None:
     with pytest.raises(
         ValueError, match="no decay 'cosin'; there are constant, cosine, inverse_sqrt, linear, none"
     ):
-        scale(1, 0.0, 0, "cosin")
+        lr_factor(1, 0.0, 0, "cosin")
 
 
 class Small(nn.Module):
@@ -118,7 +118,7 @@ def test_steps_are_the_equation(beta2: float) -> None:
     second = [torch.zeros_like(p) for p in expected]
     for step in range(1, 5):
         rate = 0.05 / step
-        set_rate(optimizer, rate)
+        set_learning_rate(optimizer, rate)
         for n, parameter in enumerate(model.parameters()):
             parameter.grad = torch.randn_like(parameter)
             first[n] = 0.9 * first[n] + 0.1 * parameter.grad
@@ -134,31 +134,31 @@ def test_steps_are_the_equation(beta2: float) -> None:
 
 def test_the_rate_is_set_for_every_group() -> None:
     optimizer = adamw(Small(), 0.01, 0.3)
-    set_rate(optimizer, 0.002)
+    set_learning_rate(optimizer, 0.002)
     assert [group["lr"] for group in optimizer.param_groups] == [0.002, 0.002]
 
 
 @given(st.floats(0.01, 100), st.integers(0, 2**31))
-def test_clipping_shortens_all_gradients_together(most: float, seed: int) -> None:
+def test_clipping_shortens_all_gradients_together(max_norm: float, seed: int) -> None:
     torch.manual_seed(seed)
     model = nn.Linear(3, 4).double()
     before = [torch.randn_like(p) for p in model.parameters()]
     for parameter, grad in zip(model.parameters(), before, strict=True):
         parameter.grad = grad.clone()
     norm = math.sqrt(sum(float(value) ** 2 for grad in before for value in grad.flatten()))
-    assert float(clip_by_norm(model, most)) == pytest.approx(norm, rel=1e-12)
+    assert float(clip_grad_norm(model, max_norm)) == pytest.approx(norm, rel=1e-12)
     for parameter, grad in zip(model.parameters(), before, strict=True):
         assert parameter.grad is not None
-        if norm < most:
+        if norm < max_norm:
             assert torch.equal(parameter.grad, grad)
         torch.testing.assert_close(
-            parameter.grad, grad * min(1, most / norm), rtol=1e-5, atol=1e-12
+            parameter.grad, grad * min(1, max_norm / norm), rtol=1e-5, atol=1e-12
         )
 
 
 def test_a_weight_without_a_gradient_is_passed_over() -> None:
     model = nn.Linear(2, 2)
     model.weight.grad = torch.full((2, 2), 2.0)
-    assert float(clip_by_norm(model, 1.0)) == pytest.approx(4)
+    assert float(clip_grad_norm(model, 1.0)) == pytest.approx(4)
     assert float(model.weight.grad.norm()) == pytest.approx(1)
     assert model.bias.grad is None

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.optim import lr_scheduler
 
-from saccade.optim import DECAYS, scale
-from saccade.optim.schedules import LAST, LOWEST, RISE
+from saccade.optim import SCHEDULES, lr_factor
+from saccade.optim.schedules import ONE_CYCLE_END, ONE_CYCLE_RISE, ONE_CYCLE_START
 
 STEPS = 40
 
@@ -34,47 +34,47 @@ def theirs(make: Callable[[Any], Any], steps: int = STEPS) -> list[float]:
     return rates
 
 
-@pytest.mark.parametrize("decay", THEIRS)
-def test_it_is_torchs(decay: str) -> None:
-    ours = [scale(step + 1, step / STEPS, 0, decay) for step in range(STEPS)]
-    assert ours == pytest.approx(theirs(THEIRS[decay]), abs=1e-12)
+@pytest.mark.parametrize("schedule", THEIRS)
+def test_it_is_torchs(schedule: str) -> None:
+    ours = [lr_factor(step + 1, step / STEPS, 0, schedule) for step in range(STEPS)]
+    assert ours == pytest.approx(theirs(THEIRS[schedule]), abs=1e-12)
 
 
 def test_the_warm_up_is_torchs() -> None:
-    ours = [scale(step + 1, step / STEPS, 8, "constant") for step in range(STEPS)]
+    ours = [lr_factor(step + 1, step / STEPS, 8, "constant") for step in range(STEPS)]
     assert ours == pytest.approx(theirs(lambda o: lr_scheduler.LinearLR(o, 1 / 8, total_iters=7)))
 
 
 def test_one_cycle_is_torchs() -> None:
     # theirs ends with the last step, ours with the training, and the rise ends a step before
     last = STEPS - 1
-    start = (RISE * last + 1) / STEPS
+    start = (ONE_CYCLE_RISE * last + 1) / STEPS
 
     def make(optimizer: Any) -> Any:
         cycle = {"max_lr": 1.0, "total_steps": STEPS, "cycle_momentum": False}
         return lr_scheduler.OneCycleLR(optimizer, **cycle, pct_start=start)
 
-    ours = [scale(step + 1, step / last, 5, "one_cycle") for step in range(STEPS)]
+    ours = [lr_factor(step + 1, step / last, 5, "one_cycle") for step in range(STEPS)]
     found = theirs(make, steps=last)
     assert ours[:-1] == pytest.approx(found, abs=1e-12)
-    assert (ours[0], ours[-1]) == pytest.approx((LOWEST, LAST))
+    assert (ours[0], ours[-1]) == pytest.approx((ONE_CYCLE_START, ONE_CYCLE_END))
 
 
 @given(st.floats(0, 1), st.integers(1, 1000), st.integers(0, 100))
 def test_one_cycle_rises_then_falls_whatever_the_warm_up(
-    share: float, step: int, warmup: int
+    progress: float, step: int, warmup: int
 ) -> None:
-    here = scale(step, share, warmup, "one_cycle")
-    assert LAST * (1 - 1e-9) <= here <= 1
-    assert here == scale(step, share, 0, "one_cycle")
-    further = scale(step, min(1.0, share + 0.01), warmup, "one_cycle")
-    if share + 0.01 <= RISE:
+    here = lr_factor(step, progress, warmup, "one_cycle")
+    assert ONE_CYCLE_END * (1 - 1e-9) <= here <= 1
+    assert here == lr_factor(step, progress, 0, "one_cycle")
+    further = lr_factor(step, min(1.0, progress + 0.01), warmup, "one_cycle")
+    if progress + 0.01 <= ONE_CYCLE_RISE:
         assert further >= here
-    elif share >= RISE:
+    elif progress >= ONE_CYCLE_RISE:
         assert further <= here
 
 
 def test_none_is_constant_as_it_was_called() -> None:
     for step in (1, 3, 50):
-        assert scale(step, 0.4, 10, "none") == scale(step, 0.4, 10, "constant")
-    assert set(THEIRS) | {"inverse_sqrt", "one_cycle", "pid"} == set(DECAYS)
+        assert lr_factor(step, 0.4, 10, "none") == lr_factor(step, 0.4, 10, "constant")
+    assert set(THEIRS) | {"inverse_sqrt", "one_cycle", "pid"} == set(SCHEDULES)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from saccade import run as runs
+from saccade.runs import run as runs
 from saccade.tasks import task as tasks
 
 
@@ -15,21 +15,21 @@ class Killed(BaseException):
 @pytest.fixture
 def killed_once_saved(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], int]:
     """Fit something until it has saved how it stands; the block it would go on with."""
-    monkeypatch.setattr(tasks, "SAVED_EVERY", 0.02)
+    monkeypatch.setattr(tasks, "SAVE_INTERVAL", 0.02)
 
     def killed(fit: Callable[[], object]) -> int:
         write = runs.write_arrays
-        stood: list[int] = []
+        resume_state: list[int] = []
 
         def save_and_die(path: Path, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
             write(path, arrays, facts)
             if "fitting" in path.name:
-                stood.append(int(arrays["next"][0]))
+                resume_state.append(int(arrays["next"][0]))
                 raise Killed
 
         with monkeypatch.context() as patch, pytest.raises(Killed):
             patch.setattr(runs, "write_arrays", save_and_die)
             fit()
-        return stood[0]
+        return resume_state[0]
 
     return killed

@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 
 from saccade.cli.main import run as saccade
 from saccade.errors import ConfigError
-from saccade.models.two_way import TwoWay, TwoWayConfig
-from saccade.recipes.finding import find
-from saccade.run import Options, open_run, train
+from saccade.models.bidirectional_lm import BidirectionalLM, BidirectionalLMConfig
+from saccade.recipes.resolve import resolve_recipe
+from saccade.runs.run import TrainOptions, load_run, train_recipe
 
 VOCAB = 9
 
 
-def model_of(cell: str, depth: int) -> TwoWay:
+def model_of(cell: str, depth: int) -> BidirectionalLM:
     torch.manual_seed(0)
     settings: dict[str, object] = {"cell": cell, "depth": depth}
-    config = TwoWayConfig(vocab_size=VOCAB, width=6, dropout=0.0, **settings)
-    return TwoWay(config).double().eval()
+    config = BidirectionalLMConfig(vocab_size=VOCAB, width=6, dropout=0.0, **settings)
+    return BidirectionalLM(config).double().eval()
 
 
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
@@ -29,11 +29,11 @@ def model_of(cell: str, depth: int) -> TwoWay:
 def test_a_place_is_told_by_all_others_and_not_by_itself(cell: str, depth: int) -> None:
     model = model_of(cell, depth)
     ids = torch.randint(VOCAB, (1, 7), generator=torch.Generator().manual_seed(1))
-    found = model.read(ids, None)
+    found = model.forward_hidden(ids, None)
     for changed in range(7):
         other = ids.clone()
         other[0, changed] = (other[0, changed] + 1) % VOCAB
-        moved = (model.read(other, None) - found).abs().amax(dim=-1)[0]
+        moved = (model.forward_hidden(other, None) - found).abs().amax(dim=-1)[0]
         assert moved[changed] == 0
         assert all(moved[place] > 0 for place in range(7) if place != changed)
 
@@ -45,9 +45,9 @@ def test_padding_and_neighbours_change_nothing(lengths: list[int]) -> None:
     model = model_of("lstm", 2)
     rows = [torch.arange(length) % VOCAB for length in lengths]
     padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-    together = model.read(padded, torch.tensor(lengths))
+    together = model.forward_hidden(padded, torch.tensor(lengths))
     for row, found in zip(rows, together, strict=True):
-        torch.testing.assert_close(found[: len(row)], model.read(row[None], None)[0])
+        torch.testing.assert_close(found[: len(row)], model.forward_hidden(row[None], None)[0])
 
 
 def test_it_learns_to_fill_gaps_and_is_refused_as_a_predictor(
@@ -59,7 +59,7 @@ def test_it_learns_to_fill_gaps_and_is_refused_as_a_predictor(
     text.write_text("\n".join(lines))
     changes = {
         "data.tokenizer.kind": "word",
-        "data.steps": 16,
+        "data.segment_length": 16,
         "train.batch_tokens": 512,
         "train.steps": 120,
         "train.learning_rate": 0.01,
@@ -67,20 +67,22 @@ def test_it_learns_to_fill_gaps_and_is_refused_as_a_predictor(
         "train.threads": 1,
         "model.width": 32,
     }
-    recipe = find("language", data=str(text), model="two_way", changes=changes).recipe
-    run = train(recipe, tmp_path / "run", Options()).run
+    recipe = resolve_recipe(
+        "language", data=str(text), model="bidirectional", changes=changes
+    ).recipe
+    run = train_recipe(recipe, tmp_path / "run", TrainOptions()).run
     assert run.evaluate()["accuracy"] > 0.8
     assert "perplexity" not in run.evaluate()
     assert run.predict("ann likes ___ and dan likes ann").text == "ann likes dan and dan likes ann"
     several = run.predict("ann likes ___ and ____ likes ann", n_best=3)
-    assert "_" not in several.text and len(several.others) == 2
-    again = open_run(tmp_path / "run")
+    assert "_" not in several.text and len(several.alternatives) == 2
+    again = load_run(tmp_path / "run")
     assert again.predict("bob likes ___").text == run.predict("bob likes ___").text
     with pytest.raises(ConfigError, match="text 1 has no gap. two_way reads .* from both its ends"):
         run.predict("ann likes")
     with pytest.raises(ConfigError, match="leave beam out"):
         run.evaluate(beam=2)
-    assert saccade(["predict", str(tmp_path / "run"), "ann likes", "--tokens", "3"]) == 2
+    assert saccade(["predict", str(tmp_path / "run"), "ann likes", "--max-new-tokens", "3"]) == 2
     assert "two_way fills gaps" in capsys.readouterr().err
     findings = run.check(inputs=5)
-    assert {finding.verdict for finding in findings if finding.tried} == {"holds"}
+    assert {finding.verdict for finding in findings if finding.num_inputs} == {"passed"}

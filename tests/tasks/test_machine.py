@@ -9,7 +9,7 @@ import pytest
 import saccade
 from saccade.cli.main import run as command
 from saccade.errors import ConfigError
-from saccade.verbs import compare
+from saccade.workflows import compare
 
 KINDS = ("cat", "dog", "owl")
 
@@ -57,15 +57,16 @@ def test_it_answers_as_scikit_learns_on_rows_held_out(trained: Any) -> None:
 
 
 def test_saved_and_reopened_it_is_the_same_and_keeps_the_laws(trained: Any, table: Path) -> None:
-    again = saccade.open(trained.folder)
+    again = saccade.load(trained.folder)
     features = trained.task.rows["test"].features
     assert np.array_equal(
-        again.task.machine.decide(features), trained.task.machine.decide(features)
+        again.task.machine.decision_function(features),
+        trained.task.machine.decision_function(features),
     )
     assert again.evaluate() == trained.evaluate()
-    verdicts = {finding.law: finding.verdict for finding in again.check(inputs=5)}
-    assert verdicts.pop("exported equals original") == "not tried"
-    assert len(verdicts) == 2 and {*verdicts.values()} == {"holds"}
+    verdicts = {finding.invariant: finding.verdict for finding in again.check(inputs=5)}
+    assert verdicts.pop("exported equals original") == "skipped"
+    assert len(verdicts) == 2 and {*verdicts.values()} == {"passed"}
     assert again.evaluate(data=str(table))["accuracy"] > 0.7
 
 
@@ -73,7 +74,9 @@ def test_votes_are_said_and_no_chances(trained: Any) -> None:
     (answer,) = trained.predict(["0.1,1.0,right"], n_best=3)
     assert answer.text == "cat" and answer.votes["cat"] == 2 and sum(answer.votes.values()) == 3
     assert not hasattr(answer, "probabilities")
-    assert [one.score for one in (answer, *answer.others)] == sorted(answer.votes.values())[::-1]
+    assert [one.score for one in (answer, *answer.alternatives)] == sorted(answer.votes.values())[
+        ::-1
+    ]
     assert [one.text for one in trained.predict(["", "x,y,side,kind"])] == ["", "kind"]
 
 
@@ -90,9 +93,11 @@ def test_the_command_draws_the_margin_of_two_inputs(tmp_path: Path, capsys: Any)
 
 def test_what_cannot_be_is_said(table: Path, tmp_path: Path) -> None:
     call: dict[str, Any] = {"data": str(table), "model": "svm", "out": tmp_path / "new"}
-    with pytest.raises(ConfigError, match="svm says a class, and data.answer is 'number'"):
-        saccade.train("table", target="x", set={"data.answer": "number"}, **call)
-    with pytest.raises(ConfigError, match="leave train.loss, train.penalty and train.smoothing"):
+    with pytest.raises(ConfigError, match="svm says a class, and data.target_type is 'number'"):
+        saccade.train("table", target="x", set={"data.target_type": "number"}, **call)
+    with pytest.raises(
+        ConfigError, match="leave train.loss, train.penalty and train.label_smoothing"
+    ):
         saccade.train("table", target="kind", set={"train.penalty": 0.1}, **call)
     with pytest.raises(ConfigError, match="svm has no model.activation, so there is nothing"):
         compare("activations", data="table", models=["svm"])

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from saccade.errors import ConfigError, DataError
-from saccade.look.draw_online import running
-from saccade.recipes.finding import find
-from saccade.run import Options, Run, open_run, resume, train
-from saccade.tasks.online import Online
-from saccade.verbs.going_on import go_on
+from saccade.plots.online import running_mean
+from saccade.recipes.resolve import resolve_recipe
+from saccade.runs.run import Run, TrainOptions, load_run, resume, train_recipe
+from saccade.tasks.online import OnlineTabularTask
+from saccade.workflows.finetune import finetune
 
 FEW = {"train.threads": 1, "train.checkpoint_seconds": 1000}
 ROWS = 60
@@ -48,8 +48,8 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             data = write(root / f"{model}.csv", table_of(200, 1, number=number))
             more = {"model.hidden": 5, "model.dropout": 0.3} if model == "mlp" else {}
             changes = FEW | more | {"data.target": "c", "train.steps": 60}
-            recipe = find("table", data=str(data), model=model, changes=changes).recipe
-            made[model] = train(recipe, root / model, Options()).run.folder
+            recipe = resolve_recipe("table", data=str(data), model=model, changes=changes).recipe
+            made[model] = train_recipe(recipe, root / model, TrainOptions()).run.folder
         return made[model]
 
     return folder
@@ -58,13 +58,15 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 @pytest.fixture
 def live(start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
     """Learn rows online, from a run of a model, and give the run; no pictures."""
-    monkeypatch.setattr("saccade.run.report", lambda run, options: None)
+    monkeypatch.setattr("saccade.runs.run.write_report", lambda run, options: None)
 
     def learned(model: str, rows: list[str], name: str = "live", **changes: Any) -> Run:
         data = write(tmp_path / "live.csv", rows)
         every = {path.replace("__", "."): value for path, value in changes.items()}
         out = tmp_path / name
-        return go_on(start(model), str(data), out, Options(), changes=every, online=True).run
+        return finetune(
+            start(model), str(data), out, TrainOptions(), changes=every, online=True
+        ).run
 
     return learned
 
@@ -77,14 +79,14 @@ def test_a_row_is_never_learned_from_before_it_is_answered(
     """Other labels from row n on change no answer up to row n, and some after it."""
     rows = table_of(ROWS, 2, number=model == "linear")
     changes = {"train__optimizer": optimizer, "train__learning_rate": 0.1}
-    first = live(model, rows, "first", **changes).task.carried["said"]
+    first = live(model, rows, "first", **changes).task.carry["said"]
     assert not first.isnan().any()
     for n in (0, 7, ROWS - 1):
         other = [
             row if at < n else row.rpartition(",")[0] + (",9" if model == "linear" else ",yes")
             for at, row in enumerate(rows)
         ]
-        said = live(model, other, f"from {n}", **changes).task.carried["said"]
+        said = live(model, other, f"from {n}", **changes).task.carry["said"]
         assert torch.equal(said[: n + 1], first[: n + 1])
         assert n == ROWS - 1 or not torch.equal(said[n + 1 :], first[n + 1 :])
 
@@ -92,15 +94,15 @@ def test_a_row_is_never_learned_from_before_it_is_answered(
 def test_it_is_logistic_regression_row_by_row(live: Callable[..., Run], start: Any) -> None:
     """W ← W - η (p - 1_y) xᵀ, written out in numpy."""
     rate = 0.2
-    how = {"train__optimizer": "sgd", "train__learning_rate": rate, "train__clip": 1e9}
+    how = {"train__optimizer": "sgd", "train__learning_rate": rate, "train__clip_norm": 1e9}
     task = live("softmax", table_of(ROWS, 3, turned=True), **how, train__weight_decay=0).task
     rows = task.rows["train"]
-    [(weight, bias)] = open_run(start("softmax")).task.model.layers()
+    [(weight, bias)] = load_run(start("softmax")).task.model.layers()
     w, b = weight.detach().double().numpy(), bias.detach().double().numpy()
     for n in range(ROWS):
         x, y = rows.features[n], rows.target[n]
         z = w @ x + b
-        np.testing.assert_allclose(task.carried["said"][n], z, atol=1e-4)
+        np.testing.assert_allclose(task.carry["said"][n], z, atol=1e-4)
         p = np.exp(z - z.max())
         p /= p.sum()
         p[y] -= 1
@@ -113,17 +115,17 @@ def test_it_is_logistic_regression_row_by_row(live: Callable[..., Run], start: A
 def test_it_is_least_mean_squares_row_by_row(live: Callable[..., Run], start: Any) -> None:
     """w ← w - 2η (w·x - y) x (Widrow and Hoff 1960)."""
     rate = 0.03
-    how = {"train__optimizer": "sgd", "train__learning_rate": rate, "train__clip": 1e9}
+    how = {"train__optimizer": "sgd", "train__learning_rate": rate, "train__clip_norm": 1e9}
     rows = table_of(ROWS, 3, turned=True, number=True)
     task = live("linear", rows, **how, train__weight_decay=0).task
     given = task.rows["train"]
-    [(weight, bias)] = open_run(start("linear")).task.model.layers()
+    [(weight, bias)] = load_run(start("linear")).task.model.layers()
     w = np.append(weight.detach().double().numpy()[0], float(bias.detach()))
     squares = []
     for n in range(ROWS):
         x = np.append(given.features[n], 1.0)
         far = w @ x - given.target[n]
-        assert float(task.carried["said"][n, 0]) == pytest.approx(w @ x, abs=1e-4)
+        assert float(task.carry["said"][n, 0]) == pytest.approx(w @ x, abs=1e-4)
         squares.append((far * task.layout.target.deviation) ** 2)
         w = w - rate * 2 * far * x
     found = task.evaluate("dev")
@@ -142,7 +144,7 @@ def test_what_was_turned_round_is_lost_and_regained(live: Callable[..., Run], st
     last = lines[-1]
     assert last["dev_recent_accuracy"] > 0.9 and last["dev_left_recent_accuracy"] < 0.2
     assert last["dev_rows"] == 500 and last["best"]
-    old = open_run(start("softmax"))
+    old = load_run(start("softmax"))
     found = old.evaluate(run.folder.parent / "live.csv")
     assert last["dev_left_accuracy"] == pytest.approx(found["accuracy"])
 
@@ -150,8 +152,8 @@ def test_what_was_turned_round_is_lost_and_regained(live: Callable[..., Run], st
 def test_answers_are_given_without_dropout(live: Callable[..., Run], start: Any) -> None:
     rows = table_of(ROWS, 2)
     run = live("mlp", rows, train__learning_rate=1e-12)
-    assert open_run(start("mlp")).recipe.model.dropout == 0.3
-    torch.testing.assert_close(run.task.carried["said"], run.task.carried["left"])
+    assert load_run(start("mlp")).recipe.model.dropout == 0.3
+    torch.testing.assert_close(run.task.carry["said"], run.task.carry["left"])
 
 
 def test_stopped_and_resumed_it_is_the_same(
@@ -159,47 +161,47 @@ def test_stopped_and_resumed_it_is_the_same(
 ) -> None:
     rows = table_of(ROWS, 2)
     whole = live("mlp", rows, "whole")
-    said = whole.task.carried
+    said = whole.task.carry
     calls: list[int] = []
-    loss = Online.loss
+    loss = OnlineTabularTask.loss
 
-    def stopping(self: Online, batch: Any) -> Any:
+    def stopping(self: OnlineTabularTask, batch: Any) -> Any:
         calls.append(1)
         if len(calls) == 23:
             raise RuntimeError("pulled the plug")
         return loss(self, batch)
 
-    monkeypatch.setattr(Online, "loss", stopping)
+    monkeypatch.setattr(OnlineTabularTask, "loss", stopping)
     with pytest.raises(RuntimeError, match="pulled"):
         live("mlp", rows, "parts", train__checkpoint_seconds=0)
-    again = resume(tmp_path / "parts", {}, Options()).run
+    again = resume(tmp_path / "parts", {}, TrainOptions()).run
     assert len(calls) < 2 * ROWS
     for name in ("said", "left"):
-        assert torch.equal(again.task.carried[name], said[name])
+        assert torch.equal(again.task.carry[name], said[name])
     assert outcome_of(tmp_path / "parts") == outcome_of(tmp_path / "whole")
 
 
 def test_batches_of_several_rows_and_weights_as_they_are(
     live: Callable[..., Run], start: Any, tmp_path: Path
 ) -> None:
-    run = live("softmax", table_of(ROWS, 2), train__batch_tokens=8, train__accumulate=2)
+    run = live("softmax", table_of(ROWS, 2), train__batch_tokens=8, train__accumulate_steps=2)
     lines = [batch.lines for batch in run.task.batches("train")]
     assert len(lines) == 8 and sum(lines, ()) == tuple(range(2, ROWS + 2))
     assert [batch.lines for batch in run.task.batches("train", 3)] == lines[3:]
     assert run.recipe.train.steps == 4
-    np.testing.assert_array_equal(run.task.shares(np.array([1.0, 3.0])), [1.0, 3.0])
+    np.testing.assert_array_equal(run.task.normalized_weights(np.array([1.0, 3.0])), [1.0, 3.0])
     # a group of batches is answered by the weights before it
-    assert torch.equal(run.task.carried["said"][:16], run.task.carried["left"][:16])
-    assert not torch.equal(run.task.carried["said"][16:], run.task.carried["left"][16:])
+    assert torch.equal(run.task.carry["said"][:16], run.task.carry["left"][:16])
+    assert not torch.equal(run.task.carry["said"][16:], run.task.carry["left"][16:])
 
 
 def test_a_run_like_any_other(start: Any, tmp_path: Path) -> None:
     data = write(tmp_path / "live.csv", table_of(ROWS, 2))
     how = {"changes": {"train.steps": 50}, "online": True}
-    run = go_on(start("softmax"), str(data), tmp_path / "live", Options(), **how).run
-    assert run.task.seen == 50
+    run = finetune(start("softmax"), str(data), tmp_path / "live", TrainOptions(), **how).run
+    assert run.task.rows_seen == 50
     assert (tmp_path / "live/report/online.png").stat().st_size > 1000
-    again = open_run(tmp_path / "live")
+    again = load_run(tmp_path / "live")
     assert again.predict("1,1").text == run.predict("1,1").text
     scores = again.evaluate()
     assert scores["examples"] == ROWS and "may have learned" in scores["conventions"]["accuracy"]
@@ -208,7 +210,9 @@ def test_a_run_like_any_other(start: Any, tmp_path: Path) -> None:
     assert all(finding.verdict != "broken" for finding in again.check(inputs=4))
     assert again.metrics()[-1]["dev_rows"] == 50
     # and it goes on, as any run: not online, unless that is asked for
-    more = go_on(run.folder, str(data), tmp_path / "more", Options(), changes={"train.steps": 2})
+    more = finetune(
+        run.folder, str(data), tmp_path / "more", TrainOptions(), changes={"train.steps": 2}
+    )
     assert not more.run.recipe.train.online
 
 
@@ -227,24 +231,24 @@ def test_what_cannot_be_online_is_refused(
 ) -> None:
     data = write(tmp_path / "live.csv", table_of(ROWS, 2))
     with pytest.raises(ConfigError, match=message):
-        go_on(start("softmax"), str(data), None, Options(), changes=changes, online=True)
+        finetune(start("softmax"), str(data), None, TrainOptions(), changes=changes, online=True)
 
 
 def test_rows_without_a_target_are_no_rows(start: Any, tmp_path: Path) -> None:
     data = write(tmp_path / "live.csv", ["1,2,?", "2,1,NA"])
     with pytest.raises(DataError, match="has no row with a 'c'"):
-        go_on(start("softmax"), str(data), tmp_path / "x", Options(), online=True)
+        finetune(start("softmax"), str(data), tmp_path / "x", TrainOptions(), online=True)
 
 
 def test_what_columns_mean_is_known_before_the_first_row() -> None:
-    recipe = find("table", changes={"train.online": True}).recipe
+    recipe = resolve_recipe("table", changes={"train.online": True}).recipe
     with pytest.raises(ConfigError, match="online goes on from a run.*--on FILE --online"):
-        train(recipe, Path("nowhere"), Options())
+        train_recipe(recipe, Path("nowhere"), TrainOptions())
 
 
 def test_the_running_score_by_loops() -> None:
     values = np.random.default_rng(0).random(30)
     for window in (None, 1, 7, 100):
         wanted = [np.mean(values[max(0, n - (window or n)) : n]) for n in range(1, 31)]
-        np.testing.assert_allclose(running(values, window), wanted)
-        np.testing.assert_allclose(running(values, window, root=True), np.sqrt(wanted))
+        np.testing.assert_allclose(running_mean(values, window), wanted)
+        np.testing.assert_allclose(running_mean(values, window, root=True), np.sqrt(wanted))

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from saccade.errors import ConfigError
-from saccade.run import Run, open_run
+from saccade.runs.run import Run, load_run
 
 
 @pytest.fixture(scope="module")
 def runs(trained_runs: dict[str, Path]) -> dict[str, Run]:
-    return {model: open_run(folder) for model, folder in trained_runs.items()}
+    return {model: load_run(folder) for model, folder in trained_runs.items()}
 
 
 SOURCES = ["abc", "fed", "cafe", "bead", "a"]
@@ -37,21 +37,21 @@ def test_a_drawn_answer_is_its_own_sentences(model: str, runs: dict[str, Run]) -
 
 def test_several_are_drawn_and_the_likeliest_stands_first(runs: dict[str, Run]) -> None:
     answer = runs["transformer"].predict("cafe", sample=True, n_best=4)
-    scores = [answer.score, *(other.score for other in answer.others)]
+    scores = [answer.score, *(other.score for other in answer.alternatives)]
     assert len(scores) == 4 and scores == sorted(scores, reverse=True)
 
 
 def test_no_run_is_written_twice(runs: dict[str, Run]) -> None:
-    for answer in runs["bahdanau"].predict(SOURCES, no_repeat=1):
+    for answer in runs["bahdanau"].predict(SOURCES, no_repeat_ngram_size=1):
         assert len(set(answer.text)) == len(answer.text)
 
 
 @pytest.mark.parametrize("model", ["bahdanau", "transformer"])
 def test_coverage_judges_what_the_beam_found(model: str, runs: dict[str, Run]) -> None:
     plain = runs[model].predict("cafe", beam=4, n_best=4)
-    found = {plain.text: plain.score} | {other.text: other.score for other in plain.others}
+    found = {plain.text: plain.score} | {other.text: other.score for other in plain.alternatives}
     judged = runs[model].predict("cafe", beam=4, n_best=4, coverage=0.5)
-    every = [judged, *judged.others]
+    every = [judged, *judged.alternatives]
     assert {answer.text for answer in every} == set(found)
     # a place that was looked at less than once in all costs something, the others nothing
     assert all(answer.score <= found[answer.text] for answer in every)
@@ -59,7 +59,7 @@ def test_coverage_judges_what_the_beam_found(model: str, runs: dict[str, Run]) -
 
 
 def test_no_length_penalty_gives_the_plain_log_probability(runs: dict[str, Run]) -> None:
-    answer = runs["seq2seq"].predict("cafe", beam=3, length=0)
+    answer = runs["seq2seq"].predict("cafe", beam=3, length_penalty=0)
     assert answer.score == pytest.approx(answer.log_probability)
 
 

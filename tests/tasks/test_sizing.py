@@ -5,20 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saccade.config import flatten
-from saccade.data.pairs import Pairs
-from saccade.recipes.translation import translate
-from saccade.tasks.sizing import Facts, choose_model, facts_of, size_up
+from saccade.data.parallel.pairs import SentencePairs
+from saccade.recipes.translation import translate_recipe
+from saccade.tasks.sizing import PairStats, auto_configure, choose_model, pair_stats
 
 MODELS = ("bahdanau", "seq2seq", "transformer")
-LETTERS = Facts(3600, 8.0, 4.0, 1.0, 0.0)
-SENTENCES = Facts(29_000, 60.0, 65.0, 11.0, 0.8)
+LETTERS = PairStats(3600, 8.0, 4.0, 1.0, 0.0)
+SENTENCES = PairStats(29_000, 60.0, 65.0, 11.0, 0.8)
 
 
-def chosen(facts: Facts, model: str = "transformer", **given: object) -> dict[str, object]:
-    recipe = translate(model)
+def chosen(facts: PairStats, model: str = "transformer", **given: object) -> dict[str, object]:
+    recipe = translate_recipe(model)
     if given:
         recipe = recipe.with_values(**given)
-    return flatten(size_up(recipe, facts)[0])
+    return flatten(auto_configure(recipe, facts)[0])
 
 
 @given(
@@ -30,9 +30,11 @@ def chosen(facts: Facts, model: str = "transformer", **given: object) -> dict[st
     st.floats(0, 1),
 )
 def test_whatever_the_data_the_settings_fit_each_other(
-    model: str, pairs: int, source: float, target: float, words: float, common: float
+    model: str, pairs: int, source: float, target: float, words: float, shared_chars: float
 ) -> None:
-    recipe, choices = size_up(translate(model), Facts(pairs, source, target, words, common))
+    recipe, choices = auto_configure(
+        translate_recipe(model), PairStats(pairs, source, target, words, shared_chars)
+    )
     flat = flatten(recipe)
     assert all(flat[choice.path] == choice.value for choice in choices)
     assert all(choice.reason for choice in choices)
@@ -60,21 +62,21 @@ def test_whatever_the_data_the_settings_fit_each_other(
             "batch_tokens": st.just(999),
             "warmup": st.just(3),
             "learning_rate": st.just(0.123),
-            "smoothing": st.just(0.05),
+            "label_smoothing": st.just(0.05),
             "evaluate_every": st.just(11),
         },
     ),
-    st.sampled_from([None, "character", "word", "bytepair"]),
+    st.sampled_from([None, "character", "word", "bpe"]),
 )
 def test_what_was_set_is_left_alone(
     model: str, pairs: int, sizes: dict[str, float], train: dict[str, float], kind: str | None
 ) -> None:
     tokenizer = {} if kind is None else {"kind": kind}
-    asked = translate(model).with_values(
+    asked = translate_recipe(model).with_values(
         model={"name": model, **sizes}, train=train, data={"tokenizer": tokenizer}
     )
-    recipe, choices = size_up(asked, Facts(pairs, 30.0, 30.0, 6.0, 0.5))
-    set_before = flatten(asked, only_set=True)
+    recipe, choices = auto_configure(asked, PairStats(pairs, 30.0, 30.0, 6.0, 0.5))
+    set_before = flatten(asked, exclude_unset=True)
     flat = flatten(recipe)
     assert {path: flat[path] for path in set_before} == set_before
     assert not {choice.path for choice in choices} & set_before.keys()
@@ -82,9 +84,9 @@ def test_what_was_set_is_left_alone(
 
 def test_single_words_are_cut_into_letters_and_sentences_into_pieces() -> None:
     assert chosen(LETTERS)["data.tokenizer.kind"] == "character"
-    assert chosen(SENTENCES)["data.tokenizer.kind"] == "bytepair"
+    assert chosen(SENTENCES)["data.tokenizer.kind"] == "bpe"
     assert chosen(SENTENCES)["data.tokenizer.shared"] is True
-    apart = Facts(29_000, 60.0, 65.0, 11.0, 0.1)
+    apart = PairStats(29_000, 60.0, 65.0, 11.0, 0.1)
     assert chosen(apart)["data.tokenizer.shared"] is False
 
 
@@ -94,7 +96,9 @@ def test_the_model_follows_the_answers() -> None:
 
 
 def test_more_pairs_never_give_a_smaller_model_or_vocabulary() -> None:
-    grown = [chosen(Facts(pairs, 60.0, 65.0, 11.0, 0.8)) for pairs in (500, 10_000, 100_000, 10**6)]
+    grown = [
+        chosen(PairStats(pairs, 60.0, 65.0, 11.0, 0.8)) for pairs in (500, 10_000, 100_000, 10**6)
+    ]
     for name in ("model.width", "model.depth", "data.tokenizer.size"):
         values = [settings[name] for settings in grown]
         assert values == sorted(values)  # type: ignore[type-var]
@@ -102,7 +106,7 @@ def test_more_pairs_never_give_a_smaller_model_or_vocabulary() -> None:
 
 
 def test_the_steps_say_how_often_they_go_through_the_pairs() -> None:
-    recipe, choices = size_up(translate("bahdanau"), LETTERS)
+    recipe, choices = auto_configure(translate_recipe("bahdanau"), LETTERS)
     [steps] = [choice for choice in choices if choice.path == "train.steps"]
     assert "times through 3,600 pairs" in steps.reason
     times = recipe.train.steps * recipe.train.batch_tokens / (LETTERS.pairs * 9)
@@ -112,7 +116,9 @@ def test_the_steps_say_how_often_they_go_through_the_pairs() -> None:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("pairs", [29_000, 100_000, 1_000_000])
 def test_sentences_take_about_an_hour_and_say_so(model: str, pairs: int) -> None:
-    recipe, choices = size_up(translate(model), Facts(pairs, 62.0, 69.0, 11.0, 0.8))
+    recipe, choices = auto_configure(
+        translate_recipe(model), PairStats(pairs, 62.0, 69.0, 11.0, 0.8)
+    )
     assert recipe.train.batch_tokens == 4096
     assert recipe.data.tokenizer.size == 8000
     assert recipe.model.dropout == (0.3 if pairs == 29_000 else 0.1)
@@ -135,20 +141,22 @@ def test_a_small_corpus_of_sentences_gets_the_published_tiny_transformer() -> No
 
 
 def test_a_few_sentences_are_not_gone_through_for_an_hour() -> None:
-    _, choices = size_up(translate("transformer"), Facts(2000, 62.0, 69.0, 11.0, 0.8))
+    _, choices = auto_configure(
+        translate_recipe("transformer"), PairStats(2000, 62.0, 69.0, 11.0, 0.8)
+    )
     [steps] = [choice for choice in choices if choice.path == "train.steps"]
     assert steps.reason.startswith("60.0 times through 2,000 pairs, about ")
     assert int(steps.reason.partition(", about ")[2].split()[0]) < 15
 
 
-def with_sizes(facts: Facts, **sizes: int) -> dict[str, object]:
-    asked = translate("transformer").with_values(model={"name": "transformer", **sizes})
-    return flatten(size_up(asked, facts)[0])
+def with_sizes(facts: PairStats, **sizes: int) -> dict[str, object]:
+    asked = translate_recipe("transformer").with_values(model={"name": "transformer", **sizes})
+    return flatten(auto_configure(asked, facts)[0])
 
 
 def test_a_model_made_larger_gets_fewer_steps_for_the_same_hour() -> None:
     def steps(**sizes: int) -> int:
-        found = with_sizes(Facts(100_000, 62.0, 69.0, 11.0, 0.8), **sizes)["train.steps"]
+        found = with_sizes(PairStats(100_000, 62.0, 69.0, 11.0, 0.8), **sizes)["train.steps"]
         assert isinstance(found, int)
         return found
 
@@ -173,36 +181,36 @@ def test_letters_are_learned_by_passes_and_not_by_the_hour() -> None:
 
 
 def test_a_set_tokenizer_decides_what_follows_from_it() -> None:
-    data = {"tokenizer": {"kind": "bytepair"}}
+    data = {"tokenizer": {"kind": "bpe"}}
     settings = chosen(LETTERS, data=data)
     assert settings["data.tokenizer.size"] == 2000
-    assert settings["train.smoothing"] == 0.1
+    assert settings["train.label_smoothing"] == 0.1
     letters = chosen(SENTENCES, data={"tokenizer": {"kind": "character"}})
     assert letters["data.tokenizer.size"] is None
-    assert letters["train.smoothing"] == 0.0
+    assert letters["train.label_smoothing"] == 0.0
 
 
 def test_the_facts_are_counted_on_the_pairs(tmp_path: Path) -> None:
-    pairs = Pairs.of([("ab", "B c"), ("abcd", "x y z b"), ("a", "x")], "three")
-    facts = facts_of(pairs)
-    assert (facts.pairs, facts.source_letters) == (3, pytest.approx(7 / 3))
-    assert facts.target_letters == pytest.approx((3 + 7 + 1) / 3)
+    pairs = SentencePairs.from_strings([("ab", "B c"), ("abcd", "x y z b"), ("a", "x")], "three")
+    facts = pair_stats(pairs)
+    assert (facts.pairs, facts.source_chars) == (3, pytest.approx(7 / 3))
+    assert facts.target_chars == pytest.approx((3 + 7 + 1) / 3)
     assert facts.target_words == pytest.approx((2 + 4 + 1) / 3)
     # a b c d on one side; b c x y z and the space on the other, capitals or not
-    assert facts.common == pytest.approx(2 / 8)
+    assert facts.shared_chars == pytest.approx(2 / 8)
 
 
 def test_a_large_file_is_judged_by_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saccade.tasks.sizing.LOOKED_AT", 10)
-    pairs = Pairs.of([("a" * (1 + n % 2), "b") for n in range(1000)], "many")
+    monkeypatch.setattr("saccade.tasks.sizing.STATS_SAMPLE_PAIRS", 10)
+    pairs = SentencePairs.from_strings([("a" * (1 + n % 2), "b") for n in range(1000)], "many")
     seen: list[int] = []
-    original = Pairs.sources
+    original = SentencePairs.sources
 
-    def sources(self: Pairs, indices: object = None) -> object:
+    def sources(self: SentencePairs, indices: object = None) -> object:
         seen.extend(indices)  # type: ignore[arg-type]
         return original(self, indices)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Pairs, "sources", sources)
-    assert facts_of(pairs).pairs == 1000
+    monkeypatch.setattr(SentencePairs, "sources", sources)
+    assert pair_stats(pairs).pairs == 1000
     assert len(seen) == 10
     assert (min(seen), max(seen)) == (0, 999)

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saccade.cli.main import run
-from saccade.data.shortening import WIDE, shortened
-from saccade.data.tokenizers import Tokenizer, train
+from saccade.data.tokenizers import Tokenizer, train_tokenizer
+from saccade.data.truncation import MAX_CHARS_PER_TOKEN, truncate_text
 from saccade.errors import DataError
-from saccade.recipes.finding import find
-from saccade.run import Options, Run, open_run
-from saccade.run import train as train_run
+from saccade.recipes.resolve import resolve_recipe
+from saccade.runs.run import Run, TrainOptions, load_run
+from saccade.runs.run import train_recipe as train_run
 
 LONGEST = 40
 WORDS = "the a man woman dog red blue runs sits über Straße 3 15 , . !".split()
@@ -74,10 +74,10 @@ def runs(sentences: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
 
     def make(name: str) -> Run:
         if name not in made:
-            train_run(find(str(sentences), model=kind_of(name), changes=changes(name)).recipe,
-                      root / name, Options())  # fmt: skip
+            train_run(resolve_recipe(str(sentences), model=kind_of(name), changes=changes(name)).recipe,
+                      root / name, TrainOptions())  # fmt: skip
             torch.set_num_threads(1)
-            made[name] = open_run(root / name)
+            made[name] = load_run(root / name)
         return made[name]
 
     return make
@@ -90,13 +90,13 @@ def kind_of(name: str) -> str:
 def changes(name: str) -> dict[str, Any]:
     deep = {"model.depth": 1, "model.heads": 2} if kind_of(name) == "transformer" else {}
     # fewer places than answers may have tokens: the search, too, must stay within them
-    learned = {"model.positions": "learned", "model.longest": 30} if name == "learned" else {}
+    learned = {"model.positions": "learned", "model.max_positions": 30} if name == "learned" else {}
     return {
-        "data.tokenizer.kind": "bytepair",
+        "data.tokenizer.kind": "bpe",
         "data.tokenizer.size": 300,
-        "data.longest": LONGEST,
-        "data.longest_answer": 50 if name == "learned" else 12,
-        "data.too_long": "skip",
+        "data.max_length": LONGEST,
+        "data.max_new_tokens": 50 if name == "learned" else 12,
+        "data.on_too_long": "skip",
         "model.width": 8,
         "train.steps": 10,
         "train.batch_tokens": 128,
@@ -118,7 +118,7 @@ def test_a_file_of_nonsense_is_answered_line_for_line(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("saccade.cli.answering_files.SHOWN", 99)
+    monkeypatch.setattr("saccade.cli.predict_file.MAX_SHOWN_WARNINGS", 99)
     opened = runs(model)
     path, out = tmp_path / "in.txt", tmp_path / "out.jsonl"
     broken = [b"\xff\xfe", b"caf\xe9", b"\xed\xa0\x80 half", b"\xf0\x9f\xa6"]
@@ -131,7 +131,7 @@ def test_a_file_of_nonsense_is_answered_line_for_line(
     assert len(values) == len(STRANGE) + len(broken)
     assert f"line {STRANGE.index('x' * 5000) + 1} is longer than this model takes" in said
     for value in values:
-        text = opened.task.shortened(value["source"])
+        text = opened.task.truncate(value["source"])
         alone = opened.predict(text)
         assert value["text"] == alone.text
         assert value["score"] == pytest.approx(alone.score, abs=1e-4)
@@ -146,16 +146,16 @@ def test_the_longest_source_and_answer_can_be_read_again(
 ) -> None:
     """Up to the last place there is, and a law of `look`: the answer is read in one pass."""
     opened = runs(model)
-    source = opened.task.shortened("the dog runs , " * 30)
+    source = opened.task.truncate("the dog runs , " * 30)
     tokens = len(opened.task.tokenizers.source.encode(source))
-    assert tokens <= opened.task.longest == (29 if model == "learned" else LONGEST)
-    assert tokens > opened.task.longest - 5  # no more is cut than must be
+    assert tokens <= opened.task.max_length == (29 if model == "learned" else LONGEST)
+    assert tokens > opened.task.max_length - 5  # no more is cut than must be
     assert opened.predict(source, beam=beam).score < 0
-    maps = opened.task.maps(source)
-    assert {map.weights.shape[1] for (kind, *_), map in maps.items() if kind == "cross"} == {
-        tokens + 1
-    }
-    with pytest.raises(DataError, match=f"longer than the {opened.task.longest} tokens"):
+    attention_maps = opened.task.attention_maps(source)
+    assert {
+        map.weights.shape[1] for (kind, *_), map in attention_maps.items() if kind == "cross"
+    } == {tokens + 1}
+    with pytest.raises(DataError, match=f"longer than the {opened.task.max_length} tokens"):
         opened.predict("the dog runs , " * 30)
 
 
@@ -191,7 +191,7 @@ def test_a_line_of_ten_megabytes_is_never_cut_into_tokens_whole(
         (tmp_path / "in.txt").write_text(f"the man\n{line}\nthe dog\n", encoding="utf-8")
         assert run(["predict", str(opened.folder), "--file", str(tmp_path / "in.txt")]) == 0
         assert len(capsys.readouterr().out.splitlines()) == 3
-    assert max(seen) <= LONGEST * WIDE
+    assert max(seen) <= LONGEST * MAX_CHARS_PER_TOKEN
 
 
 def test_an_empty_file_has_no_answers(
@@ -204,29 +204,29 @@ def test_an_empty_file_has_no_answers(
 
 # --- shortening -----------------------------------------------------------------------------------
 
-TOKENIZERS = {kind: train(kind, ["a b ab abab é 🦊", "ba a"]) for kind in ("character", "word")} | {
-    "bytepair": train("bytepair", ["abab abab é 🦊"], 270)
-}
+TOKENIZERS = {
+    kind: train_tokenizer(kind, ["a b ab abab é 🦊", "ba a"]) for kind in ("character", "word")
+} | {"bpe": train_tokenizer("bpe", ["abab abab é 🦊"], 270)}
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @given(
     text=st.text(st.sampled_from("ab é🦊\t") | st.characters(categories=None), max_size=60),
-    longest=st.integers(0, 12),
+    max_length=st.integers(0, 12),
 )
-def test_what_is_shortened_is_a_beginning_that_fits(kind: str, text: str, longest: int) -> None:
+def test_what_is_shortened_is_a_beginning_that_fits(kind: str, text: str, max_length: int) -> None:
     tokenizer: Tokenizer = TOKENIZERS[kind]
-    short = shortened(text, tokenizer, longest)
+    short = truncate_text(text, tokenizer, max_length)
     assert text.startswith(short)
-    assert len(tokenizer.encode(short)) <= longest
-    if len(tokenizer.encode(text)) <= longest and len(text) <= WIDE * longest:
+    assert len(tokenizer.encode(short)) <= max_length
+    if len(tokenizer.encode(text)) <= max_length and len(text) <= MAX_CHARS_PER_TOKEN * max_length:
         assert short == text
-    elif kind == "character" and len(text) <= WIDE * longest:
+    elif kind == "character" and len(text) <= MAX_CHARS_PER_TOKEN * max_length:
         # by characters nothing more would fit, unless it is composed with the one before
-        assert len(tokenizer.encode(text[: len(short) + 1])) > longest
+        assert len(tokenizer.encode(text[: len(short) + 1])) > max_length
 
 
 def test_a_text_without_end_is_cut_before_it_is_looked_at() -> None:
     text = "x" * 10_000_000
-    assert len(shortened(text, TOKENIZERS["word"], 5)) == 5 * WIDE
-    assert shortened(text, TOKENIZERS["character"], 5) == "xxxxx"
+    assert len(truncate_text(text, TOKENIZERS["word"], 5)) == 5 * MAX_CHARS_PER_TOKEN
+    assert truncate_text(text, TOKENIZERS["character"], 5) == "xxxxx"

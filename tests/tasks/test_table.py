@@ -11,13 +11,13 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from saccade.data.made_tables import BIAS, WEIGHTS
+from saccade.data.synthetic.tables import PLANE_BIAS, PLANE_WEIGHTS
 from saccade.errors import ConfigError, DataError
-from saccade.recipes.finding import find
-from saccade.run import Options, Run, open_run, resume, train
-from saccade.tasks.table import RowsBatch, Tabular
-from saccade.tasks.table_recipe import prepare
-from saccade.training.loop import Event, Reported
+from saccade.recipes.resolve import resolve_recipe
+from saccade.runs.run import Run, TrainOptions, load_run, resume, train_recipe
+from saccade.tasks.table import NeuralTabularTask, TabularBatch
+from saccade.tasks.table_recipe import prepare_table
+from saccade.training.loop import Event, ReportEvent
 
 FEW = {"train.threads": 1, "train.checkpoint_seconds": 1000}
 # the whole table in a batch, judged once: the weights are those at the end, as far as they go
@@ -28,19 +28,19 @@ SMALL |= {"train__batch_tokens": 50}
 
 def recipe_of(model: str = "mlp", **changes: Any) -> Any:
     every = FEW | {name.replace("__", "."): value for name, value in changes.items()}
-    return find("table", model=model, changes=every).recipe
+    return resolve_recipe("table", model=model, changes=every).recipe
 
 
-def task_of(model: str = "mlp", **changes: Any) -> Tabular:
-    prepared = prepare(recipe_of(model, **changes), lambda what, done, total: None)
-    task = Tabular(prepared.recipe, prepared.vocabulary)
-    task.give(prepared)
+def task_of(model: str = "mlp", **changes: Any) -> NeuralTabularTask:
+    prepared = prepare_table(recipe_of(model, **changes), lambda what, done, total: None)
+    task = NeuralTabularTask(prepared.recipe, prepared.vocabulary)
+    task.attach_data(prepared)
     return task
 
 
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saccade.run.report", lambda run, options: None)
+    monkeypatch.setattr("saccade.runs.run.write_report", lambda run, options: None)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def flowers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runs(tmp_path_factory: pytest.TempPathFactory, flowers: Path) -> dict[str, Run]:
     """A finished run of each model, to be read and never written to."""
     root = tmp_path_factory.mktemp("tables")
-    kinds = {"data__path": str(flowers), "data__made": None, "data__target": "kind"}
+    kinds = {"data__path": str(flowers), "data__synthetic": None, "data__target": "kind"}
     kinds |= {**WHOLE, "train__penalty": 0.03, "train__learning_rate": 0.1}
     curved = {"model__hidden": [6], "model__activation": "tanh", "train__learning_rate": 0.03}
     recipes = {
@@ -70,7 +70,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory, flowers: Path) -> dict[str, R
         "softmax": recipe_of("softmax", **kinds),
         "mlp": recipe_of(**curved, train__steps=600),
     }
-    return {name: train(recipe, root / name, Options()).run for name, recipe in recipes.items()}
+    return {
+        name: train_recipe(recipe, root / name, TrainOptions()).run
+        for name, recipe in recipes.items()
+    }
 
 
 # --- learning -------------------------------------------------------------------------------------
@@ -88,8 +91,8 @@ def test_linear_regression_is_least_squares(runs: dict[str, Run]) -> None:
     # as the table has it: y = 2 a − 3.4 b + 4.2
     y, columns = run.task.layout.target, run.task.layout.columns
     slopes = weight[0].detach().numpy() * y.deviation / [c.deviation for c in columns]
-    np.testing.assert_allclose(slopes, WEIGHTS, atol=0.1)
-    assert run.predict({"a": 0, "b": 0}).values[0] == pytest.approx(BIAS, abs=0.1)
+    np.testing.assert_allclose(slopes, PLANE_WEIGHTS, atol=0.1)
+    assert run.predict({"a": 0, "b": 0}).values[0] == pytest.approx(PLANE_BIAS, abs=0.1)
     assert scores["rmse"] == pytest.approx(0.5, rel=0.2)  # the noise
     assert scores["r2"] > 0.97
 
@@ -127,7 +130,7 @@ def test_softmax_regression_comes_to_the_optimum(runs: dict[str, Run]) -> None:
 
 def test_layers_part_what_a_line_cannot(runs: dict[str, Run], tmp_path: Path) -> None:
     assert runs["mlp"].evaluate()["accuracy"] > 0.95
-    line = train(recipe_of("softmax", **WHOLE), tmp_path / "line", Options()).run
+    line = train_recipe(recipe_of("softmax", **WHOLE), tmp_path / "line", TrainOptions()).run
     assert line.evaluate()["accuracy"] < 0.93
 
 
@@ -135,9 +138,9 @@ def test_layers_part_what_a_line_cannot(runs: dict[str, Run], tmp_path: Path) ->
 def test_softmax_regression_is_scikit_learns(name: str, tmp_path: Path, no_pictures: None) -> None:
     linear = pytest.importorskip("sklearn.linear_model")
     strength = 0.01
-    changes = {**WHOLE, "data__made": name, "train__penalty": strength, "train__steps": 1500}
+    changes = {**WHOLE, "data__synthetic": name, "train__penalty": strength, "train__steps": 1500}
     changes |= {"train__evaluate_every": 1500}
-    task = train(recipe_of("softmax", **changes), tmp_path / "run", Options()).run.task
+    task = train_recipe(recipe_of("softmax", **changes), tmp_path / "run", TrainOptions()).run.task
     rows, test = task.rows["train"], task.rows["test"]
     # two classes have one vector there, the difference of ours: half of λ
     halved = strength / 2 if len(task.classes) == 2 else strength
@@ -151,9 +154,9 @@ def test_softmax_regression_is_scikit_learns(name: str, tmp_path: Path, no_pictu
 
 def test_linear_regression_is_scikit_learns(tmp_path: Path, no_pictures: None) -> None:
     linear = pytest.importorskip("sklearn.linear_model")
-    changes = {**WHOLE, "data__made": "diabetes", "train__steps": 3000}
+    changes = {**WHOLE, "data__synthetic": "diabetes", "train__steps": 3000}
     changes |= {"train__evaluate_every": 3000}
-    task = train(recipe_of("linear", **changes), tmp_path / "run", Options()).run.task
+    task = train_recipe(recipe_of("linear", **changes), tmp_path / "run", TrainOptions()).run.task
     rows, test = task.rows["train"], task.rows["test"]
     theirs = linear.LinearRegression().fit(rows.features, rows.target)
     np.testing.assert_allclose(
@@ -162,13 +165,15 @@ def test_linear_regression_is_scikit_learns(tmp_path: Path, no_pictures: None) -
 
 
 @pytest.mark.parametrize(
-    ("loss", "made"),
-    [("absolute", "plane"), ("huber", "plane"), ("hinge", "moons"), ("exponential", "moons")],
+    ("loss", "synthetic"),
+    [("absolute_error", "plane"), ("huber", "plane"), ("hinge", "moons"), ("exponential", "moons")],
 )
-def test_other_losses_learn_too(loss: str, made: str, tmp_path: Path, no_pictures: None) -> None:
+def test_other_losses_learn_too(
+    loss: str, synthetic: str, tmp_path: Path, no_pictures: None
+) -> None:
     few = {"train__steps": 300, "train__learning_rate": 0.03}
-    recipe = recipe_of(data__made=made, train__loss=loss, **few)
-    scores = train(recipe, tmp_path / "run", Options()).run.evaluate()
+    recipe = recipe_of(data__synthetic=synthetic, train__loss=loss, **few)
+    scores = train_recipe(recipe, tmp_path / "run", TrainOptions()).run.evaluate()
     assert scores.get("accuracy", scores.get("r2")) > 0.93
     assert loss in scores["conventions"]["loss"]
 
@@ -176,17 +181,29 @@ def test_other_losses_learn_too(loss: str, made: str, tmp_path: Path, no_picture
 @pytest.mark.parametrize(
     ("model", "changes", "message"),
     [
-        ("softmax", {"train__loss": "square"}, "'square'; for 2 classes take one of cross_entropy"),
-        ("linear", {"train__loss": "hinge"}, "'hinge'; for numbers take one of absolute, huber"),
+        (
+            "softmax",
+            {"train__loss": "squared_error"},
+            "'squared_error'; for 2 classes take one of cross_entropy",
+        ),
+        (
+            "linear",
+            {"train__loss": "hinge"},
+            "'hinge'; for numbers take one of absolute_error, huber",
+        ),
         (
             "mlp",
-            {"train__loss": "hinge", "train__smoothing": 0.1},
+            {"train__loss": "hinge", "train__label_smoothing": 0.1},
             "smoothing is for cross_entropy",
         ),
-        ("linear", {"data__answer": "class"}, "linear says a number, and data.answer is 'class'"),
-        ("linear", {"data__made": "moons"}, "target 'moon' holds text .* a number was wanted"),
-        ("mlp", {"data__made": "moon"}, "no made table 'moon'. Did you mean 'moons'"),
-        ("mlp", {"data__made": None}, "needs data"),
+        (
+            "linear",
+            {"data__target_type": "class"},
+            "linear says a number, and data.target_type is 'class'",
+        ),
+        ("linear", {"data__synthetic": "moons"}, "target 'moon' holds text .* a number was wanted"),
+        ("mlp", {"data__synthetic": "moon"}, "no made table 'moon'. Did you mean 'moons'"),
+        ("mlp", {"data__synthetic": None}, "needs data"),
         ("mlp", {"model__activation": "softmax"}, "no activation of single numbers 'softmax'"),
     ],
 )
@@ -194,12 +211,12 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
     model: str, changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises((ConfigError, DataError), match=message):
-        train(recipe_of(model, **changes), tmp_path / "run", Options())
+        train_recipe(recipe_of(model, **changes), tmp_path / "run", TrainOptions())
     assert not (tmp_path / "run").exists()
 
 
 def test_a_margin_is_for_two_classes(flowers: Path) -> None:
-    changes = {"data__path": str(flowers), "data__made": None, "data__target": "kind"}
+    changes = {"data__path": str(flowers), "data__synthetic": None, "data__target": "kind"}
     with pytest.raises(ConfigError, match="'hinge', which is for two classes; there are 3"):
         task_of(**changes, train__loss="hinge")
     del changes["data__target"]
@@ -227,8 +244,8 @@ def test_a_weight_of_two_is_a_row_twice(tmp_path: Path) -> None:
     found = []
     for many in (False, True):
         path = weighed_table(tmp_path / f"{many}.csv", weights, many)
-        changes = {"data__path": str(path), "data__made": None, "data__target": "y"}
-        found.append(task_of("softmax", **changes, data__weights="w", train__penalty=0.1))
+        changes = {"data__path": str(path), "data__synthetic": None, "data__target": "y"}
+        found.append(task_of("softmax", **changes, data__weight_column="w", train__penalty=0.1))
     weighed, many_times = found
     torch.nn.init.constant_(weighed.model.output.weight, 0.3)
     torch.nn.init.constant_(many_times.model.output.weight, 0.3)
@@ -254,24 +271,24 @@ def test_a_weight_of_two_is_a_row_twice(tmp_path: Path) -> None:
 def test_weights_may_be_given_in_python_and_travel_in_the_batch() -> None:
     task = task_of()
     [batch] = islice(task.batches("train"), 1)
-    assert isinstance(batch, RowsBatch) and batch.weights is None
+    assert isinstance(batch, TabularBatch) and batch.weights is None
     count = len(task.rows["train"].lines)
     given = np.arange(count, dtype=np.float64)
-    task.weigh(given)
+    task.set_sample_weights(given)
     [batch] = islice(task.batches("train"), 1)
     lines = task.rows["train"].lines.tolist()
     expected = [given[lines.index(line)] / given.mean() for line in batch.lines]
     np.testing.assert_allclose(batch.weights, expected, rtol=1e-6)
     for wrong in (np.ones(3), np.zeros(count), np.full(count, np.inf)):
         with pytest.raises(ValueError, match=f"got {len(wrong)} weights for {count} rows"):
-            task.weigh(wrong)
+            task.set_sample_weights(wrong)
 
 
 def test_rows_that_all_count_nothing_are_refused(tmp_path: Path) -> None:
     path = weighed_table(tmp_path / "table.csv", [0] * 79 + [1], many=False)
-    changes = {"data__path": str(path), "data__made": None, "data__target": "y"}
+    changes = {"data__path": str(path), "data__synthetic": None, "data__target": "y"}
     with pytest.raises(DataError, match="all .* rows for (train|dev|test) have a weight of 0"):
-        task_of(**changes, data__weights="w")
+        task_of(**changes, data__weight_column="w")
 
 
 # --- scores and answers ---------------------------------------------------------------------------
@@ -296,8 +313,8 @@ def test_figures_of_numbers_are_in_the_tables_units(runs: dict[str, Run]) -> Non
     scores = run.evaluate()
     assert "confusion" not in scores
     rows, y = run.task.rows["test"], run.task.layout.target
-    said = y.outside(run.task.answers(rows.features)[:, 0])
-    errors = said - y.outside(rows.target)
+    said = y.inverse_transform(run.task.answers(rows.features)[:, 0])
+    errors = said - y.inverse_transform(rows.target)
     assert scores["rmse"] == pytest.approx(float(np.sqrt((errors**2).mean())))
     assert scores["mae"] == pytest.approx(float(np.abs(errors).mean()))
     assert scores["loss"] == pytest.approx(float(((errors / y.deviation) ** 2).mean()), rel=1e-4)
@@ -319,7 +336,7 @@ def test_a_row_is_answered_as_the_table_was(runs: dict[str, Run], flowers: Path)
         assert said == "abc"[logits[place].argmax()]
         chances = torch.from_numpy(logits[place]).softmax(0)
         np.testing.assert_allclose([*answers[0].probabilities.values()], chances, atol=1e-6)
-        every = (answers[0], *answers[0].others)
+        every = (answers[0], *answers[0].alternatives)
         best = sorted(chances.tolist(), reverse=True)
         assert [one.score for one in every] == pytest.approx(best)
 
@@ -376,13 +393,15 @@ def test_another_file_is_scored_by_the_names_of_its_columns(
 
 @pytest.mark.parametrize("model", ["linear", "softmax", "mlp"])
 def test_every_law_holds(model: str, runs: dict[str, Run]) -> None:
-    findings = {f.law: f for f in runs[model].check(inputs=9)}
-    for law in (
+    findings = {f.invariant: f for f in runs[model].check(inputs=9)}
+    for invariant in (
         "neighbours change nothing",
         "written out equals autograd",
         "saved and reopened agree",
     ):
-        assert (findings[law].verdict, findings[law].tried) == ("holds", 9), findings[law]
+        assert (findings[invariant].verdict, findings[invariant].num_inputs) == ("passed", 9), (
+            findings[invariant]
+        )
 
 
 def test_laws_that_are_broken_are_found() -> None:
@@ -390,17 +409,17 @@ def test_laws_that_are_broken_are_found() -> None:
     net: Any = task.model
     honest = net.forward
     net.forward = lambda x: honest(x) + x.mean()
-    verdicts = {f.law: f.verdict for f in task.check("test", 5)}
-    assert verdicts["neighbours change nothing"] == "BROKEN"
+    verdicts = {f.invariant: f.verdict for f in task.check("test", 5)}
+    assert verdicts["neighbours change nothing"] == "FAILED"
     net.forward = lambda x: 1.5 * honest(x)
-    verdicts = {f.law: f.verdict for f in task.check("test", 5)}
-    assert verdicts["written out equals autograd"] == "BROKEN"
+    verdicts = {f.invariant: f.verdict for f in task.check("test", 5)}
+    assert verdicts["written out equals autograd"] == "FAILED"
     net.forward = honest
-    assert task.again(task_of(train__seed=2), "test", 5).verdict == "BROKEN"
-    normed = {f.law: f.verdict for f in task_of(model__norm="batch").check("test", 5)}
+    assert task.compare_reloaded(task_of(train__seed=2), "test", 5).verdict == "FAILED"
+    normed = {f.invariant: f.verdict for f in task_of(model__norm="batch").check("test", 5)}
     assert normed == {
-        "neighbours change nothing": "holds",
-        "written out equals autograd": "not tried",
+        "neighbours change nothing": "passed",
+        "written out equals autograd": "skipped",
     }
 
 
@@ -423,17 +442,17 @@ def test_killed_and_resumed_is_as_never_killed(
     no_pictures: None,
 ) -> None:
     recipe = recipe_of(model, **{**SMALL, **changes, "train__checkpoint_seconds": 0})
-    train(recipe, tmp_path / "whole", Options())
+    train_recipe(recipe, tmp_path / "whole", TrainOptions())
 
-    def tell(event: Event) -> None:
-        if isinstance(event, Reported) and event.step == 8:
+    def on_event(event: Event) -> None:
+        if isinstance(event, ReportEvent) and event.step == 8:
             raise Killed
 
     with pytest.raises(Killed):
-        train(recipe, tmp_path / "broken", Options(tell=tell))
-    assert resume(tmp_path / "broken", {}, Options()).ended == "steps"
+        train_recipe(recipe, tmp_path / "broken", TrainOptions(on_event=on_event))
+    assert resume(tmp_path / "broken", {}, TrainOptions()).stop_reason == "steps"
     assert outcome_of(tmp_path / "broken") == outcome_of(tmp_path / "whole")
-    one, two = (open_run(tmp_path / name) for name in ("whole", "broken"))
+    one, two = (load_run(tmp_path / name) for name in ("whole", "broken"))
     assert one.predict("0.1,0.2") == two.predict("0.1,0.2")
     assert one.vocabulary == two.vocabulary
 
@@ -443,18 +462,20 @@ def test_another_table_cannot_be_gone_on_with(
 ) -> None:
     path = tmp_path / "mine.csv"
     path.write_text(flowers.read_text())
-    changes = {"data__path": str(path), "data__made": None, "data__target": "kind"}
-    train(recipe_of(**SMALL, **changes, train__checkpoint_seconds=0), tmp_path / "run", Options())
+    changes = {"data__path": str(path), "data__synthetic": None, "data__target": "kind"}
+    train_recipe(
+        recipe_of(**SMALL, **changes, train__checkpoint_seconds=0), tmp_path / "run", TrainOptions()
+    )
     path.write_text(flowers.read_text().replace(",red,", ",blue,"))
     with pytest.raises(DataError, match="is not what it was when the run began"):
-        resume(tmp_path / "run", {}, Options())
+        resume(tmp_path / "run", {}, TrainOptions())
 
 
 def test_a_loss_that_is_no_number_names_the_lines(flowers: Path) -> None:
-    task = task_of(data__path=str(flowers), data__made=None, data__target="kind")
+    task = task_of(data__path=str(flowers), data__synthetic=None, data__target="kind")
     batch = task.batch("train", np.arange(7))
     lines = task.rows["train"].lines[:5].tolist()
-    assert task.where(batch) == f"{flowers}, lines {', '.join(map(str, lines))} and 2 more"
+    assert task.describe_batch(batch) == f"{flowers}, lines {', '.join(map(str, lines))} and 2 more"
 
 
 def test_an_evaluation_of_some_rows_does_not_take_the_first() -> None:
@@ -490,10 +511,12 @@ def test_a_pass_of_gradient_descent_has_every_row_once(tmp_path: Path, no_pictur
     ]
     assert len(lines) > 50
     assert sorted(lines) == sorted(task.rows["train"].lines.tolist())
-    steps = {"train__optimizer": "gradient_descent", "train__clip": 1e9, "train__steps": 3}
-    steps |= {"train__evaluate_every": 3, "train__decay": "constant", "train__warmup": 0}
+    steps = {"train__optimizer": "gradient_descent", "train__clip_norm": 1e9, "train__steps": 3}
+    steps |= {"train__evaluate_every": 3, "train__schedule": "constant", "train__warmup": 0}
     by_parts, at_once = (
-        train(recipe_of(train__batch_tokens=size, **steps), tmp_path / str(size), Options()).run
+        train_recipe(
+            recipe_of(train__batch_tokens=size, **steps), tmp_path / str(size), TrainOptions()
+        ).run
         for size in (50, 10_000)
     )
     for name, weight in by_parts.task.model.state_dict().items():
@@ -502,7 +525,7 @@ def test_a_pass_of_gradient_descent_has_every_row_once(tmp_path: Path, no_pictur
 
 def test_the_graph_has_the_numbers_of_autograd(runs: dict[str, Run], tmp_path: Path) -> None:
     run = runs["mlp"]
-    graph = run.graph(tmp_path / "graph.png", row=2)
+    graph = run.plot_graph(tmp_path / "graph.png", row=2)
     assert (tmp_path / "graph.png").stat().st_size > 10_000
     batch = run.task.batch("test", np.array([1]))
     x = batch.features.requires_grad_()
@@ -528,12 +551,12 @@ def test_a_graph_that_cannot_be_read_is_refused(runs: dict[str, Run], tmp_path: 
     ):
         task_of().graph(1)
     with pytest.raises(ConfigError, match="no row 81 of test; there are 1 to 80"):
-        runs["mlp"].graph(tmp_path / "graph.png", row=81)
+        runs["mlp"].plot_graph(tmp_path / "graph.png", row=81)
     with pytest.raises(ConfigError, match="model.norm is 'layer'"):
         task_of(model__norm="layer", model__hidden=4).graph(1)
     with pytest.raises(ConfigError, match="a picture can be"):
-        runs["mlp"].graph(tmp_path / "graph.txt")
-    assert runs["linear"].graph(tmp_path / "line.svg").layers[1][0].name == "y"
+        runs["mlp"].plot_graph(tmp_path / "graph.txt")
+    assert runs["linear"].plot_graph(tmp_path / "line.svg").layers[1][0].name == "y"
 
 
 def test_the_report_has_the_classes_and_the_curves(runs: dict[str, Run]) -> None:

@@ -10,27 +10,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from saccade.config import set_paths
-from saccade.data.vocabulary import BEGIN, END
+from saccade.config import override_settings
+from saccade.data.vocabulary import BOS, EOS
 from saccade.errors import ConfigError, DataError
-from saccade.recipes.finding import find
-from saccade.recipes.translation import reverse
-from saccade.run import Options, Run, open_run, train
-from saccade.tasks.translation import Translation, kind_of_attention, prepare, score_answers
+from saccade.recipes.resolve import resolve_recipe
+from saccade.recipes.translation import reverse_recipe
+from saccade.runs.run import Run, TrainOptions, load_run, train_recipe
+from saccade.tasks.translation import (
+    TranslationTask,
+    parse_attention_name,
+    prepare_pairs,
+    score_translations,
+)
 
 MODELS = ("bahdanau", "seq2seq", "transformer")
 Recipes = Callable[..., Any]
 
 
-def task_of(recipe: Any) -> Translation:
-    prepared = prepare(recipe, lambda what, done, total: None)
-    task = Translation(prepared.recipe, prepared.vocabulary)
-    task.give(prepared)
+def task_of(recipe: Any) -> TranslationTask:
+    prepared = prepare_pairs(recipe, lambda what, done, total: None)
+    task = TranslationTask(prepared.recipe, prepared.vocabulary)
+    task.attach_data(prepared)
     return task
 
 
 @pytest.fixture(scope="module")
-def tasks(smallest: Recipes) -> dict[str, Translation]:
+def tasks(smallest: Recipes) -> dict[str, TranslationTask]:
     """An untrained task of each model."""
     return {model: task_of(smallest(model)) for model in MODELS}
 
@@ -38,13 +43,13 @@ def tasks(smallest: Recipes) -> dict[str, Translation]:
 # --- the loss -------------------------------------------------------------------------------------
 
 
-def alone(task: Translation, source: str, target: str, smoothing: float) -> tuple[float, int]:
+def alone(task: TranslationTask, source: str, target: str, smoothing: float) -> tuple[float, int]:
     """Loss and right tokens of one pair, a step at a time and with nothing padded."""
     model: Any = task.model
-    ids = [*task.tokenizers.source.encode(source), END]
-    wanted = [*task.tokenizers.target.encode(target), END]
-    state = model.start(model.encode(torch.tensor([ids]), None))
-    total, right, before = 0.0, 0, BEGIN
+    ids = [*task.tokenizers.source.encode(source), EOS]
+    wanted = [*task.tokenizers.target.encode(target), EOS]
+    state = model.init_state(model.encode(torch.tensor([ids]), None))
+    total, right, before = 0.0, 0, BOS
     for now in wanted:
         logits, state = model.step(torch.tensor([[before]]), state)
         log_p = logits[0, 0].double().log_softmax(0)
@@ -59,7 +64,7 @@ def alone(task: Translation, source: str, target: str, smoothing: float) -> tupl
 def test_the_loss_is_that_of_each_sentence_alone(
     model: str, smoothing: float, smallest: Recipes
 ) -> None:
-    task = task_of(smallest(model, {"train.smoothing": smoothing, "model.dropout": 0.0}))
+    task = task_of(smallest(model, {"train.label_smoothing": smoothing, "model.dropout": 0.0}))
     task.model.eval()
     with torch.no_grad():
         for batch in list(task.batches("dev")) + [next(iter(task.batches("train")))]:
@@ -73,16 +78,16 @@ def test_the_loss_is_that_of_each_sentence_alone(
 
 @pytest.mark.parametrize("model", MODELS)
 def test_padding_never_reaches_the_projection(
-    model: str, tasks: dict[str, Translation], monkeypatch: pytest.MonkeyPatch
+    model: str, tasks: dict[str, TranslationTask], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task, seen = tasks[model], []
-    finish: Any = task.model.finish
+    pre_logits: Any = task.model.pre_logits
 
     def looking(hidden: Tensor) -> Tensor:
         seen.append(hidden.shape[:-1].numel())
-        return finish(hidden)
+        return pre_logits(hidden)
 
-    monkeypatch.setattr(task.model, "finish", looking)
+    monkeypatch.setattr(task.model, "pre_logits", looking)
     padded = 0
     for batch in task.batches("dev"):
         task.loss(batch)
@@ -93,7 +98,7 @@ def test_padding_never_reaches_the_projection(
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_mean_loss_is_over_all_tokens_of_the_split(
-    model: str, tasks: dict[str, Translation]
+    model: str, tasks: dict[str, TranslationTask]
 ) -> None:
     task = tasks[model]
     task.model.eval()
@@ -118,7 +123,7 @@ def test_the_initial_weights_follow_from_the_seed_alone(smallest: Recipes) -> No
 # --- batches --------------------------------------------------------------------------------------
 
 
-def test_training_batches_taken_up_later_are_the_same(tasks: dict[str, Translation]) -> None:
+def test_training_batches_taken_up_later_are_the_same(tasks: dict[str, TranslationTask]) -> None:
     task = tasks["bahdanau"]
     stream = task.batches("train")
     lines = [next(stream).lines for _ in range(25)]
@@ -127,7 +132,7 @@ def test_training_batches_taken_up_later_are_the_same(tasks: dict[str, Translati
 
 
 def test_held_out_pairs_come_once_each_and_no_training_pair_is_among_them(
-    tasks: dict[str, Translation],
+    tasks: dict[str, TranslationTask],
 ) -> None:
     task = tasks["bahdanau"]
     dev = [line for batch in task.batches("dev") for line in batch.lines]
@@ -140,7 +145,7 @@ def test_held_out_pairs_come_once_each_and_no_training_pair_is_among_them(
 
 @pytest.fixture(scope="module")
 def opened(trained_runs: dict[str, Path]) -> dict[str, Run]:
-    return {model: open_run(folder) for model, folder in trained_runs.items()}
+    return {model: load_run(folder) for model, folder in trained_runs.items()}
 
 
 @settings(max_examples=10)
@@ -174,8 +179,8 @@ def test_many_groups_make_the_same_answers(
     task, texts = opened["bahdanau"].task, ["abc", "f", "abcdef", "de", "", "cab", "ffff"]
     told: list[int] = []
     whole = task.predict(texts)
-    monkeypatch.setattr("saccade.tasks.translation.ANSWER_TOKENS", 8)
-    parts = task.predict(texts, tell=told.append)
+    monkeypatch.setattr("saccade.tasks.translation.DECODE_BATCH_TOKENS", 8)
+    parts = task.predict(texts, on_progress=told.append)
     assert [answer.text for answer in parts] == [answer.text for answer in whole]
     assert sum(told) == len(texts)
     assert len(told) > 3
@@ -184,16 +189,16 @@ def test_many_groups_make_the_same_answers(
 def test_n_best_are_in_order_and_the_first_is_the_answer(opened: dict[str, Run]) -> None:
     for run in opened.values():
         [answer] = run.task.predict(["abc"], beam=4, n_best=3)
-        scores = [answer.score, *(other.score for other in answer.others)]
+        scores = [answer.score, *(other.score for other in answer.alternatives)]
         assert len(scores) == 3
         assert scores == sorted(scores, reverse=True)
 
 
 def test_an_input_too_long_is_named_with_its_number(smallest: Recipes) -> None:
-    task = task_of(smallest("bahdanau", {"data.longest": 7}))
+    task = task_of(smallest("bahdanau", {"data.max_length": 7}))
     with pytest.raises(DataError, match=r"input 2 \(8 tokens\), 4 \(9 tokens\) is longer than the"):
         task.predict(["abc", "a" * 8, "", "b" * 9])
-    with pytest.raises(DataError, match=r"input 1002 \(8 tokens\).*larger data\.longest"):
+    with pytest.raises(DataError, match=r"input 1002 \(8 tokens\).*larger data\.max_length"):
         task.predict(["abc", "a" * 8], first=1001)
 
 
@@ -211,18 +216,18 @@ def with_long_lines(words_file: Path, tmp_path: Path) -> Path:
 
 
 def test_pairs_too_long_are_refused_with_their_lines(with_long_lines: Path) -> None:
-    recipe = find(str(with_long_lines), changes={"data.longest": 20}).recipe
+    recipe = resolve_recipe(str(with_long_lines), changes={"data.max_length": 20}).recipe
     with pytest.raises(DataError, match=rf"{with_long_lines.name}: \d+ pairs have .* \(line 1, 5"):
         task_of(recipe)
 
 
 def test_pairs_too_long_can_be_left_out_of_everything(with_long_lines: Path) -> None:
-    changes = {"data.longest": 20, "data.too_long": "skip", "model.width": 8}
-    recipe = find(str(with_long_lines), changes=changes).recipe
-    prepared = prepare(recipe, lambda what, done, total: None)
+    changes = {"data.max_length": 20, "data.on_too_long": "skip", "model.width": 8}
+    recipe = resolve_recipe(str(with_long_lines), changes=changes).recipe
+    prepared = prepare_pairs(recipe, lambda what, done, total: None)
     assert any("left out" in note for note in prepared.notes)
-    task = Translation(prepared.recipe, prepared.vocabulary)
-    task.give(prepared)
+    task = TranslationTask(prepared.recipe, prepared.vocabulary)
+    task.attach_data(prepared)
     for split in ("train", "dev", "test"):
         assert task.pairs[split].lines.tolist() == task.encoded[split].lines.tolist()
         assert all(line % 4 != 1 for line in task.pairs[split].lines.tolist())
@@ -230,11 +235,11 @@ def test_pairs_too_long_can_be_left_out_of_everything(with_long_lines: Path) -> 
 
 
 def test_if_all_pairs_are_too_long_that_is_said(words_file: Path) -> None:
-    changes = {"data.longest": 1, "data.too_long": "skip", "data.tokenizer.kind": "character"}
+    changes = {"data.max_length": 1, "data.on_too_long": "skip", "data.tokenizer.kind": "character"}
     file = words_file.with_name("only-long.tsv")
     file.write_text("".join(f"ab{n}\tcd{n}\n" for n in range(40)))
     with pytest.raises(DataError, match="each of its .* none is left"):
-        task_of(find(str(file), changes=changes).recipe)
+        task_of(resolve_recipe(str(file), changes=changes).recipe)
 
 
 # --- preparing ------------------------------------------------------------------------------------
@@ -245,18 +250,18 @@ def test_the_data_names_the_model_only_when_asked(tmp_path: Path) -> None:
     with gzip.open(path, "wt", encoding="utf-8") as file:
         for n in range(60):
             file.write(f"this is sentence {n} of the file\tdies ist Satz {n} der Datei\n")
-    found = find(str(path))
-    open_ = prepare(found.recipe, lambda what, done, total: None, None, found.name_model)
+    found = resolve_recipe(str(path))
+    open_ = prepare_pairs(found.recipe, lambda what, done, total: None, None, found.auto_model)
     assert open_.recipe.model.name == "transformer"
-    assert open_.recipe.data.tokenizer.kind == "bytepair"
-    named = find(str(path), model="seq2seq")
-    fixed = prepare(named.recipe, lambda what, done, total: None, None, named.name_model)
+    assert open_.recipe.data.tokenizer.kind == "bpe"
+    named = resolve_recipe(str(path), model="seq2seq")
+    fixed = prepare_pairs(named.recipe, lambda what, done, total: None, None, named.auto_model)
     assert fixed.recipe.model.name == "seq2seq"
 
 
 def test_preparing_tells_how_far_it_is(smallest: Recipes) -> None:
     told: list[tuple[str, int, int]] = []
-    prepare(smallest(), lambda what, done, total: told.append((what, done, total)))
+    prepare_pairs(smallest(), lambda what, done, total: told.append((what, done, total)))
     assert told[-1] == ("encoding", 320, 320)
 
 
@@ -270,11 +275,11 @@ def test_a_width_that_heads_do_not_divide_is_a_setting_to_mend(smallest: Recipes
 
 def test_scores_are_those_of_the_answers() -> None:
     answers = ["a b c d e", "x"]
-    figures, conventions = score_answers(answers, ["a b c d e", "y"])
+    figures, conventions = score_translations(answers, ["a b c d e", "y"])
     assert figures["exact"] == 0.5
     assert figures["examples"] == 2
     assert set(conventions) == {"exact", "bleu", "chrf", "taught_bleu"}
-    both, said = score_answers(["A b c d e"], ["a b c d E"], lower=True)
+    both, said = score_translations(["A b c d e"], ["a b c d E"], lower=True)
     assert list(both) == ["exact", "bleu", "bleu_lower", "chrf", "chrf_lower", "taught_bleu"] + [
         "examples"
     ]
@@ -282,12 +287,12 @@ def test_scores_are_those_of_the_answers() -> None:
     assert both["chrf"] < both["chrf_lower"] == pytest.approx(100)
     assert "case:lc" in said["bleu_lower"] and "case:lc" in said["chrf_lower"]
     assert "case:mixed" in said["bleu"] and "case:mixed" in said["chrf"]
-    perfect, _ = score_answers(["a b c d e"], ["a b c d e"])
+    perfect, _ = score_translations(["a b c d e"], ["a b c d e"])
     assert (perfect["bleu"], perfect["chrf"]) == pytest.approx((100, 100))
 
 
 def test_evaluating_a_part_spreads_over_the_split(
-    tasks: dict[str, Translation], monkeypatch: pytest.MonkeyPatch
+    tasks: dict[str, TranslationTask], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task, asked = tasks["bahdanau"], []
     original = task.predict
@@ -301,34 +306,38 @@ def test_evaluating_a_part_spreads_over_the_split(
     assert (asked[0], asked[-1]) == (every[0], every[-1])
 
 
-def test_better_answers_beat_a_better_loss(tasks: dict[str, Translation]) -> None:
-    goodness = tasks["bahdanau"].goodness
-    assert goodness({"chrf": 50.0, "loss": 3.0}) > goodness({"chrf": 49.0, "loss": 0.1})
-    assert goodness({"chrf": 50.0, "loss": 1.0}) > goodness({"chrf": 50.0, "loss": 2.0})
+def test_better_answers_beat_a_better_loss(tasks: dict[str, TranslationTask]) -> None:
+    selection_score = tasks["bahdanau"].selection_score
+    assert selection_score({"chrf": 50.0, "loss": 3.0}) > selection_score(
+        {"chrf": 49.0, "loss": 0.1}
+    )
+    assert selection_score({"chrf": 50.0, "loss": 1.0}) > selection_score(
+        {"chrf": 50.0, "loss": 2.0}
+    )
 
 
 def test_attentions_are_known_by_where_they_are() -> None:
-    assert kind_of_attention("attention") == ("cross", 1)
-    assert kind_of_attention("encoder.0.self_attention") == ("encoder", 1)
-    assert kind_of_attention("decoder.1.self_attention") == ("decoder", 2)
-    assert kind_of_attention("decoder.2.source_attention") == ("cross", 3)
+    assert parse_attention_name("attention") == ("cross", 1)
+    assert parse_attention_name("encoder.0.self_attention") == ("encoder", 1)
+    assert parse_attention_name("decoder.1.self_attention") == ("decoder", 2)
+    assert parse_attention_name("decoder.2.source_attention") == ("cross", 3)
 
 
 @pytest.mark.parametrize("model", ["bahdanau", "transformer"])
 def test_maps_are_of_what_is_written_and_read(model: str, opened: dict[str, Run]) -> None:
-    maps = opened[model].task.maps("abc", "cb")
-    cross = maps["cross", 1, 1]
+    attention_maps = opened[model].task.attention_maps("abc", "cb")
+    cross = attention_maps["cross", 1, 1]
     assert cross.weights.shape == (3, 4)  # c b and the end; a b c and the end
     assert (cross.rows[:2], cross.columns[:3]) == (["c", "b"], ["a", "b", "c"])
-    for map_ in maps.values():
+    for map_ in attention_maps.values():
         assert map_.weights.sum(axis=1) == pytest.approx(np.ones(len(map_.rows)), abs=1e-5)
-    kinds = {kind for kind, _, _ in maps}
+    kinds = {kind for kind, _, _ in attention_maps}
     assert kinds == ({"cross"} if model == "bahdanau" else {"cross", "encoder", "decoder"})
 
 
 # --- learning -------------------------------------------------------------------------------------
 
-STEPS = {"bahdanau": 320, "seq2seq": 900, "transformer": 500, "luong": 320, "convolutional": 320}
+STEPS = {"bahdanau": 320, "seq2seq": 900, "transformer": 500, "luong": 320, "conv_seq2seq": 320}
 
 
 @pytest.mark.parametrize("model", STEPS)
@@ -338,8 +347,8 @@ def test_it_learns_to_reverse(model: str, tmp_path: Path) -> None:
     changes |= {"model.width": 64, "train.batch_tokens": 512}
     if model == "transformer":
         changes["model.depth"] = 1
-    recipe = set_paths(reverse(model), changes)
-    run = train(recipe, tmp_path / "run", Options()).run
+    recipe = override_settings(reverse_recipe(model), changes)
+    run = train_recipe(recipe, tmp_path / "run", TrainOptions()).run
     figures = run.evaluate()
     assert figures["examples"] == 500
     print(f"{model}: exact on held-out words after {steps} steps: {figures['exact']}")

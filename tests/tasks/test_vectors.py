@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from saccade.errors import ConfigError, DataError
-from saccade.fitted import word2vec
-from saccade.recipes.finding import find
-from saccade.run import Options, open_run, resume, train
+from saccade.estimators.word_vectors import word2vec
+from saccade.recipes.resolve import resolve_recipe
+from saccade.runs.run import TrainOptions, load_run, resume, train_recipe
 from saccade.tasks import word_models
-from saccade.tasks.vectors import WordVectors
+from saccade.tasks.vectors import WordVectorsTask
 
 MODELS = ("cbow", "fasttext", "glove", "one_hot", "skipgram", "svd")
 SMALL = {
@@ -41,24 +41,24 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def fitted(book: Path, folder: Path, model: str, **more: object) -> WordVectors:
+def fitted(book: Path, folder: Path, model: str, **more: object) -> WordVectorsTask:
     """A run of one thread."""
     changes = {"train.threads": 1, **SMALL[model], **more}
-    recipe = find("vectors", data=str(book), model=model, changes=changes).recipe
-    task: WordVectors = train(recipe, folder, Options()).run.task
+    recipe = resolve_recipe("vectors", data=str(book), model=model, changes=changes).recipe
+    task: WordVectorsTask = train_recipe(recipe, folder, TrainOptions()).run.task
     return task
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_is_fitted_kept_and_asked(model: str, book: Path, tmp_path: Path) -> None:
     task = fitted(book, tmp_path / "run", model)
-    again = open_run(tmp_path / "run")
-    assert np.array_equal(task.directed, again.task.directed)
-    assert np.allclose(np.linalg.norm(task.directed, axis=1), 1, atol=1e-5)
+    again = load_run(tmp_path / "run")
+    assert np.array_equal(task.unit_vectors, again.task.unit_vectors)
+    assert np.allclose(np.linalg.norm(task.unit_vectors, axis=1), 1, atol=1e-5)
     answer = again.predict("cat", n_best=3)
-    assert len((answer, *answer.others)) == 3 and "cat" not in answer.text
+    assert len((answer, *answer.alternatives)) == 3 and "cat" not in answer.text
     assert (tmp_path / "run" / "report" / "words.png").exists() or len(task.lexicon.words) < 103
-    assert all(finding.holds for finding in again.check() if finding.tried)
+    assert all(finding.passed for finding in again.check() if finding.num_inputs)
 
 
 @pytest.mark.parametrize("model", ["cbow", "fasttext", "glove", "skipgram", "svd"])
@@ -82,9 +82,9 @@ def test_words_that_do_the_same_are_near_each_other(model: str, book: Path, tmp_
 def test_the_held_out_loss_falls_and_a_seed_repeats(model: str, book: Path, tmp_path: Path) -> None:
     one = fitted(book, tmp_path / "one", model)
     two = fitted(book, tmp_path / "two", model)
-    assert np.array_equal(one.directed, two.directed)
+    assert np.array_equal(one.unit_vectors, two.unit_vectors)
     other = fitted(book, tmp_path / "other", model, **{"train.seed": 2})
-    assert not np.array_equal(one.directed, other.directed)
+    assert not np.array_equal(one.unit_vectors, other.unit_vectors)
     long = fitted(book, tmp_path / "long", model, **{"model.epochs": 20})
     assert long.evaluate("dev")["loss"] < one.evaluate("dev")["loss"] < 6 * np.log(2)
 
@@ -97,14 +97,14 @@ def test_stopped_and_gone_on_with_is_the_same_bits(
     monkeypatch: pytest.MonkeyPatch,
     killed_once_saved: Callable[[Callable[[], object]], int],
 ) -> None:
-    monkeypatch.setattr(word2vec, "BLOCK", 256)
-    monkeypatch.setattr(word2vec, "SECONDS", 0.01)
+    monkeypatch.setattr(word2vec, "WORDS_PER_BLOCK", 256)
+    monkeypatch.setattr(word2vec, "REPORT_INTERVAL_SECONDS", 0.01)
     more = {"model.epochs": 150 if model == "skipgram" else 12}
     whole = fitted(book, tmp_path / "whole", model, **more)
     assert killed_once_saved(lambda: fitted(book, tmp_path / "killed", model, **more)) > 0
     assert not (tmp_path / "killed" / "model.safetensors").exists()
-    gone_on = resume(tmp_path / "killed", {}, Options()).run.task
-    assert np.array_equal(whole.directed, gone_on.directed)
+    gone_on = resume(tmp_path / "killed", {}, TrainOptions()).run.task
+    assert np.array_equal(whole.unit_vectors, gone_on.unit_vectors)
     assert not (tmp_path / "killed" / "checkpoint" / "fitting.safetensors").exists()
 
 
@@ -116,7 +116,7 @@ def test_an_unseen_word_has_a_vector_where_there_are_subwords(book: Path, tmp_pa
 
 
 def test_analogies_and_judgments_are_scored(book: Path, tmp_path: Path) -> None:
-    run = open_run(fitted_folder(book, tmp_path))
+    run = load_run(fitted_folder(book, tmp_path))
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("# a comment\ncat\tdog\t9.5\ncat\tsun\t1\ncat\txqzw\t1\n")
     figures = run.evaluate(pairs)
@@ -161,10 +161,10 @@ def test_questions_that_cannot_be_asked_are_refused(book: Path, tmp_path: Path) 
         with pytest.raises(DataError, match=said):
             task.predict([text])
     with pytest.raises(ConfigError, match="one-hot"):
-        words = " ".join(f"w{number}" for number in range(word_models.MOST_APART + 1))
+        words = " ".join(f"w{number}" for number in range(word_models.MAX_ONE_HOT_WORDS + 1))
         many = tmp_path / "many.txt"
         many.write_text(words)
-        fitted(many, tmp_path / "many", "one_hot", **{"data.least": 1})
+        fitted(many, tmp_path / "many", "one_hot", **{"data.min_count": 1})
 
 
 def test_nothing_of_it_loads_torch(book: Path, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ ON_A_SMALL_DISK = """
 import shutil, subprocess, sys
 from pathlib import Path
 from saccade.errors import RunError
-from saccade.recipes.finding import find
-from saccade.run import Options, resume, train
+from saccade.recipes.resolve import resolve_recipe
+from saccade.runs.run import TrainOptions, resume, train_recipe
 
 words, place, result, full_at = sys.argv[1:]
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place], check=True)
@@ -32,19 +32,19 @@ def fill(event):
                 pass
 
 changes = {
-    "data.longest_answer": 8, "model.width": 8, "model.dropout": 0.2, "train.steps": 13,
+    "data.max_new_tokens": 8, "model.width": 8, "model.dropout": 0.2, "train.steps": 13,
     "train.batch_tokens": 128, "train.report_every": 4, "train.evaluate_every": 5,
     "train.checkpoint_seconds": 0, "train.threads": 1,
 }
-recipe = find(words, model="bahdanau", changes=changes).recipe
+recipe = resolve_recipe(words, model="bahdanau", changes=changes).recipe
 try:
-    train(recipe, run, Options(tell=fill))
+    train_recipe(recipe, run, TrainOptions(on_event=fill))
 except RunError as error:
     print(error)
 for path in sorted(run.rglob("*")):
     print(path.relative_to(run))
 ballast.unlink(missing_ok=True)
-resume(run, {}, Options())
+resume(run, {}, TrainOptions())
 shutil.copytree(run, result)
 """
 

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from saccade.errors import TrainingError
+from saccade.training.config import TrainConfig
 from saccade.training.loop import (
-    Evaluated,
+    EvalEvent,
     Event,
     Loss,
-    Reported,
-    Standing,
-    Stepped,
-    mean_of,
-    train,
+    ReportEvent,
+    StepEvent,
+    TrainState,
+    average_state_dicts,
+    train_loop,
 )
-from saccade.training.settings import TrainConfig
 
 
 class Rows(NamedTuple):
@@ -41,7 +41,7 @@ class Regression:
     def __init__(self, batches: list[Rows], scores: list[float] | None = None):
         self.given, self.scores = batches, list(scores or [])
         self.model = nn.Linear(3, 1).double()
-        self.carried: dict[str, Tensor] = {}
+        self.carry: dict[str, Tensor] = {}
         self.started_at: int | None = None
         self.evaluations = 0
 
@@ -60,18 +60,18 @@ class Regression:
         error = self.model(batch.x).squeeze(-1) - batch.y
         return Loss(error.square().sum(), (error.abs() < 1).sum())
 
-    def parts(self, batch: Rows, most: int) -> list[Rows]:
+    def split_batch(self, batch: Rows, limit: int) -> list[Rows]:
         return [batch]
 
-    def evaluate(self, split: str, most: int | None = None) -> dict[str, float]:
+    def evaluate(self, split: str, limit: int | None = None) -> dict[str, float]:
         assert split == "dev"
         self.evaluations += 1
         return {"good": self.scores.pop(0) if self.scores else 0.0}
 
-    def goodness(self, scores: dict[str, float]) -> float:
+    def selection_score(self, scores: dict[str, float]) -> float:
         return scores["good"]
 
-    def where(self, batch: Rows) -> str:
+    def describe_batch(self, batch: Rows) -> str:
         return f"pairs.tsv, lines {', '.join(map(str, batch.lines))}"
 
 
@@ -90,22 +90,22 @@ def joined(batches: list[Rows]) -> Rows:
     return Rows(x, y, sum((batch.lines for batch in batches), ()))
 
 
-def run(task: Regression, standing: Standing | None = None, **given: Any) -> SimpleNamespace:
+def run(task: Regression, state: TrainState | None = None, **given: Any) -> SimpleNamespace:
     """Train with plain gradient descent, and hear all of it."""
-    plain = {"steps": 1, "learning_rate": 0.1, "warmup": 0, "decay": "none", "clip": 1e9}
+    plain = {"steps": 1, "learning_rate": 0.1, "warmup": 0, "schedule": "none", "clip_norm": 1e9}
     settings = TrainConfig(**{**plain, "evaluate_every": 10**6, **given})
-    standing = standing or Standing()
+    state = state or TrainState()
     events: list[Event] = []
     saved: list[int] = []
-    heard = SimpleNamespace(events=events, saved=saved, standing=standing, ended=None)
+    heard = SimpleNamespace(events=events, saved=saved, state=state, stop_reason=None)
     optimizer = torch.optim.SGD(task.model.parameters(), lr=math.nan)
-    heard.ended = train(
+    heard.stop_reason = train_loop(
         task,
         optimizer,
         settings,
-        standing,
-        tell=events.append,
-        save=lambda standing: saved.append(standing.step),
+        state,
+        on_event=events.append,
+        save=lambda state: saved.append(state.step),
         stop=lambda: False,
     )
     return heard
@@ -128,11 +128,11 @@ def twins(first: list[Rows], second: list[Rows]) -> tuple[Regression, Regression
 def test_accumulating_gives_the_step_of_one_large_batch(sizes: list[int]) -> None:
     batches = rows(sizes)
     small, large = twins(batches, [joined(batches)])
-    a = run(small, accumulate=len(sizes))
+    a = run(small, accumulate_steps=len(sizes))
     b = run(large)
     torch.testing.assert_close(small.model.weight, large.model.weight, rtol=1e-12, atol=1e-12)
-    assert of(Stepped, a)[0].loss == pytest.approx(of(Stepped, b)[0].loss, rel=1e-12)
-    assert of(Stepped, a)[0].tokens == sum(sizes)
+    assert of(StepEvent, a)[0].loss == pytest.approx(of(StepEvent, b)[0].loss, rel=1e-12)
+    assert of(StepEvent, a)[0].tokens == sum(sizes)
 
 
 def test_a_step_goes_against_the_gradient_of_the_mean_loss() -> None:
@@ -147,26 +147,26 @@ def test_a_step_goes_against_the_gradient_of_the_mean_loss() -> None:
 def test_a_long_gradient_is_cut_to_the_clip_and_reported_as_it_was() -> None:
     task = Regression(rows([4], scale=100.0))
     before = {name: p.detach().clone() for name, p in task.model.named_parameters()}
-    heard = run(task, learning_rate=1.0, clip=0.5)
+    heard = run(task, learning_rate=1.0, clip_norm=0.5)
     moved = [p.detach() - before[name] for name, p in task.model.named_parameters()]
     assert math.sqrt(sum(float(m.square().sum()) for m in moved)) == pytest.approx(0.5, rel=1e-4)
-    assert of(Stepped, heard)[0].norm > 5
+    assert of(StepEvent, heard)[0].norm > 5
 
 
-@pytest.mark.parametrize("decay", ["constant", "cosine", "linear", "none"])
-def test_the_learning_rate_rises_and_falls_as_the_schedule_says(decay: str) -> None:
-    heard = run(Regression(rows([2])), steps=8, warmup=4, decay=decay, learning_rate=0.01)
+@pytest.mark.parametrize("schedule", ["constant", "cosine", "linear", "none"])
+def test_the_learning_rate_rises_and_falls_as_the_schedule_says(schedule: str) -> None:
+    heard = run(Regression(rows([2])), steps=8, warmup=4, schedule=schedule, learning_rate=0.01)
     wanted = []
     for step in range(1, 9):
         done = (step - 1) / 8
         fall = {"cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done}
-        wanted.append(0.01 * min(1, step / 4) * fall.get(decay, 1.0))
-    assert [event.rate for event in of(Stepped, heard)] == pytest.approx(wanted)
+        wanted.append(0.01 * min(1, step / 4) * fall.get(schedule, 1.0))
+    assert [event.learning_rate for event in of(StepEvent, heard)] == pytest.approx(wanted)
 
 
 def test_a_report_is_the_mean_over_the_tokens_since_the_last_one() -> None:
     heard = run(Regression(rows([1, 4, 2, 3, 5])), steps=7, report_every=3)
-    steps, reports = of(Stepped, heard), of(Reported, heard)
+    steps, reports = of(StepEvent, heard), of(ReportEvent, heard)
     assert [report.step for report in reports] == [3, 6]
     for report, window in zip(reports, (steps[:3], steps[3:6]), strict=True):
         tokens = sum(step.tokens for step in window)
@@ -175,7 +175,7 @@ def test_a_report_is_the_mean_over_the_tokens_since_the_last_one() -> None:
         right = sum(step.accuracy * step.tokens for step in window) / tokens
         assert (report.loss, report.accuracy) == pytest.approx((loss, right))
     # the seventh step waits for the next report
-    assert heard.standing.tokens == steps[6].tokens
+    assert heard.state.tokens == steps[6].tokens
 
 
 # --- why it ends ----------------------------------------------------------------------------------
@@ -184,10 +184,10 @@ def test_a_report_is_the_mean_over_the_tokens_since_the_last_one() -> None:
 def test_all_steps_are_made_and_the_end_is_evaluated_once() -> None:
     task = Regression(rows([2]))
     heard = run(task, steps=5, evaluate_every=2)
-    assert heard.ended == "steps"
-    assert [event.step for event in of(Stepped, heard)] == [1, 2, 3, 4, 5]
-    assert [event.step for event in of(Evaluated, heard)] == [2, 4, 5]
-    assert [event.step for event in of(Evaluated, run(task, steps=4, evaluate_every=2))] == [2, 4]
+    assert heard.stop_reason == "steps"
+    assert [event.step for event in of(StepEvent, heard)] == [1, 2, 3, 4, 5]
+    assert [event.step for event in of(EvalEvent, heard)] == [2, 4, 5]
+    assert [event.step for event in of(EvalEvent, run(task, steps=4, evaluate_every=2))] == [2, 4]
 
 
 def test_patience_ends_it_and_the_best_weights_are_kept() -> None:
@@ -195,44 +195,44 @@ def test_patience_ends_it_and_the_best_weights_are_kept() -> None:
     weights: dict[int, Tensor] = {}
     original = task.evaluate
 
-    def evaluate(split: str, most: int | None = None) -> dict[str, float]:
+    def evaluate(split: str, limit: int | None = None) -> dict[str, float]:
         weights[len(weights) + 1] = task.model.weight.detach().clone()
-        return original(split, most)
+        return original(split, limit)
 
     task.evaluate = evaluate  # type: ignore[method-assign]
     heard = run(task, steps=100, evaluate_every=10, patience=3)
-    assert heard.ended == "patience"
-    assert heard.standing.step == 50
-    assert [event.is_best for event in of(Evaluated, heard)] == [True, True, False, False, False]
-    assert (heard.standing.best, heard.standing.best_step) == (3.0, 20)
-    assert torch.equal(heard.standing.best_weights["weight"], weights[2])
-    assert not torch.equal(heard.standing.best_weights["weight"], task.model.weight)
+    assert heard.stop_reason == "patience"
+    assert heard.state.step == 50
+    assert [event.is_best for event in of(EvalEvent, heard)] == [True, True, False, False, False]
+    assert (heard.state.best, heard.state.best_step) == (3.0, 20)
+    assert torch.equal(heard.state.best_weights["weight"], weights[2])
+    assert not torch.equal(heard.state.best_weights["weight"], task.model.weight)
 
 
 def test_what_is_judged_and_kept_is_the_mean_of_the_last_weights() -> None:
-    def trained(average: int) -> tuple[list[Tensor], Any, Tensor]:
+    def trained(average_checkpoints: int) -> tuple[list[Tensor], Any, Tensor]:
         torch.manual_seed(0)
         task = Regression(rows([2, 3]), scores=[1.0, 2.0, 3.0, 2.0])
         judged: list[Tensor] = []
         original = task.evaluate
 
-        def evaluate(split: str, most: int | None = None) -> dict[str, float]:
+        def evaluate(split: str, limit: int | None = None) -> dict[str, float]:
             judged.append(task.model.weight.detach().clone())
-            return original(split, most)
+            return original(split, limit)
 
         task.evaluate = evaluate  # type: ignore[method-assign]
-        heard = run(task, steps=40, evaluate_every=10, average=average)
-        return judged, heard.standing, task.model.weight.detach()
+        heard = run(task, steps=40, evaluate_every=10, average_checkpoints=average_checkpoints)
+        return judged, heard.state, task.model.weight.detach()
 
     newest, _, last = trained(1)
-    judged, standing, last_of_two = trained(2)
+    judged, state, last_of_two = trained(2)
     assert torch.equal(last, last_of_two)  # training itself goes on from the newest
     assert torch.equal(judged[0], newest[0])  # there is one so far
     for before, now, mean in zip(newest, newest[1:], judged[1:], strict=False):
         torch.testing.assert_close(mean, (before + now) / 2)
         assert not torch.equal(mean, now)
-    assert torch.equal(standing.best_weights["weight"], judged[2])
-    assert len(standing.recent) == 2
+    assert torch.equal(state.best_weights["weight"], judged[2])
+    assert len(state.recent_weights) == 2
 
 
 def test_a_mean_takes_what_is_no_fraction_from_the_newest() -> None:
@@ -240,7 +240,7 @@ def test_a_mean_takes_what_is_no_fraction_from_the_newest() -> None:
         {"weight": torch.tensor([1.0, 5.0]), "count": torch.tensor(3)},
         {"weight": torch.tensor([3.0, 6.0]), "count": torch.tensor(4)},
     ]
-    mean = mean_of(several)
+    mean = average_state_dicts(several)
     assert mean["weight"].tolist() == [2.0, 5.5]
     assert mean["count"].item() == 4
 
@@ -248,13 +248,13 @@ def test_a_mean_takes_what_is_no_fraction_from_the_newest() -> None:
 def test_a_gain_too_small_to_see_is_kept_but_does_not_prolong() -> None:
     task = Regression(rows([2]), scores=[1.0, 1.0 + 1e-5, 1.0 + 2e-5])
     heard = run(task, steps=100, evaluate_every=1, patience=2)
-    assert (heard.ended, heard.standing.step) == ("patience", 3)
-    assert heard.standing.best_step == 3
+    assert (heard.stop_reason, heard.state.step) == ("patience", 3)
+    assert heard.state.best_step == 3
 
 
 def test_a_score_that_is_not_a_number_is_never_best() -> None:
     heard = run(Regression(rows([2]), scores=[math.nan, 1.0]), steps=2, evaluate_every=1)
-    assert [event.is_best for event in of(Evaluated, heard)] == [False, True]
+    assert [event.is_best for event in of(EvalEvent, heard)] == [False, True]
 
 
 class Clock:
@@ -291,17 +291,17 @@ def slow(clock: Clock) -> Slow:
 
 
 def test_the_minutes_end_it_and_the_decay_follows_the_clock(clock: Clock) -> None:
-    heard = run(slow(clock), steps=1000, minutes=1, decay="linear", learning_rate=1e-3)
-    assert (heard.ended, heard.standing.step) == ("minutes", 6)
-    rates = [event.rate for event in of(Stepped, heard)]
+    heard = run(slow(clock), steps=1000, minutes=1, schedule="linear", learning_rate=1e-3)
+    assert (heard.stop_reason, heard.state.step) == ("minutes", 6)
+    rates = [event.learning_rate for event in of(StepEvent, heard)]
     assert rates == pytest.approx([1e-3 * (1 - done / 6) for done in range(6)])
-    assert of(Evaluated, heard)[-1].step == 6
+    assert of(EvalEvent, heard)[-1].step == 6
 
 
 def test_the_minutes_of_an_earlier_sitting_count(clock: Clock) -> None:
-    heard = run(slow(clock), Standing(seconds=35.0), steps=1000, minutes=1)
-    assert (heard.ended, heard.standing.step) == ("minutes", 3)
-    assert heard.standing.seconds == pytest.approx(65.0)
+    heard = run(slow(clock), TrainState(seconds=35.0), steps=1000, minutes=1)
+    assert (heard.stop_reason, heard.state.step) == ("minutes", 3)
+    assert heard.state.seconds == pytest.approx(65.0)
 
 
 def test_it_is_saved_when_so_many_seconds_have_passed(clock: Clock) -> None:
@@ -311,17 +311,17 @@ def test_it_is_saved_when_so_many_seconds_have_passed(clock: Clock) -> None:
 
 def test_a_stop_is_heeded_at_the_end_of_the_step_and_evaluates_nothing() -> None:
     task, events = Regression(rows([2])), []
-    standing = Standing()
-    ended = train(
+    state = TrainState()
+    stop_reason = train_loop(
         task,
         torch.optim.SGD(task.model.parameters(), lr=0.1),
         TrainConfig(steps=100),
-        standing,
-        tell=events.append,
-        save=lambda standing: None,
-        stop=lambda: standing.step == 4,
+        state,
+        on_event=events.append,
+        save=lambda state: None,
+        stop=lambda: state.step == 4,
     )
-    assert (ended, standing.step, task.evaluations) == ("stop", 4, 0)
+    assert (stop_reason, state.step, task.evaluations) == ("stop", 4, 0)
 
 
 # --- what it leaves alone -------------------------------------------------------------------------
@@ -353,14 +353,14 @@ def test_every_step_has_noise_of_its_own() -> None:
     batch = rows([3])
     one, other = Noisy(batch), Noisy(batch)
     other.model.load_state_dict(one.model.state_dict())
-    run(one, Standing(step=0), steps=1)
-    run(other, Standing(step=1), steps=2)
+    run(one, TrainState(step=0), steps=1)
+    run(other, TrainState(step=1), steps=2)
     assert not torch.equal(one.model.weight, other.model.weight)
 
 
 def test_it_takes_up_the_batches_where_they_were_left() -> None:
     task = Regression(rows([2]))
-    run(task, Standing(step=5), steps=6, accumulate=3)
+    run(task, TrainState(step=5), steps=6, accumulate_steps=3)
     assert task.started_at == 15
 
 
@@ -383,15 +383,15 @@ class Poisoned(Regression):
 def test_a_loss_that_is_no_number_stops_with_step_rate_and_lines(poison: float) -> None:
     task, saved = Poisoned(poison), []
     with pytest.raises(TrainingError) as caught:
-        train(
+        train_loop(
             task,
             torch.optim.SGD(task.model.parameters(), lr=0.1),
             TrainConfig(
-                steps=9, learning_rate=0.0125, warmup=0, decay="none", checkpoint_seconds=0
+                steps=9, learning_rate=0.0125, warmup=0, schedule="none", checkpoint_seconds=0
             ),
-            Standing(),
-            tell=lambda event: None,
-            save=lambda standing: saved.append((standing.step, task.model.weight.clone())),
+            TrainState(),
+            on_event=lambda event: None,
+            save=lambda state: saved.append((state.step, task.model.weight.clone())),
             stop=lambda: False,
         )
     message = str(caught.value)
@@ -422,4 +422,4 @@ def test_a_gradient_that_is_no_number_stops_it_too() -> None:
 
 def test_accumulated_batches_are_all_named() -> None:
     with pytest.raises(TrainingError, match="lines 5, 6; pairs.tsv, lines 7, 8"):
-        run(Poisoned(math.nan), steps=4, accumulate=2)
+        run(Poisoned(math.nan), steps=4, accumulate_steps=2)

@@ -1,0 +1,1 @@
+"""Compiled loops (numba), for packages that must not depend on each other."""

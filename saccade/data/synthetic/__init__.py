@@ -1,0 +1,1 @@
+"""Generated data sets that need no files."""

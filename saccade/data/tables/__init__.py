@@ -1,0 +1,1 @@
+"""Tables: reading CSV, column types and feature encoding."""

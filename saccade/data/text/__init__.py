@@ -1,0 +1,1 @@
+"""Plain and labelled text: corpora, token stores, language-model batches."""

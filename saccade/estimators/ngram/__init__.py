@@ -1,0 +1,1 @@
+"""n-gram language models and their smoothing."""

@@ -1,0 +1,1 @@
+"""Distribution shift: importance weights and detection."""

@@ -1,0 +1,1 @@
+"""Support vector machines by sequential minimal optimisation."""

@@ -1,0 +1,1 @@
+"""Fused decoders for trained models."""

@@ -1,0 +1,1 @@
+"""What a model does, as data: attention capture, signal propagation, invariance checks."""

@@ -1,0 +1,1 @@
+"""CTranslate2: export, inference engine, and the engine in an isolated process."""

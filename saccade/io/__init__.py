@@ -1,0 +1,1 @@
+"""Files: atomic and checksummed writes, safetensors, locks, text of any encoding."""

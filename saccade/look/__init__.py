@@ -1,1 +1,0 @@
-"""Seeing without changing: `watch` collects attention, `terminal` and `draw` show it."""

@@ -1,0 +1,1 @@
+"""Fast paths of layers, each with its reference implementation beside it."""

@@ -1,0 +1,1 @@
+"""Pictures of what `inspection` measures: matplotlib figures and terminal maps."""

@@ -1,0 +1,1 @@
+"""The run folder: layout, training into it, opening it, exporting from it."""

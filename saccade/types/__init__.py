@@ -1,0 +1,1 @@
+"""Values that travel between packages: the legend of shapes, predictions and evaluations."""

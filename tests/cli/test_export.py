@@ -1,0 +1,141 @@
+"""`saccade export`, and `saccade predict --engine`."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saccade.runs.run import TrainOptions, load_run, train_recipe
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def two_runs(
+    smallest: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    """One that can be exported and one that cannot; not exported."""
+    root = tmp_path_factory.mktemp("two")
+    for model in ("bahdanau", "transformer"):
+        train_recipe(smallest(model, {"train.steps": 2}), root / model, TrainOptions())
+    return {folder.name: folder for folder in root.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def exported(two_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported") / "run"
+    shutil.copytree(two_runs["transformer"], folder)
+    load_run(folder).export("ctranslate2")
+    return folder
+
+
+def test_it_prints_the_folder_and_the_next_command(
+    saccade: Command, two_runs: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(two_runs["transformer"], tmp_path / "run")
+    said = saccade("export", tmp_path / "run", "--to", "ctranslate2")
+    assert said.code == 0
+    assert said.out.strip() == str(tmp_path / "run" / "exports" / "ctranslate2")
+    assert f"saccade predict {tmp_path / 'run'} … --engine ctranslate2" in said.err
+    whole = (Path(said.out.strip()) / "model.bin").stat().st_size
+    said = saccade(
+        *("export", tmp_path / "run", "--to", "ctranslate2", "--out", tmp_path / "small"),
+        *("--set", "quantization=int8"),
+    )
+    assert said.code == 0 and said.out.strip() == str(tmp_path / "small")
+    assert (tmp_path / "small" / "model.bin").stat().st_size < whole
+
+
+def test_it_answers_as_without_it(saccade: Command, exported: Path) -> None:
+    texts = ["abc", "fe", "dddd"]
+    assert (
+        saccade("predict", exported, *texts, "--engine", "ctranslate2").out
+        == saccade("predict", exported, *texts).out
+    )
+    said = saccade("predict", exported, "abc", "--engine", "ctranslate2", "--json")
+    mine = json.loads(saccade("predict", exported, "abc", "--json").out)
+    theirs = json.loads(said.out)
+    assert theirs.keys() == mine.keys()
+    assert theirs["text"] == mine["text"] and theirs["finished"] == mine["finished"]
+    assert theirs["score"] == pytest.approx(mine["score"], abs=1e-3)
+    said = saccade("predict", exported, "abc", "--engine=ctranslate2", "--beam=3", "--n-best=2")
+    rows = [line.split("\t") for line in said.out.splitlines()]
+    assert [row[:2] for row in rows] == [["1", "1"], ["1", "2"]]
+
+
+def test_a_file_is_answered_line_by_line_in_a_process_without_torch(
+    saccade: Command, exported: Path, tmp_path: Path
+) -> None:
+    lines = ["abc", "", "fedcb", "a" * 1200, "ee"]  # one is longer than the model takes
+    (tmp_path / "in.txt").write_text("".join(f"{x}\n" for x in lines), encoding="utf-8")
+    code = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print('LOADED', *sys.modules, file=sys.stderr))\n"
+        "from saccade.cli.main import main\n"
+        "main()\n"
+    )
+    asked = ["predict", str(exported), "--file", str(tmp_path / "in.txt")]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *asked, "--engine", "ctranslate2"],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    said, _, loaded = done.stderr.partition("LOADED")
+    assert "ctranslate2" in loaded.split() and "torch" not in loaded.split()
+    assert "line 4 is longer than this model takes" in said
+    assert done.stdout == saccade(*asked).out
+    assert len(done.stdout.splitlines()) == 5 and done.stdout.splitlines()[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["abc", "--engine", "ctranslate2", "--sample"], "sample is for our own search"),
+        (["abc", "--engine=ctranslate2", "--search", "coverage=0.2"], "coverage is for our own"),
+        (["abc", "--engine", "marian"], "There is no engine 'marian'. There are: ctranslate2."),
+    ],
+    ids=["sample", "coverage", "engine"],
+)
+def test_what_it_cannot_do_is_refused(
+    arguments: list[str], message: str, saccade: Command, exported: Path
+) -> None:
+    said = saccade("predict", exported, *arguments)
+    assert said.code == 2 and message in said.err and said.out == ""
+
+
+def test_a_run_that_is_not_exported_is_told_how(
+    saccade: Command, two_runs: dict[str, Path]
+) -> None:
+    folder = two_runs["transformer"]
+    said = saccade("predict", folder, "abc", "--engine", "ctranslate2")
+    assert said.code == 2
+    assert f"Make one with: saccade export {folder} --to ctranslate2" in said.err
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "message"),
+    [
+        ("bahdanau", ["--to", "ctranslate2"], "it is a bahdanau, and of ours CTranslate2 knows"),
+        ("transformer", ["--to", "onnx"], "There is no tool to export to 'onnx'."),
+        ("transformer", ["--to=ctranslate2", "--set", "quantization=int4"], "'float32' or 'int8'"),
+        ("transformer", ["--to=ctranslate2", "--set", "quantisation=int8"], "no setting"),
+    ],
+    ids=["bahdanau", "onnx", "int4", "misspelt"],
+)
+def test_what_cannot_be_written_is_refused(
+    model: str,
+    arguments: list[str],
+    message: str,
+    saccade: Command,
+    two_runs: dict[str, Path],
+) -> None:
+    said = saccade("export", two_runs[model], *arguments)
+    assert said.code == 2 and message in said.err
+    assert not (two_runs[model] / "exports").exists()

@@ -1,0 +1,274 @@
+import gzip
+import io
+import json
+import lzma
+import os
+import re
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from saccade.cli import predict_file
+from saccade.cli.predict_file import (
+    LimitedWarnings,
+    chunk_lines,
+    count_lines,
+    escape_line_breaks,
+    json_line,
+    read_lines_lenient,
+)
+from saccade.errors import DataError
+from saccade.io.text_files import read_lines
+from saccade.runs.run import load_run
+from saccade.training.progress import show_progress
+
+SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def reverser(trained_runs: dict[str, Path]) -> Path:
+    return trained_runs["bahdanau"]
+
+
+# --- one answer, one line -----------------------------------------------------------------------
+
+
+@given(st.text(st.characters() | st.sampled_from(BREAKS + "\\"), max_size=20))
+def test_a_text_is_one_line_for_every_reader(text: str) -> None:
+    line = escape_line_breaks(text)
+    assert len((line + "\n").splitlines()) == 1
+    if any(letter in text for letter in BREAKS):
+        found = re.sub(r"\\(\\|[nr]|x..|u....)", unescaped, line)
+        assert found == text
+    else:
+        assert line == text
+
+
+def unescaped(match: re.Match[str]) -> str:
+    code = match[1]
+    plain = {"\\": "\\", "n": "\n", "r": "\r"}
+    return plain[code] if code in plain else chr(int(code[1:], 16))
+
+
+@given(st.text(st.characters(categories=None) | st.sampled_from(BREAKS), max_size=20))
+def test_json_is_one_line_and_loses_nothing(text: str) -> None:
+    line = json_line({"source": text, "score": -0.1})
+    assert len((line + "\n").splitlines()) == 1
+    line.encode()  # half a character, too, can be written
+    assert json.loads(line) == {"source": text, "score": -0.1}
+
+
+def test_an_answer_with_line_breaks_stays_on_its_line(
+    saccade: Command, reverser: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = f"a\\{BREAKS}b"
+    monkeypatch.setattr(
+        "saccade.data.tokenizers.CharacterTokenizer.decode", lambda self, ids: broken
+    )
+    (tmp_path / "in.txt").write_text("abc\nfed\n")
+    said = saccade("predict", reverser, "--file", "in.txt")
+    assert said.out.splitlines() == [r"a\\\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029b"] * 2
+    several = saccade("predict", reverser, "--file", "in.txt", "--beam=2", "--n-best=2")
+    rows = [line.split("\t") for line in several.out.splitlines()]
+    assert [row[:2] for row in rows] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]
+    values = saccade("predict", reverser, "--file", "in.txt", "--json").out.splitlines()
+    assert [json.loads(line)["text"] for line in values] == [broken] * 2
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+@SAME_FOLDER
+@given(st.lists(st.binary(max_size=6).map(lambda b: b.replace(b"\n", b"")), max_size=6))
+def test_any_bytes_are_read_line_for_line(tmp_path: Path, lines: list[bytes]) -> None:
+    lines.insert(0, b"x")  # some first bytes say that a file is packed, or in UTF-16
+    content = b"".join(line + b"\n" for line in lines)
+    path = tmp_path / "in.txt"
+    path.write_bytes(content)
+    warnings: list[str] = []
+    found = list(read_lines_lenient(str(path), warnings.append))
+    assert len(found) == len(lines) == count_lines(str(path))
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        wrong = [n for n, text in enumerate(found, 1) if "�" in text]
+        assert [int(re.findall(r"line (\d+):", w)[0]) for w in warnings] == wrong
+    else:
+        assert found == list(read_lines(path))
+        assert not warnings
+
+
+def test_what_is_not_utf8_is_said_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes("abc\nété\n".encode("latin-1"))
+    warnings: list[str] = []
+    assert list(read_lines_lenient(str(path), warnings.append)) == ["abc", "�t�"]
+    assert re.search(r"in.txt, line 2: what is not UTF-8 \(0xe9\) is read as �", warnings[0])
+    path.write_bytes("abc\n".encode("utf-16"))
+    with pytest.raises(DataError, match="UTF-16 text; UTF-8 was wanted"):
+        list(read_lines_lenient(str(path), warnings.append))
+
+
+def test_lines_are_counted_where_that_is_cheap(tmp_path: Path) -> None:
+    for content, lines in ((b"", 0), (b"\n", 1), (b"a", 1), (b"a\n\nb", 3)):
+        (tmp_path / "in.txt").write_bytes(content)
+        assert count_lines(str(tmp_path / "in.txt")) == lines
+    (tmp_path / "in.gz").write_bytes(gzip.compress(b"a\nb\n"))
+    (tmp_path / "in.xz").write_bytes(lzma.compress(b"a\nb\n"))
+    for unknown in ("in.gz", "in.xz", "missing"):
+        assert count_lines(str(tmp_path / unknown)) is None
+    assert count_lines("-") is None
+
+
+@given(st.lists(st.text("ab", max_size=12), max_size=30), st.data())
+def test_groups_are_bounded_and_can_be_taken_up_at_any_end(
+    lines: list[str], data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(predict_file, "PREDICT_CHUNK_LINES", 4)
+        patch.setattr(predict_file, "PREDICT_CHUNK_CHARACTERS", 10)
+        groups = list(chunk_lines(iter(lines)))
+        assert [line for group in groups for line in group] == lines
+        for group in groups:
+            assert len(group) == 1 or (len(group) <= 4 and sum(map(len, group)) <= 10)
+        done = data.draw(st.integers(0, len(groups)))
+        answered = sum(map(len, groups[:done]))
+        assert list(chunk_lines(iter(lines[answered:]))) == groups[done:]
+
+
+def peak_of_reading(path: Path) -> int:
+    tracemalloc.start()
+    count = sum(len(group) for group in chunk_lines(read_lines_lenient(str(path), pytest.fail)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == count_lines(str(path))
+    return peak
+
+
+def test_memory_does_not_grow_with_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("saccade.io.text_files.READ_BLOCK_BYTES", 1 << 16)
+    monkeypatch.setattr(predict_file, "PREDICT_CHUNK_LINES", 100)
+    block = b"a line of a file that has many of them, each like the others\n" * 3000
+    (tmp_path / "short.txt").write_bytes(block)
+    (tmp_path / "long.txt").write_bytes(block * 8)
+    short, long = peak_of_reading(tmp_path / "short.txt"), peak_of_reading(tmp_path / "long.txt")
+    assert long < 1.1 * short < len(block) * 4
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def test_packed_files_and_pipes_are_answered_as_plain_ones(
+    saccade: Command, reverser: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predict_file, "PREDICT_CHUNK_LINES", 3)
+    texts = [word for word in ("abc", "", "fed", "a", "bcdefa", "éa", "f") for _ in range(2)]
+    content = "".join(f"{text}\n" for text in texts).encode()
+    (tmp_path / "in.txt").write_bytes(content)
+    (tmp_path / "in.gz").write_bytes(gzip.compress(content))
+    (tmp_path / "in.xz").write_bytes(lzma.compress(content))
+    opened = load_run(reverser)
+    wanted = "".join(f"{opened.predict(text).text}\n" for text in texts)
+    for name in ("in.txt", "in.gz", "in.xz"):
+        said = saccade("predict", reverser, "--file", name)
+        assert said.out == wanted
+        assert re.fullmatch(r"14 lines in [\d.,]+ s: [\d.,]+ sentences/s\n", said.err)
+        assert saccade("predict", reverser, "--file", name, "--out", f"{name}.out").out == ""
+        assert (tmp_path / f"{name}.out").read_bytes() == wanted.encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    assert saccade("predict", reverser, "--file", "-").out == wanted
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    saccade("predict", reverser, "--file", "-", "--out", "piped.out")
+    assert (tmp_path / "piped.out").read_bytes() == wanted.encode()
+
+
+def test_a_line_too_long_is_cut_and_named(
+    saccade: Command, reverser: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predict_file, "PREDICT_CHUNK_LINES", 2)
+    (tmp_path / "in.txt").write_text(f"abc\nfed\na\nb\n{'c' * 1001}\nd\n")
+    said = saccade("predict", reverser, "--file", "in.txt")
+    assert said.code == 0
+    opened = load_run(reverser)
+    texts = ["abc", "fed", "a", "b", "c" * 1000, "d"]
+    assert said.out == "".join(f"{opened.predict(text).text}\n" for text in texts)
+    assert "in.txt, line 5 is longer than this model takes: only the first 1,000 of" in said.err
+    refused = saccade("predict", reverser, "c" * 1001)
+    assert refused.code == 2 and "input 1 (1,001 tokens) is longer than" in refused.err
+
+
+def test_warnings_are_counted_after_the_first_few(capsys: pytest.CaptureFixture[str]) -> None:
+    warn = LimitedWarnings(Console(stderr=True, width=200))
+    for number in range(7):
+        warn(f"warning {number}")
+    warn.finish()
+    said = capsys.readouterr().err.splitlines()
+    assert said == [*(f"warning {number}" for number in range(5)), "… and 2 lines more like these."]
+
+
+def test_half_a_character_on_the_command_line(saccade: Command, reverser: Path) -> None:
+    said = saccade("predict", reverser, "ab\udcff", "--json")
+    assert said.code == 0
+    assert json.loads(said.out)["source"] == "ab\udcff"
+
+
+def test_out_goes_with_a_file(saccade: Command, reverser: Path) -> None:
+    said = saccade("predict", reverser, "abc", "--out", "a.txt")
+    assert said.code == 2 and "--out is for the answers to a --file" in said.err
+
+
+def test_a_bar_does_not_swallow_the_answers(
+    saccade: Command, reverser: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standard error is a screen, standard output is not: `saccade predict … > answers.txt`."""
+    screen = io.StringIO()
+
+    def console() -> Console:
+        return Console(file=screen, force_terminal=True, width=100, highlight=False)
+
+    monkeypatch.setattr(predict_file, "stderr_console", console)
+    (tmp_path / "in.txt").write_text("abc\nfed\n")
+    said = saccade("predict", reverser, "--file", "in.txt")
+    assert said.out == "".join(f"{a.text}\n" for a in load_run(reverser).predict(["abc", "fed"]))
+    assert "2/2" in screen.getvalue() and "sentences/s" in screen.getvalue()
+
+
+def test_a_counter_does_not_swallow_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with show_progress(Console(file=io.StringIO(), force_terminal=True), "counting"):
+        print("an answer")
+    assert capsys.readouterr().out == "an answer\n"
+
+
+def test_a_person_at_the_keyboard_is_answered_line_by_line(reverser: Path) -> None:
+    code = "from saccade.cli.main import main; main()"
+    arguments = [sys.executable, "-c", code, "predict", str(reverser), "--file", "-"]
+    opened = load_run(reverser)
+    with subprocess.Popen(
+        arguments,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        encoding="utf-8",
+    ) as started:
+        assert started.stdin and started.stdout
+        for text in ("abc", "fed"):
+            started.stdin.write(f"{text}\n")
+            started.stdin.flush()
+            assert started.stdout.readline() == opened.predict(text).text + "\n"
+        started.stdin.close()
+        assert started.wait(timeout=60) == 0

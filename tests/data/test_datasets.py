@@ -1,0 +1,387 @@
+"""Published sets: found, checked, fetched; all that can go wrong on the way, from a real server."""
+
+import gzip
+import io
+import lzma
+import os
+import socket
+import threading
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from saccade.data import datasets
+from saccade.data.datasets import (
+    DATASETS,
+    DatasetFile,
+    DatasetInfo,
+    cache_folder,
+    fetch_dataset,
+    is_local,
+)
+from saccade.errors import DataError
+
+ROOT = os.environ.get("SACCADE_DATA")  # as it is outside the tests of this file
+
+
+def text_of(lines: int) -> bytes:
+    return b"".join(b"line %d\n" % number for number in range(lines))
+
+
+def zipped(**members: bytes) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, member in members.items():
+            archive.writestr(name.replace("_", "."), member)
+    return content.getvalue()
+
+
+class Answer(NamedTuple):
+    """What the server says to one request."""
+
+    content: bytes
+    code: int = 200
+    length: int | None = None  # the Content-Length it claims; None: the true one; -1: none
+
+
+class Server:
+    """A publisher on this machine."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Answer] = {}
+        self.asked: list[str] = []
+        self.agents: list[str] = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                server.asked.append(self.path)
+                server.agents.append(self.headers["User-Agent"])
+                answer = server.answers.get(self.path, Answer(b"no such page", 404))
+                self.send_response(answer.code)
+                if answer.length != -1:
+                    said = len(answer.content) if answer.length is None else answer.length
+                    self.send_header("Content-Length", str(said))
+                self.end_headers()
+                self.wfile.write(answer.content)
+
+            def log_message(self, *words: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        self.root = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and no SACCADE_DATA."""
+    monkeypatch.delenv("SACCADE_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "saccade" / "data"
+
+
+def captions(root: str = "http://127.0.0.1:9") -> DatasetInfo:
+    """Two files of 5 and 5 lines; nobody listens at the address that is not given."""
+    return DatasetInfo(
+        name="captions",
+        homepage="https://example.org/captions",
+        terms="free for all",
+        languages=("en", "de"),
+        files=(
+            DatasetFile("a.en", f"{root}/raw/a.en.gz", 5),
+            DatasetFile("a.de", f"{root}/raw/a.de.gz", 5),
+        ),
+        splits={"train": "a"},
+    )
+
+
+def table(root: str) -> DatasetInfo:
+    file = DatasetFile(
+        "pairs.txt", f"{root}/pairs.zip", 5, is_growing=True, archive_member="pairs.txt"
+    )
+    return replace(captions(root), name="table", files=(file,), splits={})
+
+
+def leftovers(cache: Path) -> list[str]:
+    return sorted(path.name for path in cache.rglob("*") if path.is_file())
+
+
+# --- read in place ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
+def test_a_set_is_read_in_place_plain_or_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[ending]
+    folder = tmp_path / "sets" / "captions"
+    folder.mkdir(parents=True)
+    for name in ("a.en", "a.de"):
+        (folder / (name + ending)).write_bytes(pack(text_of(5)))
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path / "sets"))
+    assert is_local(captions())
+    paths, notes = fetch_dataset(captions())
+    assert paths == {name: folder / (name + ending) for name in ("a.en", "a.de")}
+    assert notes == []
+    assert not cache_folder().exists()
+
+
+def test_all_that_is_wrong_is_said_at_once_with_where_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "captions"
+    folder.mkdir()
+    (folder / "a.en").write_bytes(text_of(4))
+    (folder / "a.de").write_bytes(text_of(6))
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
+    with pytest.raises(DataError) as caught:
+        fetch_dataset(captions())
+    assert str(caught.value).splitlines() == [
+        "captions is not what its publisher has:",
+        f"  - {folder / 'a.en'} holds 4 lines; 5 were wanted.",
+        f"  - {folder / 'a.de'} holds 6 lines; 5 were wanted.",
+        "By hand: get a.en.gz, a.de.gz from https://example.org/captions, put them into "
+        f"FOLDER/captions and set SACCADE_DATA=FOLDER, or put them into "
+        f"{cache_folder() / 'captions'}.",
+    ]
+
+
+def test_a_folder_of_the_users_that_lacks_a_file_is_not_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    (tmp_path / "captions").mkdir()
+    (tmp_path / "captions" / "a.en").write_bytes(text_of(5))
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
+    assert not is_local(captions(server.root))
+    with pytest.raises(DataError, match=r"captions lacks a\.de\[\.gz\|\.xz\]\. By hand: get"):
+        fetch_dataset(captions(server.root))
+    assert server.asked == []
+
+
+def test_a_set_that_grows_may_hold_more_but_not_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "pairs.txt").write_bytes(text_of(7))
+    assert fetch_dataset(table(server.root)).paths["pairs.txt"].exists()
+    (tmp_path / "table" / "pairs.txt").write_bytes(text_of(4))
+    with pytest.raises(DataError, match="holds 4 lines; at least 5 were wanted"):
+        fetch_dataset(table(server.root))
+
+
+# --- fetched --------------------------------------------------------------------------------------
+
+
+def test_what_is_not_there_is_fetched_once_and_told_of(server: Server, cache: Path) -> None:
+    content = gzip.compress(text_of(5))
+    server.answers = {f"/raw/a.{side}.gz": Answer(content) for side in ("en", "de")}
+    told: list[tuple[int, int]] = []
+    dataset = captions(server.root)
+    assert not is_local(dataset)
+    paths, notes = fetch_dataset(dataset, lambda done, total: told.append((done, total)))
+    assert is_local(dataset)
+    assert notes == [f"captions was fetched into {cache / 'captions'} (free for all)."]
+    assert {path.read_bytes() for path in paths.values()} == {content}
+    assert told == [(len(content), len(content))] * 2
+    assert leftovers(cache) == ["a.de.gz", "a.en.gz"]
+    assert all("Python-urllib" not in agent for agent in server.agents)
+    again = fetch_dataset(dataset)
+    assert (again.paths, again.notes) == (paths, [])
+    assert len(server.asked) == 2
+
+
+def test_a_folder_without_the_set_does_not_keep_it_from_being_fetched(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    (tmp_path / "sets").mkdir()
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path / "sets"))
+    content = gzip.compress(text_of(5))
+    server.answers = {f"/raw/a.{side}.gz": Answer(content) for side in ("en", "de")}
+    assert fetch_dataset(captions(server.root)).paths["a.en"].parent == cache / "captions"
+    assert os.listdir(tmp_path / "sets") == []
+
+
+def test_progress_is_told_as_it_comes(
+    server: Server, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    monkeypatch.setattr(datasets, "DOWNLOAD_CHUNK", 10)
+    content = gzip.compress(text_of(5))
+    server.answers = {
+        "/raw/a.en.gz": Answer(content),
+        "/raw/a.de.gz": Answer(content, length=-1),  # a publisher that does not say how much
+    }
+    told: list[tuple[int, int]] = []
+    fetch_dataset(captions(server.root), lambda done, total: told.append((done, total)))
+    size = len(content)
+    steps = [*range(10, size, 10), size]
+    assert told == [(done, total) for total in (size, 0) for done in steps]
+
+
+def test_an_archive_is_unpacked(server: Server, cache: Path) -> None:
+    server.answers["/pairs.zip"] = Answer(zipped(_about_txt=b"x", pairs_txt=text_of(9)))
+    [path] = fetch_dataset(table(server.root)).paths.values()
+    assert path.read_bytes() == text_of(9)
+    assert leftovers(cache) == ["pairs.txt"]
+
+
+PACKED = gzip.compress(text_of(5))
+# a server that breaks off, one that has nothing, one with a page of its own, too little, half
+WRONG = {
+    "broken off": (
+        Answer(PACKED, length=len(PACKED) + 7),
+        f"it broke off after {len(PACKED)} of {len(PACKED) + 7} bytes; try again",
+    ),
+    "not there": (Answer(b"", 404), "the publisher answered 404 (Not Found)"),
+    "turned away": (Answer(b"", 406), "the publisher answered 406 (Not Acceptable)"),
+    "a page": (Answer(b"<html>\nPlease sign in\n"), "what came holds 2 lines; 5 were wanted"),
+    "too little": (Answer(gzip.compress(text_of(3))), "what came holds 3 lines; 5 were wanted"),
+    "half, and no length": (Answer(PACKED[:-12], length=-1), "cannot be unpacked to its end"),
+    "not text": (Answer(gzip.compress(b"\xff" * 90)), "is not UTF-8"),
+    "too large by its word": (Answer(PACKED, length=10**9), "it has 1,000,000,000 bytes, more"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_fetched_badly_is_not_kept(server: Server, cache: Path, wrong: str) -> None:
+    answer, message = WRONG[wrong]
+    server.answers = {"/raw/a.en.gz": Answer(PACKED), "/raw/a.de.gz": answer}
+    with pytest.raises(DataError) as caught:
+        fetch_dataset(captions(server.root))
+    said = str(caught.value)
+    assert said.startswith("captions is not on this machine, and ")
+    assert f"{server.root}/raw/a.de.gz could not be fetched: " in said
+    assert message in said
+    assert "By hand: get a.en.gz, a.de.gz from https://example.org/captions" in said
+    assert leftovers(cache) == ["a.en.gz"]  # the good one stays, and only the other is asked for
+    assert not is_local(captions(server.root))
+    server.answers["/raw/a.de.gz"] = Answer(PACKED)
+    assert set(fetch_dataset(captions(server.root)).paths) == {"a.en", "a.de"}
+    assert server.asked == [f"/raw/a.{side}.gz" for side in ("en", "de", "de")]
+
+
+ARCHIVES = {
+    "no archive": (b"<html>", "what came is no archive with pairs.txt in it (File is not a zip"),
+    "another": (zipped(other_txt=b"x"), "no archive with pairs.txt in it"),
+    "damaged": (zipped(pairs_txt=os.urandom(900))[200:], "no archive with pairs.txt in it"),
+    "a bomb": (zipped(pairs_txt=b"\n" * 5000), "it goes on after 4,000 bytes, more than are taken"),
+    "too little": (zipped(pairs_txt=text_of(2)), "what came holds 2 lines; at least 5 were wanted"),
+}
+
+
+@pytest.mark.parametrize("wrong", ARCHIVES)
+def test_an_archive_that_is_none_is_not_kept(
+    server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    monkeypatch.setattr(datasets, "MAX_UNPACKED_BYTES", 4000)
+    content, message = ARCHIVES[wrong]
+    server.answers["/pairs.zip"] = Answer(content)
+    with pytest.raises(DataError) as caught:
+        fetch_dataset(table(server.root))
+    assert message in str(caught.value)
+    assert leftovers(cache) == []
+
+
+def test_a_stream_without_end_is_cut_off(
+    server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets, "MAX_DOWNLOAD_BYTES", 1000)
+    server.answers["/raw/a.en.gz"] = Answer(b"x" * 100_000, length=-1)
+    with pytest.raises(DataError, match="it goes on after 1,000 bytes, more than are taken"):
+        fetch_dataset(captions(server.root))
+    assert leftovers(cache) == []
+
+
+def test_a_publisher_that_falls_silent_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    monkeypatch.setattr(datasets, "DOWNLOAD_TIMEOUT", 0.2)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        root = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(DataError, match="could not be fetched: timed out"):
+            fetch_dataset(captions(root))
+    assert leftovers(cache) == []
+
+
+def test_without_a_network_it_says_which_files_go_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    (tmp_path / "sets").mkdir()
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path / "sets"))
+    with pytest.raises(DataError) as caught:
+        fetch_dataset(captions())
+    assert str(caught.value) == (
+        f"captions is not in SACCADE_DATA ({tmp_path / 'sets'}) or on this machine, and "
+        "http://127.0.0.1:9/raw/a.en.gz could not be fetched: Connection refused. "
+        "By hand: get a.en.gz, a.de.gz from https://example.org/captions, put them into "
+        f"FOLDER/captions and set SACCADE_DATA=FOLDER, or put them into {cache / 'captions'}."
+    )
+
+
+def test_a_cache_that_cannot_be_written_is_said(server: Server, cache: Path) -> None:
+    cache.parent.parent.mkdir()
+    cache.parent.write_text("in the way")
+    with pytest.raises(DataError, match="could not be fetched: (Not a directory|File exists)"):
+        fetch_dataset(captions(server.root))
+    assert server.asked == []
+
+
+def test_killed_in_the_middle_nothing_has_the_files_name(
+    server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(done: int, total: int) -> None:
+        assert leftovers(cache) != ["a.en.gz"]
+        raise KeyboardInterrupt
+
+    server.answers["/raw/a.en.gz"] = Answer(PACKED)
+    with pytest.raises(KeyboardInterrupt):
+        fetch_dataset(captions(server.root), killed)
+    assert not is_local(captions(server.root))
+    assert leftovers(cache) == []
+
+
+# --- the sets themselves ------------------------------------------------------------------------
+
+
+def test_addresses_and_names_of_the_sets() -> None:
+    for name, dataset in DATASETS.items():
+        assert dataset.name == name
+        for file in dataset.files:
+            assert file.url.startswith("https://")
+            assert file.download_name in (file.name, f"{file.name}.gz")
+    captions_of = {file.name: file.lines for file in DATASETS["multi30k"].files}
+    assert captions_of == {
+        f"{split}.{side}": lines
+        for split, lines in (("train", 29_000), ("val", 1014), ("test_2016_flickr", 1000))
+        for side in ("en", "de")
+    }
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_the_sets_here_hold_what_they_must(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not ROOT or not (Path(ROOT) / name).exists():
+        pytest.skip(f"{name} is a published set: name the folder that has it in SACCADE_DATA")
+    monkeypatch.setenv("SACCADE_DATA", ROOT)
+    assert set(fetch_dataset(DATASETS[name]).paths) == {file.name for file in DATASETS[name].files}

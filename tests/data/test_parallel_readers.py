@@ -1,0 +1,439 @@
+"""Parallel text from files: every format, every odd input, every complaint."""
+
+import gzip
+import io
+import json
+import lzma
+import os
+import sys
+import tracemalloc
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from saccade.data import string_array as columns_module
+from saccade.data.parallel import pairs as pairs_module
+from saccade.data.parallel.pairs import SentencePairs, assign_split, split_indices
+from saccade.data.parallel.readers import read_pairs
+from saccade.errors import ConfigError, DataError
+from saccade.io import text_files
+from saccade.io.text_files import read_lines
+
+TWO = [("a b", "x y"), ("ç", "é")]
+LINE = st.text(st.characters(exclude_characters="\n\t\r", codec="utf-8"))
+FULL = LINE.filter(lambda text: text.encode().strip())
+MANY = st.lists(st.tuples(FULL, FULL), min_size=1)
+
+
+def write(folder, name, content):
+    path = folder / name
+    raw = content.encode() if isinstance(content, str) else content
+    pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)
+    path.write_bytes(pack(raw))
+    return path
+
+
+def complaint(spec, **options):
+    with pytest.raises(DataError) as caught:
+        read_pairs(spec, **options)
+    return str(caught.value)
+
+
+# --- formats ------------------------------------------------------------------------------------
+
+TSV = "a b\tx y\nç\té\n"
+JSONL = '{"source": "a b", "target": "x y"}\n{"target": "é", "id": 7, "source": "\\u00e7"}\n'
+
+
+@pytest.mark.parametrize("packed", ["", ".gz", ".xz"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("pairs.tsv", TSV),
+        ("pairs.jsonl", JSONL),
+        ("pairs.json", JSONL),
+        ("pairs.jsonl", JSONL.replace("source", "src").replace("target", "tgt")),
+        ("pairs.txt", TSV),
+        ("pairs", "\n" + JSONL),
+        ("pairs,2.tsv", TSV),
+    ],
+)
+def test_every_format_gives_the_same_pairs(tmp_path, name, content, packed):
+    pairs = read_pairs(str(write(tmp_path, name + packed, content)))
+    assert list(pairs) == TWO
+    assert len(pairs) == 2
+    assert pairs.name.endswith(name + packed)
+
+
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_two_parallel_files(tmp_path, packed):
+    left = write(tmp_path, "a.en" + packed, "a b\nç\n")
+    right = write(tmp_path, "a.de" + packed, "x y\r\né")
+    assert list(read_pairs(f"{left},{right}")) == TWO
+    assert list(read_pairs(f"{left}, {right}")) == TWO
+    assert list(read_pairs([left, right])) == TWO
+
+
+def test_packed_files_are_known_by_what_they_hold(tmp_path):
+    path = write(tmp_path, "pairs.tsv", gzip.compress(TSV.encode()))
+    assert list(read_pairs(path)) == TWO
+
+
+@given(pairs=MANY)
+@example([("\u2028a\x0b\x85\x1cb", "\u2029 שלום 👩‍👩‍👧")])
+@settings(deadline=None, max_examples=40)
+def test_what_was_written_is_read_whatever_the_size_of_a_block(tmp_path_factory, pairs):
+    folder = tmp_path_factory.mktemp("pairs")
+    tsv = write(folder, "p.tsv", "".join(f"{a}\t{b}\n" for a, b in pairs))
+    crlf = write(folder, "c.tsv", "\ufeff" + "\r\n".join(f"{a}\t{b}" for a, b in pairs))
+    rows = [json.dumps({"source": a, "target": b}, ensure_ascii=len(a) > 3) for a, b in pairs]
+    jsonl = write(folder, "p.jsonl", "\n".join(rows))
+    left = write(folder, "p.a", "\n".join(a for a, _ in pairs))
+    right = write(folder, "p.b", "\ufeff" + "".join(b + "\r\n" for _, b in pairs))
+    for size in (3, text_files.READ_BLOCK_BYTES):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(text_files, "READ_BLOCK_BYTES", size)
+            for spec in (tsv, crlf, jsonl, [left, right]):
+                got = read_pairs(spec)
+                assert list(got) == pairs
+                assert got.lines.tolist() == list(range(1, len(pairs) + 1))
+                assert got.notes == []
+
+
+def test_tabs_and_line_ends_in_json_are_text(tmp_path):
+    path = write(tmp_path, "p.jsonl", '{"source": "a\\tb\\nc", "target": "\\u2028"}')
+    assert list(read_pairs(path)) == [("a\tb\nc", "\u2028")]
+
+
+def test_a_line_of_ten_megabytes(tmp_path):
+    long = "näh " * 2_000_000
+    pairs = read_pairs(write(tmp_path, "p.tsv", f"a\tb\n{long}\tshort\nc\td\n"))
+    assert pairs[1] == (long, "short")
+    assert pairs[2] == ("c", "d")
+
+
+def test_spaces_around_a_side_stay(tmp_path):
+    assert list(read_pairs(write(tmp_path, "p.tsv", "  a \t b\n"))) == [("  a ", " b")]
+
+
+# --- what is left out, with a note --------------------------------------------------------------
+
+
+def test_empty_lines_and_sides_are_left_out_and_lines_keep_their_numbers(tmp_path):
+    path = write(tmp_path, "p.tsv", "\na\tb\n\t\n  \r\n\tx\ny\t \nc\td\n")
+    pairs = read_pairs(path)
+    assert list(pairs) == [("a", "b"), ("c", "d")]
+    assert [pairs.line(0), pairs.line(1), pairs.line(-1)] == [2, 7, 7]
+    assert sorted(pairs.notes) == [
+        f"{path}: 2 pairs with an empty side were left out (lines 5, 6).",
+        f"{path}: 3 empty lines were left out (lines 1, 3, 4).",
+    ]
+
+
+def test_in_json_and_parallel_files_too(tmp_path):
+    path = write(tmp_path, "p.jsonl", '\n{"source": "a", "target": ""}\n' + JSONL)
+    pairs = read_pairs(path)
+    assert list(pairs) == TWO
+    assert pairs.lines.tolist() == [3, 4]
+    assert pairs.notes == [
+        f"{path}: 1 empty line was left out (line 1).",
+        f"{path}: 1 pair with an empty side was left out (line 2).",
+    ]
+    left, right = write(tmp_path, "a", "a\n\nb\nc"), write(tmp_path, "b", "x\n\n\nz\n")
+    pairs = read_pairs([left, right])
+    assert list(pairs) == [("a", "x"), ("c", "z")]
+    assert pairs.lines.tolist() == [1, 4]
+    assert len(pairs.notes) == 2
+
+
+def test_pairs_beyond_the_limit_are_left_out(tmp_path):
+    path = write(tmp_path, "p.tsv", "年年年\tb\nabcd\tb\n" + "a\t12345\n" * 6)
+    pairs = read_pairs(path, limit=3)
+    assert list(pairs) == [("年年年", "b")]
+    assert pairs.notes == [
+        f"{path}: 7 pairs with more than 3 characters on a side were left out "
+        "(lines 2, 3, 4, 5, 6, …)."
+    ]
+    assert "holds no pair" in complaint(path, limit=0)
+
+
+# --- complaints ---------------------------------------------------------------------------------
+
+
+def test_a_missing_file(tmp_path):
+    write(tmp_path, "pairs.tsv", TSV)
+    message = complaint(tmp_path / "pair.tsv")
+    assert message == f"There is no file {tmp_path / 'pair.tsv'}. Did you mean 'pairs.tsv'?"
+    assert complaint(tmp_path / "zzz").endswith("Check the path.")
+    assert "there is no folder" in complaint(tmp_path / "no" / "pairs.tsv")
+    assert "There is no file" in complaint(f"{tmp_path / 'pairs.tsv'},{tmp_path / 'b.de'}")
+    assert "There is no file -." in complaint("-")
+    assert "could not be opened" in complaint("x" * 5000)
+
+
+def test_a_folder(tmp_path):
+    assert "is a folder; a file was wanted. It is empty." in complaint(tmp_path)
+    write(tmp_path, "pairs.tsv", TSV)
+    assert "It holds pairs.tsv." in complaint(str(tmp_path))
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(tmp_path):
+    path = write(tmp_path, "pairs.tsv", TSV)
+    path.chmod(0)
+    assert "could not be opened: Permission denied" in complaint(path)
+
+
+@pytest.mark.parametrize("spec", ["", "a,", "a,b,c", [], ["a", "b", "c"]])
+def test_too_many_or_too_few_files(spec):
+    assert "One file of pairs or two parallel files (a.en,a.de) were wanted" in complaint(spec)
+
+
+@pytest.mark.parametrize("name", ["p.tsv", "p.jsonl", "p.txt", "p.tsv.gz"])
+def test_an_empty_file(tmp_path, name):
+    path = write(tmp_path, name, "")
+    assert complaint(path).startswith(f"{path} holds no pair; each line must be")
+    assert complaint(path).endswith("is empty.")
+    path.write_bytes(b"")
+    assert complaint(path).endswith("is empty.")
+    message = complaint(write(tmp_path, name, "\n \r\n\n"))
+    assert message.endswith("3 empty lines were left out (lines 1, 2, 3).")
+    assert "holds no pair" in complaint([path, path])
+
+
+@pytest.mark.parametrize("block", [4, text_files.READ_BLOCK_BYTES])
+@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("name", ["p.tsv", "p.txt", "p.jsonl", "p.tsv.gz"])
+def test_latin_1(tmp_path, monkeypatch, name, bom, block):
+    monkeypatch.setattr(text_files, "READ_BLOCK_BYTES", block)
+    raw = bom + "été\tsummer\n".encode() + "été\tsummer\n".encode("latin1")
+    message = complaint(write(tmp_path, name, raw))
+    place = raw.index(b"\xe9t")
+    assert f"{name}, line 2: byte {place} of the file (0xe9) is not UTF-8" in message
+    assert "iconv -f latin1 -t utf-8" in message
+
+
+def test_text_cut_in_the_middle_of_a_letter(tmp_path):
+    message = complaint(write(tmp_path, "p.tsv", "a\té".encode()[:-1]))
+    assert "line 1: byte 2 of the file (0xc3) is not UTF-8" in message
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_utf_16(tmp_path, encoding):
+    raw = ("\ufeff" * (encoding != "utf-16") + TSV).encode(encoding)
+    message = complaint(write(tmp_path, "p.tsv", raw))
+    assert "is UTF-16 text; UTF-8 was wanted. Save it as UTF-8" in message
+
+
+def test_wrong_columns_all_at_once(tmp_path):
+    lines = ["a\tb", "one", "a\tb\tc", "", "x" * 100, "d\te"] + ["more"] * 6
+    path = write(tmp_path, "p.tsv", "\n".join(lines))
+    assert complaint(path).split("\n") == [
+        f"{path}: 9 lines cannot be used; each line must be source TAB target.",
+        "  - line 2: 1 column (no tab): 'one'",
+        "  - line 3: 3 columns: 'a\\tb\\tc'",
+        f"  - line 5: 1 column (no tab): '{'x' * 57}…'",
+        "  - line 7: 1 column (no tab): 'more'",
+        "  - line 8: 1 column (no tab): 'more'",
+        "  … and 4 more",
+        f"To keep the first two columns: cut -f1,2 {path} > new-file",
+    ]
+
+
+def test_one_column_and_csv(tmp_path):
+    message = complaint(write(tmp_path, "p.tsv", "a b\nc\td\n"))
+    assert ": 1 line cannot be used" in message
+    assert message.endswith("or give two parallel files (a.en,a.de).")
+    message = complaint(write(tmp_path, "p.csv", "a,b\n"))
+    assert message.endswith("save the table as TSV (tab-separated).")
+
+
+def test_wrong_lines_far_into_a_file_keep_their_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "READ_BLOCK_BYTES", 64)
+    message = complaint(write(tmp_path, "p.tsv", "a\tb\n" * 1000 + "bad\n" + "a\tb\n" * 9))
+    assert "line 1001: 1 column" in message
+
+
+def test_unequal_parallel_files(tmp_path, monkeypatch):
+    left, right = write(tmp_path, "a.en", "a\n" * 700), write(tmp_path, "a.de", "b\n" * 69 + "b")
+    for size in (64, text_files.READ_BLOCK_BYTES):
+        monkeypatch.setattr(text_files, "READ_BLOCK_BYTES", size)
+        expected = f"{left} has 700 lines and {right} has 70; line n of one must be"
+        assert complaint([left, right]).startswith(expected)
+        assert f"{right} has 70 lines and {left} has 700;" in complaint([right, left])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"source": "a", ', "not JSON (Expecting property name enclosed in double quotes)"),
+        ("hello", "not JSON (Expecting value): 'hello'"),
+        ("[" * 100_000, "not JSON (too deep or too long)"),
+        ('{"source": "a", "target": 5}', '"target" is 5, where text was wanted'),
+        ('{"source": null, "target": "b"}', '"source" is null, where text was wanted'),
+        ('{"source": {"de": "a"}, "target": "b"}', '"source" is {"de": "a"}, where'),
+        ('{"en": "a", "de": "b"}', 'no "source" and "target": \'{"en": "a", "de": "b"}\''),
+        ('["a", "b"]', 'no "source" and "target"'),
+        ('"a"', 'no "source" and "target"'),
+        ('{"source": "a\\ud83d", "target": "b"}', '"source" has half a character (\\ud83d)'),
+    ],
+)
+def test_bad_json_lines(tmp_path, line, message):
+    text = complaint(write(tmp_path, "p.jsonl", f"{JSONL}\n{line}\n"))
+    assert f"  - line 4: {message}" in text
+    assert ': 1 line cannot be used; each line must be {"source": "…", "target": "…"}.' in text
+    assert max(map(len, text.split("\n")[1:])) < 160
+
+
+def test_a_json_list(tmp_path):
+    path = write(tmp_path, "p.json", json.dumps([{"source": "a", "target": "b"}], indent=1))
+    assert "jq -c '.[]'" in complaint(path)
+
+
+@pytest.mark.parametrize("name", ["p.tsv.gz", "p.tsv.xz"])
+def test_a_packed_file_that_is_none_or_cut_or_damaged(tmp_path, name):
+    path = write(tmp_path, name, os.urandom(3000).hex() + "\tb\n")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-500])
+    assert "it is cut short or damaged. Copy or download it again." in complaint(path)
+    path.write_bytes(whole[:600] + bytes(300) + whole[900:])
+    assert "it is cut short or damaged" in complaint(path)
+    path.write_text(TSV)
+    message = complaint(path)
+    assert f"is called {path.suffix} but is not packed that way" in message
+    assert "call it p.tsv;" in message
+
+
+# --- lines --------------------------------------------------------------------------------------
+
+
+def test_read_lines_gives_one_for_each(tmp_path):
+    text = "\ufeffa\r\n\n \nb\u2028c\x85\x0b\x0cd\re\n\n"
+    for name in ("lines.txt", "lines.gz", "lines.xz"):
+        lines = list(read_lines(write(tmp_path, name, text)))
+        assert lines == ["a", "", " ", "b\u2028c\x85\x0b\x0cd\re", ""]
+    assert list(read_lines(write(tmp_path, "lines", "no end"))) == ["no end"]
+    assert list(read_lines(write(tmp_path, "lines", ""))) == []
+    with pytest.raises(DataError, match="There is no file"):
+        list(read_lines(tmp_path / "gone"))
+
+
+def test_standard_input_is_read_as_it_comes_and_stays_open(monkeypatch):
+    class Slow(io.BytesIO):
+        """Gives a few bytes at a time, and fails if more is asked for than was needed."""
+
+        def read1(self, size=-1):
+            return super().read(4)
+
+        def read(self, size=-1):
+            raise AssertionError("would wait for the end")
+
+    slow = Slow("one\ntwø\nthree".encode())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(slow))
+    lines = read_lines("-")
+    assert next(lines) == "one"
+    assert slow.tell() <= 8
+    assert list(lines) == ["twø", "three"]
+    assert not slow.closed
+
+
+# --- columns ------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.text(), st.text())), st.data())
+@settings(deadline=None)
+def test_columns_are_like_a_list(pairs, data):
+    columns = SentencePairs.from_strings(iter(pairs), "made")
+    assert list(columns) == pairs
+    assert [columns[i] for i in range(-len(pairs), len(pairs))] == pairs + pairs
+    assert columns.lines.tolist() == list(range(1, len(pairs) + 1))
+    chosen = data.draw(st.lists(st.integers(0, len(pairs) - 1)) if pairs else st.just([]))
+    indices = np.array(chosen, dtype=np.int64)
+    taken = columns.take(indices)
+    assert list(taken) == [pairs[i] for i in chosen]
+    assert list(columns.sources(indices)) == [pairs[i][0] for i in chosen]
+    assert list(columns.targets(indices)) == [pairs[i][1] for i in chosen]
+    assert [taken.line(i) for i in range(len(taken))] == [i + 1 for i in chosen]
+    with pytest.raises(IndexError):
+        columns[len(pairs)]
+
+
+def test_columns_of_more_than_one_step(monkeypatch):
+    for module in (columns_module, pairs_module):
+        monkeypatch.setattr(module, "STRING_CHUNK", 7)
+    pairs = [(f"source {i}", f"ziel {i}" * (i % 3)) for i in range(100)]
+    columns = SentencePairs.from_strings(pairs, "made")
+    order = np.random.default_rng(1).permutation(len(pairs))
+    assert list(columns.take(order)) == [pairs[i] for i in order]
+
+
+def test_columns_cannot_be_changed():
+    columns = SentencePairs.from_strings(TWO, "made")
+    for array in (columns.source.buffer, columns.target.offsets, columns.lines):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+    with pytest.raises(AttributeError):
+        columns.name = "other"
+
+
+def test_half_a_character_is_refused():
+    with pytest.raises(DataError, match="made, pair 1: .* has half a character at place 2"):
+        SentencePairs.from_strings([("a\ud800", "b")], "made")
+
+
+def test_a_pair_costs_its_letters_and_twenty_bytes():
+    tracemalloc.start()
+    columns = SentencePairs.from_strings(
+        ((f"number {i:06d}", f"{i:06d}") for i in range(8_000)), "made"
+    )
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert columns.bytes_per_pair == pytest.approx(13 + 6 + 20, abs=0.01)
+    assert held / len(columns) < 1.2 * columns.bytes_per_pair  # it really is what is held
+
+
+# --- splits -------------------------------------------------------------------------------------
+
+
+@given(st.text(), st.floats(0, 0.5), st.floats(0, 0.5), st.floats(0, 0.5))
+@settings(deadline=None)
+def test_a_source_stays_where_it_is_when_another_share_grows(source, dev, test, more):
+    side = assign_split(source, dev, test)
+    assert side == assign_split(unicodedata.normalize("NFD", source), dev, test)
+    if side == "test":
+        assert assign_split(source, min(more, 1 - test), test) == "test"
+    if side == "dev":
+        assert assign_split(source, dev, min(more, 1 - dev)) == "dev"
+
+
+def test_the_side_never_changes():
+    # fixed for good: another hash would move the pairs of every run that was ever made
+    sides = [assign_split(f"sentence {i} ü", 0.2, 0.2) for i in range(12)]
+    assert " ".join(sides) == ("test test train test train dev train dev train train train train")
+
+
+def test_all_and_nothing():
+    for dev, test, expected in ((0.0, 0.0, "train"), (1.0, 0.0, "dev"), (0.0, 1.0, "test")):
+        assert {assign_split(str(i), dev, test) for i in range(300)} == {expected}
+
+
+def test_split_indices_part_the_pairs_by_source():
+    pairs = SentencePairs.from_strings([(f"sätz {i % 2000}", str(i)) for i in range(4000)], "made")
+    parts = split_indices(pairs, 0.1, 0.05)
+    assert sorted(np.concatenate(list(parts.values())).tolist()) == list(range(4000))
+    for name, indices in parts.items():
+        assert all(assign_split(source, 0.1, 0.05) == name for source in pairs.sources(indices))
+        assert set(indices % 2000) == set(indices[indices < 2000])
+    assert len(parts["dev"]) == pytest.approx(400, rel=0.2)
+    assert len(parts["test"]) == pytest.approx(200, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("dev", "test"), [(-0.1, 0.0), (0.6, 0.5), (0.0, 1.5), (float("nan"), 0.0)]
+)
+def test_shares_that_do_not_fit_are_refused(dev, test):
+    with pytest.raises(ConfigError, match="must lie between 0 and 1 and leave something"):
+        assign_split("a", dev, test)

@@ -1,0 +1,74 @@
+"""Text to words and back."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from saccade.data.tokenizers import normalise
+from saccade.data.word_splitting import join_words, split_words
+
+ODD = st.text(alphabet="๑ ab3.,:'’-/()“”¿\u0301\u200d年か\u3099ก็हि👩🏽🇩🇪❤\ufe0f。「\u093f\u1109a")
+
+SPLIT = [
+    ("Don't panic!", ["Don't", "panic", "!"]),
+    ("rock ’n’ roll", ["rock", "’", "n", "’", "roll"]),
+    ("3.14 or 1,000.5 at 12:30.", ["3.14", "or", "1,000.5", "at", "12:30", "."]),
+    ("well-known", ["well", "-", "known"]),
+    ("हिन्दी में।", ["हिन्दी", "में", "।"]),
+    ("می‌خواهم", ["می‌خواهم"]),
+    ("안녕하세요 세계", ["안녕하세요", "세계"]),
+    ("今年は2024年", ["今", "年", "は", "2024", "年"]),
+    ("ราคา ๒๕.๕๐ บาท", [*"ราคา", "๒๕.๕๐", *"บาท"]),
+    ("ที่นี่", ["ที่", "นี่"]),
+    ("𠮷野家", ["𠮷", "野", "家"]),
+    ("👩‍👩‍👧🇩🇪❤️👋🏽", ["👩‍👩‍👧", "🇩🇪", "❤️", "👋🏽"]),
+    ("  a\tb\u00a0c ", ["a", "b", "c"]),
+    ("</s>", ["<", "/", "s", ">"]),
+    ("", []),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), SPLIT)
+def test_splitting(text, words):
+    assert split_words(text) == words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hello, world! (It is 12:30.) “Don't”, he said: 50%; well-known/unknown… ¿Qué?",
+        "2024年3月5日星期二，在12:30。",
+        "これは本です。「はい」、と。",
+        "我爱你，中国！",
+        "ภาษาไทย",
+        "हम कहाँ हैं। और, यहाँ!",
+        "مرحبا، كيف الحال؟",
+        "« Bonjour »".replace(" ", ""),
+    ],
+)
+def test_ordinary_text_comes_back_as_it_was(text):
+    assert join_words(split_words(text)) == text
+
+
+@given(st.text() | ODD)
+@settings(deadline=None, max_examples=400)
+def test_only_spaces_are_lost(text):
+    text = normalise(text)
+    kept = "".join(text.split())
+    assert "".join(split_words(text)) == kept
+    assert "".join(join_words(split_words(text)).split()) == kept
+
+
+@given(st.text() | ODD)
+@settings(deadline=None, max_examples=400)
+def test_splitting_what_was_joined_gives_the_same_words(text):
+    words = split_words(normalise(text))
+    joined = join_words(words)
+    assert normalise(joined) == joined
+    assert split_words(joined) == words
+
+
+def test_a_long_odd_text_takes_no_longer_than_its_length():
+    # each of these makes a careless pattern go over the same letters again and again
+    for text in ("1.1" * 100_000, "a'" * 200_000, "1" * 300_000, "👩\u200d" * 100_000):
+        assert "".join(split_words(text)) == text

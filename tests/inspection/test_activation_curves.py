@@ -1,0 +1,93 @@
+"""The curves and slopes that are drawn, against differences; the picture itself."""
+
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from scipy.special import erf
+
+from saccade.inspection.activations import (
+    ACTIVATION_EQUATIONS,
+    GELU_APPROXIMATIONS,
+    KINKED_ACTIVATIONS,
+    activation_curve,
+    gelu_approximations,
+)
+from saccade.nn.activations import ACTIVATIONS
+from saccade.plots.activations import activations_figure, save_activations
+
+X = np.linspace(-4, 4, 161)
+
+
+def test_every_activation_of_one_number_is_shown() -> None:
+    assert {*ACTIVATION_EQUATIONS, *GELU_APPROXIMATIONS, "softmax", "linear"} == set(ACTIVATIONS)
+
+
+@pytest.mark.parametrize("name", [*ACTIVATION_EQUATIONS, *GELU_APPROXIMATIONS])
+def test_slopes_are_differences(name: str) -> None:
+    step = 1e-6
+    off_zero = X[np.abs(X) > 0.01]
+    one = activation_curve(name, off_zero)
+    ahead, behind = (
+        activation_curve(name, off_zero + step).y,
+        activation_curve(name, off_zero - step).y,
+    )
+    np.testing.assert_allclose(one.derivative, (ahead - behind) / (2 * step), atol=1e-8)
+
+
+def test_the_slope_at_a_corner_is_between_those_beside_it() -> None:
+    for name in ACTIVATION_EQUATIONS:
+        one = activation_curve(name, np.array([-1e-9, 1e-9]))
+        low, high = sorted(one.derivative)
+        assert (high - low > 0.1) == (name in KINKED_ACTIVATIONS), name
+        assert low - 1e-6 <= one.derivative_at_zero <= high + 1e-6
+    assert activation_curve("relu", X).derivative_at_zero == 0
+
+
+def test_the_errors_are_those_of_scipys_gelu() -> None:
+    for one in gelu_approximations():
+        x = one.x[::40]
+        f = {
+            "gelu": x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+            "gelu_sigmoid": x / (1 + np.exp(-1.702 * x)),
+        }[one.name]
+        error = np.abs(f - x / 2 * (1 + erf(x / np.sqrt(2))))
+        np.testing.assert_allclose(np.abs(one.error[::40]), error, atol=1e-12)
+        assert error.max() <= one.max_error == pytest.approx(error.max(), rel=1e-3)
+        assert abs(one.max_error_x) == pytest.approx(abs(x[error.argmax()]), abs=0.01)
+
+
+def test_the_picture_is_written_and_nothing_global_is_touched(tmp_path: Path) -> None:
+    before = dict(matplotlib.rcParams)
+    path = tmp_path / "new" / "activations.svg"
+    save_activations(
+        [activation_curve(name, X) for name in ACTIVATION_EQUATIONS], gelu_approximations(), path
+    )
+    assert dict(matplotlib.rcParams) == before
+    xml.parse(path)
+
+
+def test_the_picture_has_a_panel_each_and_says_what_is_taken_at_0() -> None:
+    curves, errors = (
+        [activation_curve(name, X) for name in ACTIVATION_EQUATIONS],
+        gelu_approximations(),
+    )
+    *panels, last = activations_figure(curves, errors).axes
+    assert [panel.get_title(loc="left") for panel in panels] == list(ACTIVATION_EQUATIONS)
+    for panel, one in zip(panels, curves, strict=True):
+        np.testing.assert_array_equal(panel.lines[2].get_ydata(), one.y)
+        said = [text.get_text() for text in panel.get_legend().get_texts()]
+        assert (f"f'(0) := {one.derivative_at_zero:.3g}" in said) == (
+            one.name in KINKED_ACTIVATIONS
+        )
+    said = [text.get_text() for text in last.get_legend().get_texts()]
+    assert all(f"{e.max_error:.2g} at most" in text for e, text in zip(errors, said, strict=True))
+
+
+def test_messages(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="softmax is a function of many numbers"):
+        activation_curve("softmax", X)
+    with pytest.raises(ValueError, match="a picture can be .png, .svg, .pdf"):
+        save_activations([activation_curve("relu", X)], gelu_approximations(), tmp_path / "a.gif")

@@ -1,0 +1,258 @@
+"""Models of text: the future is not seen, and a text gives the same however it is cut."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from saccade.models.gpt import GPT, GPTConfig
+from saccade.models.nnlm import NNLM, NNLMConfig
+from saccade.models.rnn_lm import (
+    ConvLM,
+    ConvLMConfig,
+    RecurrentLM,
+    RecurrentLMConfig,
+)
+from saccade.models.transformer_xl import TransformerXL, TransformerXLConfig
+from saccade.nn.activations import ACTIVATIONS
+from saccade.types.shapes import select_rows
+
+VOCAB = 11
+SMALL = {"vocab_size": VOCAB, "width": 8, "depth": 2, "dropout": 0.0}
+
+
+def gpt(name, **settings):
+    return GPT(
+        GPTConfig(name=name, heads=2, **SMALL | {"context_length": 6, "band_width": 2} | settings)
+    )
+
+
+def xl(**settings):
+    return TransformerXL(TransformerXLConfig(heads=2, **SMALL | {"segment_length": 5} | settings))
+
+
+MODELS = {
+    **{name: lambda name=name: gpt(name) for name in ("gpt1", "gpt2", "gpt3")},
+    "gpt2, odd context": lambda: gpt("gpt2", context_length=7),
+    "gpt2, rotary": lambda: gpt("gpt2", positions="rotary"),
+    "gpt3, rotary": lambda: gpt("gpt3", positions="rotary", depth=3),
+    "transformer_xl": xl,
+    "transformer_xl, post-norm": lambda: xl(norm_first=False),
+    "transformer_xl, no memory": lambda: xl(memory_length=0),
+    "transformer_xl, short memory": lambda: xl(memory_length=2),
+    "transformer_xl, long memory": lambda: xl(memory_length=12),
+    "nnlm": lambda: NNLM(NNLMConfig(vocab_size=VOCAB, width=6, hidden=7, order=4, dropout=0.0)),
+    "nnlm, direct": lambda: NNLM(
+        NNLMConfig(
+            vocab_size=VOCAB, width=6, hidden=7, order=3, direct_connections=True, dropout=0.0
+        )
+    ),
+    **{
+        cell: lambda cell=cell: RecurrentLM(RecurrentLMConfig(name=cell, **SMALL))
+        for cell in ("rnn", "gru", "gru_reset_first", "lstm")
+    },
+    "conv_lm": lambda: ConvLM(ConvLMConfig(**SMALL)),
+}
+
+
+def made(name):
+    torch.manual_seed(0)
+    return MODELS[name]().double().eval()
+
+
+def whole(model, ids):
+    return model.step(ids, model.init_state(ids))[0]
+
+
+every_model = pytest.mark.parametrize("name", list(MODELS))
+
+
+@every_model
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+@torch.no_grad()
+def test_a_text_gives_the_same_however_it_is_cut(name, data):
+    model = made(name)
+    length = data.draw(st.integers(1, 30))
+    ids = torch.randint(VOCAB, (2, length), generator=torch.Generator().manual_seed(length))
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(1, length - 1)))))
+    state, found = model.init_state(ids), []
+    for first, last in zip([0, *cuts], [*cuts, length], strict=True):
+        if first < last:
+            logits, state = model.step(ids[:, first:last], state)
+            found.append(logits)
+    torch.testing.assert_close(torch.cat(found, dim=1), whole(model, ids))
+
+
+@every_model
+@settings(max_examples=8, deadline=None)
+@given(length=st.integers(2, 30), data=st.data())
+@torch.no_grad()
+def test_the_future_is_not_seen_and_the_past_is(name, length, data):
+    model = made(name)
+    ids = torch.randint(VOCAB, (2, length), generator=torch.Generator().manual_seed(length))
+    at = data.draw(st.integers(1, length - 1))
+    changed = ids.clone()
+    changed[:, at:] = (changed[:, at:] + 1) % VOCAB
+    one, two = whole(model, ids), whole(model, changed)
+    torch.testing.assert_close(one[:, :at], two[:, :at], rtol=0, atol=0)
+    assert not torch.allclose(one[:, at], two[:, at])
+
+
+@every_model
+@torch.no_grad()
+def test_neighbours_change_nothing_and_rows_can_leave(name):
+    model = made(name)
+    ids = torch.randint(VOCAB, (3, 17), generator=torch.Generator().manual_seed(3))
+    _, state = model.step(ids[:, :8], model.init_state(ids))
+    rows = torch.tensor([2, 0])
+    state = state._replace(cache=select_rows(state.cache, rows))
+    rest, _ = model.step(ids[rows, 8:], state)
+    for row, logits in zip(rows.tolist(), rest, strict=True):
+        torch.testing.assert_close(logits[None], whole(model, ids[row : row + 1])[:, 8:])
+
+
+@every_model
+def test_a_segment_of_training_is_read_as_text_is(name):
+    model = made(name)
+    ids = torch.randint(VOCAB, (2, 5), generator=torch.Generator().manual_seed(5))
+    hidden, _ = model.forward_segment(ids, model.init_segment_memory(2))
+    with torch.no_grad():
+        torch.testing.assert_close(hidden, model.forward_hidden(ids, model.init_cache(2))[0])
+    hidden.square().sum().backward()
+    words = model.output_layer.weight
+    unused = [n for n, p in model.named_parameters() if p.grad is None and p is not words]
+    assert all(name in ("bias", "output.weight", "output.bias") for name in unused), unused
+
+
+# --- what is seen of a long text ------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_beyond_the_context_the_newest_half_is_read_again():
+    model = made("gpt2, odd context")  # 7: the newest 3, and room for 4
+    ids = torch.randint(VOCAB, (1, 19), generator=torch.Generator().manual_seed(1))
+    found = whole(model, ids)
+    for first, last in ((0, 7), (7, 11), (11, 15), (15, 19)):
+        window = ids[:, max(0, first - 3) : last]
+        torch.testing.assert_close(found[:, first:last], whole(model, window)[:, first - last :])
+
+
+@pytest.mark.parametrize("name", ["gpt2, rotary", "gpt3, rotary"])
+@torch.no_grad()
+def test_rotary_positions_slide(name):
+    model = made(name)
+    ids = torch.randint(VOCAB, (1, 60), generator=torch.Generator().manual_seed(1))
+    found = whole(model, ids)
+    reach = len(model.blocks) * (model.context_length - 1) + 1
+    for at in (20, 37, 59):  # wherever it stands, it sees the same way back
+        seen = ids[:, at + 1 - reach : at + 1]
+        torch.testing.assert_close(found[:, at], whole(model, seen)[:, -1])
+    state = model.init_state(ids)
+    for one in ids.split(1, dim=1):
+        _, state = model.step(one, state)
+    assert all(layer.length < 2 * model.context_length for layer in state.cache.layers)
+
+
+@torch.no_grad()
+def test_two_segments_with_a_memory_are_one_of_twice_the_length():
+    short = made("transformer_xl")
+    long = xl(segment_length=10).double().eval()
+    long.load_state_dict(short.state_dict())
+    ids = torch.randint(VOCAB, (2, 10), generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(whole(short, ids), whole(long, ids))
+    segment_memory, found = short.init_segment_memory(2), []
+    for segment in ids.split(5, dim=1):
+        hidden, segment_memory = short.forward_segment(segment, segment_memory)
+        found.append(short.compute_logits(hidden))
+    torch.testing.assert_close(torch.cat(found, dim=1), whole(long, ids))
+    without = xl(memory_length=0).double().eval()
+    without.load_state_dict(short.state_dict())
+    assert not torch.allclose(whole(without, ids)[:, 5:], whole(long, ids)[:, 5:])
+
+
+@torch.no_grad()
+def test_the_memory_moves_at_segment_ends_only():
+    model = made("transformer_xl, short memory")  # 2 of a segment of 5
+    ids = torch.randint(VOCAB, (1, 14), generator=torch.Generator().manual_seed(2))
+    state, lengths = model.init_state(ids), []
+    for one in ids.split(1, dim=1):
+        _, state = model.step(one, state)
+        lengths.append(state.cache.layers[0].length)
+    assert lengths == [1, 2, 3, 4, 2, 3, 4, 5, 6, 2, 3, 4, 5, 6]
+
+
+def test_no_gradient_goes_into_a_segment_that_is_over():
+    model = made("transformer_xl")
+    ids = torch.randint(VOCAB, (2, 10), generator=torch.Generator().manual_seed(2))
+    _, segment_memory = model.forward_segment(ids[:, :5], model.init_segment_memory(2))
+    assert not any(part.requires_grad for part in segment_memory)
+    hidden, _ = model.forward_segment(ids[:, 5:], segment_memory)
+    hidden.sum().backward()
+    # the memory's keys are made by weights as they are now, and teach them
+    assert model.blocks[0].self_attention.key_value.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("name", ["tanh", "relu", "silu"])
+@torch.no_grad()
+def test_nnlm_is_the_equation(name):
+    torch.manual_seed(0)
+    chosen = {} if name == "tanh" else {"activation": name}
+    sizes = {"width": 6, "hidden": 7, "order": 3, "direct_connections": True, "dropout": 0.0}
+    model = NNLM(NNLMConfig(vocab_size=VOCAB, **sizes, **chosen)).double().eval()
+    ids = torch.randint(VOCAB, (1, 4), generator=torch.Generator().manual_seed(4))
+    E, H, d = model.table.weight, model.inner.weight, model.inner.bias
+    UW, b = model.output.weight, model.output.bias
+    nothing = torch.zeros(6, dtype=torch.double)
+    for t in range(4):
+        words = [E[ids[0, t - 1]] if t else nothing, E[ids[0, t]]]  # the oldest first
+        x = torch.cat(words)
+        logits = b + UW[:, :7] @ ACTIVATIONS[name](d + H @ x) + UW[:, 7:] @ x
+        torch.testing.assert_close(whole(model, ids)[0, t], logits)
+
+
+# --- how they start -------------------------------------------------------------------------------
+
+
+def test_residual_branches_start_smaller_the_more_there_are():
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(vocab_size=50, width=64, depth=8, heads=4, context_length=8))
+    block = model.blocks[3]
+    for last in (block.self_attention.out, block.feed_forward.outer):
+        assert last.weight.std().item() == pytest.approx(0.02 / math.sqrt(16), rel=0.1)
+    assert block.feed_forward.inner.weight.std().item() == pytest.approx(0.02, rel=0.1)
+    first = GPT(GPTConfig(name="gpt1", vocab_size=50, width=64, depth=8, heads=4, context_length=8))
+    assert first.blocks[3].feed_forward.outer.weight.std().item() == pytest.approx(0.02, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["gpt1", "gpt2", "gpt3"])
+def test_which_layers_see_a_band_and_where_norms_are(name):
+    model = gpt(name, depth=4)
+    bands = [block.window for block in model.blocks]
+    assert bands == ([None, 2, None, 2] if name == "gpt3" else [None] * 4)
+    assert all(block.around_attention.norm_first == (name != "gpt1") for block in model.blocks)
+
+
+def test_a_context_of_one_is_refused():
+    with pytest.raises(ValueError, match="a context of 1 places was asked for; wanted 2 or more"):
+        gpt("gpt2", context_length=1)
+    with pytest.raises(ValueError, match="a segment of 0 tokens was asked for"):
+        xl(segment_length=0)
+
+
+@pytest.mark.parametrize("embedding_std", [None, 0.3])
+def test_what_is_read_is_of_size_one_wherever_embeddings_begin(embedding_std: float | None) -> None:
+    config = RecurrentLMConfig(
+        name="lstm", vocab_size=500, width=64, dropout=0.0, embedding_std=embedding_std
+    )
+    model = RecurrentLM(config)
+    assert float(model.table.weight.detach().std()) == pytest.approx(
+        embedding_std or 1 / 8, rel=0.05
+    )
+    read: list[Tensor] = []
+    model.layers.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    model.forward_hidden(torch.arange(500)[None], model.init_cache(1))
+    assert float(read[0].detach().std()) == pytest.approx(1, rel=0.05)

@@ -1,0 +1,239 @@
+"""The Transformer with each choice of positions, window, groups and score keeps every law."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from saccade.decoding import SpecialTokens
+from saccade.inspection import invariants
+from saccade.inspection.attention import capture_attention
+from saccade.models import Transformer, TransformerConfig
+from saccade.nn import ACTIVATIONS, ATTENTION_SCORES, POSITIONS, Attention
+from saccade.nn.kernels import sliding_window as windows_file
+
+BEGIN, END, VOCAB = 1, 2, 9
+SPECIAL_TOKENS = SpecialTokens(BEGIN, END, (0, BEGIN))
+SIZES = {
+    "source_vocab_size": VOCAB,
+    "target_vocab_size": VOCAB,
+    "width": 8,
+    "heads": 2,
+    "hidden": 12,
+}
+CHOICES = {
+    **{f"{name}": {"positions": name, "depth": 2} for name in ("rotary", "relative")},
+    **{f"{name}": {"positions": name} for name in ("sinusoidal", "learned", "none")},
+    **{
+        f"{name}-window": {"positions": name, "window": 2, "kv_heads": 1}
+        for name in ("rotary", "relative", "none")
+    },
+    "window": {"window": 1, "depth": 2},
+    "kv_heads": {"kv_heads": 1, "heads": 4},
+    "groups-of-two": {"kv_heads": 2, "heads": 4, "positions": "rotary", "norm_first": False},
+    **{f"{name}-score": {"score": name} for name in ATTENTION_SCORES if name != "scaled_dot"},
+    "relative-gaussian": {"positions": "relative", "score": "gaussian", "window": 3},
+    "rotary-general": {"positions": "rotary", "score": "general", "kv_heads": 1},
+}
+every_choice = pytest.mark.parametrize("choice", CHOICES)
+
+
+@pytest.fixture(autouse=True)
+def blocks_at_any_length(monkeypatch):
+    """Sentences of the tests are short: let even they be cut into blocks."""
+    monkeypatch.setattr(windows_file, "MIN_WINDOW_BLOCK", 1)
+    monkeypatch.setattr(windows_file, "MIN_WINDOW_GAIN", 1)
+
+
+def made(choice):
+    model = Transformer(TransformerConfig(**{**SIZES, "depth": 1, **CHOICES[choice]}))
+    model = model.double().eval()
+    with torch.no_grad():  # biases start at nothing, and nothing would be seen of them
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+def example(B, S, T, shares=(1.0, 0.5, 0.7)):
+    lengths = torch.tensor([max(1, round(share * S)) for share in shares[:B]])
+    source, target = torch.randint(VOCAB, (B, S)), torch.randint(VOCAB, (B, T))
+    target[:, 0] = BEGIN
+    return invariants.CheckExample(source, lengths, target)
+
+
+def all_but_compiled(model, read):
+    """`all_of` in its order, up to the last, which takes minutes for what these tests try."""
+    every = invariants.check_all(model, read, SPECIAL_TOKENS, VOCAB, 3)
+    return list(itertools.islice(every, 9))
+
+
+@every_choice
+def test_every_law_holds(choice):
+    findings = all_but_compiled(made(choice), example(3, 7, 5))
+    assert len(findings) == 9 and "compiled" not in {
+        finding.invariant.split()[0] for finding in findings
+    }
+    assert all(finding.verdict == "passed" for finding in findings), findings
+
+
+@every_choice
+@given(
+    st.integers(1, 3),
+    st.integers(1, 9),
+    st.integers(1, 7),
+    st.lists(st.floats(0, 1), min_size=3, max_size=3),
+    st.integers(0, 2**32 - 1),
+)
+@settings(deadline=None, max_examples=2)
+def test_reading_is_the_same_at_every_size(choice, B, S, T, shares, seed):
+    torch.manual_seed(seed)
+    model, read = made(choice), example(B, S, T, shares)
+    for invariant in (
+        invariants.padding_invariance,
+        invariants.batch_invariance,
+        invariants.cache_consistency,
+        invariants.kernel_parity,
+    ):
+        finding = invariant(model, read)
+        assert finding.verdict == "passed", finding
+
+
+@every_choice
+def test_every_weight_is_reached(choice):
+    model, (source, lengths, target) = made(choice), example(2, 6, 5)
+    logits = invariants._logits(model, source, lengths, target)
+    slopes = torch.autograd.grad(
+        logits.square().mean(), list(model.parameters()), allow_unused=True
+    )
+    names = [name for name, _ in model.named_parameters()]
+    assert not [
+        name for name, slope in zip(names, slopes, strict=True) if slope is None or not slope.any()
+    ]
+
+
+@pytest.mark.parametrize("choice", ["relative-window", "rotary-window", "gaussian-score"])
+def test_the_gradient_is_the_slope(choice):
+    model, (source, lengths, target) = made(choice), example(2, 5, 4)
+    names, values = zip(*model.named_parameters(), strict=True)
+
+    def run(*weights):
+        own = dict(zip(names, weights, strict=True))
+        with torch.nn.utils.stateless._reparametrize_module(model, own):
+            return invariants._logits(model, source, lengths, target).square().mean()
+
+    own = tuple(value.detach().clone().requires_grad_() for value in values)
+    assert torch.autograd.gradcheck(run, own, fast_mode=True, atol=1e-6, rtol=1e-4)
+
+
+@every_choice
+def test_the_watcher_sees_what_the_attention_computed(choice):
+    """Weights times values is the result, in every attention, all at once and step by step."""
+    model, (source, lengths, target) = made(choice), example(2, 7, 6)
+    results = {}
+
+    def note(name):
+        def keep(module, inputs, output):
+            values = inputs[2]
+            times = output.shape[1] // values.shape[1]
+            results.setdefault(name, []).append((values.repeat_interleave(times, 1), output))
+
+        return keep
+
+    with torch.no_grad(), capture_attention(model) as seen:
+        hooks = [
+            module.register_forward_hook(note(name))
+            for name, module in model.named_modules()
+            if isinstance(module, Attention)
+        ]
+        invariants._logits(model, source, lengths, target)
+        state = model.init_state(model.encode(source, lengths))
+        for t in range(target.shape[1]):
+            _, state = model.step(target[:, t : t + 1], state)
+    for hook in hooks:
+        hook.remove()
+    assert len(seen.calls) == 3 * len(model.encoder)
+    for name, maps in seen.calls.items():
+        for weights, (values, output) in zip(maps, results[name], strict=True):
+            torch.testing.assert_close(weights @ values, output, rtol=0, atol=1e-10)
+    whole, *steps = seen.calls["decoder.0.self_attention.attention"]
+    for t, step in enumerate(steps):  # their maps are the rows of the whole one
+        torch.testing.assert_close(step[:, :, 0], whole[:, :, t, : t + 1], rtol=0, atol=1e-10)
+        assert not whole[:, :, t, t + 1 :].any()
+
+
+def test_a_window_is_a_window_in_every_layer():
+    model, (source, lengths, target) = made("window"), example(2, 9, 8)
+    with torch.no_grad(), capture_attention(model) as seen:
+        invariants._logits(model, source, lengths, target)
+    for name, (table,) in seen.calls.items():
+        if "self" not in name:
+            continue
+        far = torch.arange(table.shape[-1]) - torch.arange(table.shape[-2])[:, None]
+        ahead = 1 if name.startswith("encoder") else 0
+        assert not table[..., (far < -1) | (far > ahead)].any()
+        assert bool((table[0][..., (far >= -1) & (far <= ahead)] > 0).all())
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative", "none"])
+def test_a_window_that_covers_all_is_no_window(positions):
+    model = Transformer(TransformerConfig(**SIZES, positions=positions)).double().eval()
+    covered = Transformer(TransformerConfig(**SIZES, positions=positions, window=20))
+    covered.double().eval().load_state_dict(model.state_dict())
+    finding = invariants.same_outputs("a covering window", model, covered, example(3, 7, 6))
+    assert finding.passed
+
+
+def test_without_positions_the_order_of_the_source_does_not_matter():
+    model = made("none")
+    source, lengths, target = example(1, 6, 4)
+    order = torch.tensor([3, 1, 0, 5, 4, 2])
+    one, other = (invariants._logits(model, s, lengths, target) for s in (source, source[:, order]))
+    torch.testing.assert_close(one, other)
+    for choice in ("rotary", "relative", "sinusoidal"):
+        model = made(choice)
+        one, other = (
+            invariants._logits(model, s, lengths, target) for s in (source, source[:, order])
+        )
+        assert float((one - other).detach().abs().max()) > 1e-4
+
+
+def test_the_memory_holds_the_groups_heads_only():
+    model, (source, lengths, target) = made("kv_heads"), example(2, 5, 4)
+    memory = model.encode(source, lengths)
+    assert all(layer.keys.shape == (2, 1, 5, 2) for layer in memory.layers)
+    _, state = model.step(target, model.init_state(memory))
+    assert all(cache.keys.shape == cache.values.shape == (2, 1, 4, 2) for cache in state.cache)
+
+
+def test_the_names_of_the_settings_are_those_of_the_parts():
+    parts = (("positions", POSITIONS), ("score", ATTENTION_SCORES), ("activation", ACTIVATIONS))
+    for setting, names in parts:
+        annotation = TransformerConfig.model_fields[setting].annotation
+        assert sorted(annotation.__args__) == sorted(names)
+
+
+@pytest.mark.parametrize("name", sorted(ACTIVATIONS))
+def test_any_activation_is_that_of_every_feed_forward(name):
+    model = Transformer(TransformerConfig(**SIZES, depth=2, activation=name)).double().eval()
+    x = torch.randn(2, 3, 8, dtype=torch.float64)
+    for block in (*model.encoder, *model.decoder):
+        inner, outer = block.feed_forward.inner, block.feed_forward.outer
+        wanted = ACTIVATIONS[name](x @ inner.weight.T + inner.bias) @ outer.weight.T + outer.bias
+        torch.testing.assert_close(block.feed_forward(x), wanted)
+    plain = Transformer(TransformerConfig(**SIZES, depth=2)).double().eval()
+    plain.load_state_dict(model.state_dict())  # it has no weights, and relu is what is not said
+    finding = invariants.same_outputs("another activation", model, plain, example(2, 5, 4))
+    assert finding.passed == (name == "relu")
+
+
+def test_messages():
+    with pytest.raises(ValueError, match="4 heads do not divide into 3 groups; the groups may be"):
+        Transformer(TransformerConfig(**{**SIZES, "heads": 4}, kv_heads=3))
+    with pytest.raises(ValueError, match="even width of each head, not 1"):
+        Transformer(TransformerConfig(**{**SIZES, "heads": 8}, positions="rotary"))
+    with pytest.raises(ValueError, match="greater than or equal to 1"):
+        TransformerConfig(**SIZES, window=0)
+    with pytest.raises(ValueError, match="'elu', 'gelu'.*or 'tanh'"):
+        TransformerConfig(**SIZES, activation="rellu")

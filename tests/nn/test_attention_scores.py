@@ -1,0 +1,269 @@
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from saccade.nn import (
+    ATTENTION_SCORES,
+    AdditiveScore,
+    ConcatScore,
+    CosineScore,
+    DotScore,
+    GaussianScore,
+    GeneralScore,
+    ScaledDotScore,
+    Score,
+    make_score,
+)
+
+sizes = st.integers(1, 5)
+leading = st.lists(st.integers(1, 3), max_size=2)  # none, a batch, or a batch and heads
+seeds = st.integers(0, 2**31)
+WEIGHTED = ("additive", "general", "concat", "gaussian")
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def by_loops(query: Tensor, key: Tensor, a: Callable[[list[float], list[float]], float]) -> Tensor:
+    """a(q, k) for each pair by itself, whatever axes stand before them."""
+    T, S = query.shape[-2], key.shape[-2]
+    queries, keys = query.reshape(-1, T, query.shape[-1]), key.reshape(-1, S, key.shape[-1])
+    rows = [
+        [[a(q.tolist(), k.tolist()) for k in keys[n]] for q in queries[n]]
+        for n in range(queries.shape[0])
+    ]
+    return torch.tensor(rows, dtype=torch.float64).view(*query.shape[:-1], S)
+
+
+@given(leading, sizes, sizes, sizes, seeds)
+def test_dot_and_scaled_dot_are_their_equations(
+    first: list[int], T: int, S: int, K: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    query, key = random(*first, T, K), random(*first, S, K)
+
+    def dot(q: list[float], k: list[float]) -> float:
+        return sum(a * b for a, b in zip(q, k, strict=True))
+
+    torch.testing.assert_close(DotScore()(query, key), by_loops(query, key, dot))
+    torch.testing.assert_close(
+        ScaledDotScore()(query, key), by_loops(query, key, lambda q, k: dot(q, k) / math.sqrt(K))
+    )
+
+
+@given(leading, sizes, sizes, sizes, sizes, sizes, seeds)
+def test_additive_is_its_equation(
+    first: list[int], T: int, S: int, Q: int, K: int, hidden: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    score = AdditiveScore(Q, K, hidden).double()
+    query, key = random(*first, T, Q), random(*first, S, K)
+    W_q, W_k = score.query.weight.tolist(), score.key.weight.tolist()
+    w = score.weight.tolist()
+
+    def a(q: list[float], k: list[float]) -> float:
+        total = 0.0
+        for f in range(hidden):
+            inside = sum(W_q[f][i] * q[i] for i in range(Q))
+            inside += sum(W_k[f][j] * k[j] for j in range(K))
+            total += w[f] * math.tanh(inside)
+        return total
+
+    torch.testing.assert_close(score(query, key).detach(), by_loops(query, key, a))
+
+
+@given(leading, sizes, sizes, sizes, sizes, seeds)
+def test_general_is_its_equation(
+    first: list[int], T: int, S: int, Q: int, K: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    score = GeneralScore(Q, K).double()
+    query, key = random(*first, T, Q), random(*first, S, K)
+    W = score.key.weight.tolist()
+
+    def a(q: list[float], k: list[float]) -> float:
+        return sum(q[i] * W[i][j] * k[j] for i in range(Q) for j in range(K))
+
+    torch.testing.assert_close(score(query, key).detach(), by_loops(query, key, a))
+
+
+@given(leading, sizes, sizes, sizes, sizes, sizes, seeds)
+def test_concat_is_its_equation(
+    first: list[int], T: int, S: int, Q: int, K: int, hidden: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    score = ConcatScore(Q, K, hidden).double()
+    query, key = random(*first, T, Q), random(*first, S, K)
+    W, w = score.both.weight.tolist(), score.weight.tolist()
+
+    def a(q: list[float], k: list[float]) -> float:
+        both = q + k  # [q; k]
+        inside = [sum(x * y for x, y in zip(row, both, strict=True)) for row in W]
+        return sum(w[f] * math.tanh(inside[f]) for f in range(hidden))
+
+    torch.testing.assert_close(score(query, key).detach(), by_loops(query, key, a))
+
+
+@given(leading, sizes, sizes, sizes, st.floats(0.1, 10), seeds)
+def test_cosine_and_gaussian_are_their_equations(
+    first: list[int], T: int, S: int, K: int, sigma: float, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    query, key = random(*first, T, K), random(*first, S, K)
+
+    def cosine(q: list[float], k: list[float]) -> float:
+        product = sum(a * b for a, b in zip(q, k, strict=True))
+        return product / math.hypot(*q) / math.hypot(*k)
+
+    def gaussian(q: list[float], k: list[float]) -> float:
+        return -sum((a - b) ** 2 for a, b in zip(q, k, strict=True)) / (2 * sigma**2)
+
+    torch.testing.assert_close(CosineScore()(query, key), by_loops(query, key, cosine))
+    wanted = by_loops(query, key, gaussian)
+    torch.testing.assert_close(GaussianScore(sigma)(query, key), wanted)
+    learned = GaussianScore(sigma, learned=True).double()  # log σ was rounded to float32
+    torch.testing.assert_close(learned(query, key).detach(), wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_concat_is_the_additive_score_with_its_matrices_side_by_side() -> None:
+    concat, additive = ConcatScore(3, 5, 4).double(), AdditiveScore(3, 5, 4).double()
+    with torch.no_grad():
+        concat.both.weight.copy_(torch.cat([additive.query.weight, additive.key.weight], dim=1))
+        concat.weight.copy_(additive.weight)
+    query, key = random(2, 6, 3), random(2, 7, 5)
+    torch.testing.assert_close(concat(query, key), additive(query, key))
+    torch.testing.assert_close(concat.prepare(key), additive.prepare(key))
+
+
+def test_general_and_cosine_are_the_frameworks() -> None:
+    general = GeneralScore(3, 5).double()
+    query, key = random(2, 6, 3), random(2, 7, 5)
+    pairs = query[:, :, None].expand(2, 6, 7, 3), key[:, None].expand(2, 6, 7, 5)
+    wanted = F.bilinear(pairs[0].contiguous(), pairs[1].contiguous(), general.key.weight[None])
+    torch.testing.assert_close(general(query, key), wanted[..., 0])
+    others = random(2, 7, 3)
+    wanted = F.cosine_similarity(query[:, :, None], others[:, None], dim=-1)
+    torch.testing.assert_close(CosineScore()(query, others), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_vector_of_zeros_has_cosine_zero_in_every_format(dtype: torch.dtype) -> None:
+    key = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=dtype)
+    assert CosineScore()(key, key)[0].tolist() == CosineScore()(key, key)[:, 0].tolist() == [0, 0]
+    assert float(CosineScore()(key, key)[1, 1]) == pytest.approx(1, abs=0.01)
+    assert GaussianScore().to(dtype)(key, key).dtype == dtype
+
+
+def test_only_a_learned_width_is_a_weight_and_it_stays_above_zero() -> None:
+    assert not list(GaussianScore(2.0).parameters()) and not GaussianScore(2.0).state_dict()
+    score = GaussianScore(2.0, learned=True)
+    assert score.log_sigma is not None
+    assert list(score.state_dict()) == ["log_sigma"]
+    assert score.log_sigma.exp().item() == pytest.approx(2.0)
+    far, here = torch.ones(1, 1), torch.zeros(1, 1)
+    score(far, here).sum().backward()
+    assert score.log_sigma.grad is not None
+    assert float(score.log_sigma.grad) == pytest.approx(1 / 4)  # d(-d²/2σ²)/d log σ = d²/σ²
+    with torch.no_grad():
+        score.log_sigma.sub_(50)
+        assert score.sigma > 0
+
+
+def test_the_gaussian_sees_what_is_near_though_it_is_far_from_zero() -> None:
+    place = torch.tensor([[1000.0], [1000.25]])
+    assert GaussianScore()(place, place)[0].tolist() == [0, -(0.25**2) / 2]
+
+
+def test_the_gaussian_weighs_as_the_dot_product_with_a_penalty_for_long_keys() -> None:
+    query, key = random(2, 5, 4), random(2, 6, 4)
+    score = GaussianScore(4**0.25)
+    other = ScaledDotScore()(query, key) - key.square().sum(-1)[:, None] / 4
+    torch.testing.assert_close(score(query, key).softmax(-1), other.softmax(-1))
+
+
+@pytest.mark.parametrize("name", ATTENTION_SCORES)
+def test_a_prepared_key_scores_the_same(name: str) -> None:
+    score = make_score(name, 4).double()
+    assert isinstance(score, Score)
+    query, key = random(2, 3, 5, 4), random(2, 3, 6, 4)
+    assert score(query, key).shape == (2, 3, 5, 6)
+    assert torch.equal(score(query, key), score.compare(query, score.prepare(key)))
+
+
+@pytest.mark.parametrize("name", ATTENTION_SCORES)
+def test_gradients_of_query_key_and_weights(name: str) -> None:
+    score = make_score(name, 3).double()
+    query, key = random(2, 2, 3).requires_grad_(), random(2, 4, 3).requires_grad_()
+    names, values = zip(*score.named_parameters(), strict=True) if name in WEIGHTED else ((), ())
+
+    def run(q: Tensor, k: Tensor, *weights: Tensor) -> Tensor:
+        parameters = dict(zip(names, weights, strict=True))
+        return torch.func.functional_call(score, parameters, (q, k))
+
+    assert torch.autograd.gradcheck(run, (query, key, *values))
+
+
+def test_what_the_additive_score_prepares_does_not_depend_on_the_query() -> None:
+    score = AdditiveScore(3, 5, 4).double()
+    key = random(2, 6, 5)
+    torch.testing.assert_close(score.prepare(key), key @ score.key.weight.T)
+    assert sorted(name for name, _ in score.named_parameters()) == [  # as in the paper: no bias
+        "key.weight",
+        "query.weight",
+        "weight",
+    ]
+
+
+@pytest.mark.parametrize("width", [4, 64, 1024])
+def test_only_the_scaled_score_keeps_its_size_as_the_width_grows(width: int) -> None:
+    query, key = random(100, width), random(100, width)
+    assert 0.9 < ScaledDotScore()(query, key).std() < 1.1
+    assert 0.9 < DotScore()(query, key).std() / math.sqrt(width) < 1.1
+
+
+@pytest.mark.parametrize("name", ["general", "additive", "concat"])
+def test_queries_and_keys_of_different_widths(name: str) -> None:
+    score = make_score(name, 3, 5).double()
+    query, key = random(2, 4, 3).requires_grad_(), random(2, 6, 5).requires_grad_()
+    assert score(query, key).shape == (2, 4, 6)
+    assert torch.autograd.gradcheck(score, (query, key))
+
+
+def test_the_general_score_starts_as_large_as_the_scaled_dot() -> None:
+    score = GeneralScore(64, 16).double()
+    assert 0.8 < float(score(random(300, 64), random(300, 16)).detach().std()) < 1.2
+
+
+def test_names() -> None:
+    kinds = {
+        "dot": DotScore,
+        "scaled_dot": ScaledDotScore,
+        "additive": AdditiveScore,
+        "general": GeneralScore,
+        "concat": ConcatScore,
+        "cosine": CosineScore,
+        "gaussian": GaussianScore,
+    }
+    assert sorted(kinds) == sorted(ATTENTION_SCORES)
+    for name, kind in kinds.items():
+        assert type(make_score(name, 4)) is kind
+        weighted = bool(list(make_score(name, 4).parameters()))
+        assert weighted == (name in WEIGHTED)
+    assert make_score("concat", 4, hidden=7).get_parameter("both.weight").shape == (7, 8)
+    with pytest.raises(ValueError, match="no score 'cosin'; there are dot, scaled_dot, additive"):
+        make_score("cosin", 4)
+
+
+def test_messages() -> None:
+    for name in ("dot", "scaled_dot", "cosine", "gaussian"):
+        with pytest.raises(ValueError, match="of one width, not 4 and 5; use general, additive or"):
+            make_score(name, 4, 5)
+    with pytest.raises(ValueError, match="a width above zero, not 0.0; try 1.0"):
+        GaussianScore(0.0)

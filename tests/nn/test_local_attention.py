@@ -1,0 +1,205 @@
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from saccade.nn.attention import Attention, attend_shared_memory
+from saccade.nn.attention_scores import ATTENTION_SCORES, DotScore, make_score
+from saccade.nn.kv_cache import KVCache
+from saccade.nn.local_attention import (
+    CentrePredictor,
+    LocalAttention,
+    gaussian_window,
+    local_weights,
+    predict_centre,
+    window_mask,
+    with_centre,
+)
+from saccade.nn.masks import Mask
+
+windows = st.sampled_from([1, 2, 3, 10])
+seeds = st.integers(0, 2**31)
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def by_loops(
+    scores: list[float], centre: float, window: int, gaussian: bool, length: int
+) -> list[float]:
+    """One query, from the equations, one place at a time."""
+    inside = [s for s in range(length) if centre - window <= s <= centre + window]
+    total = sum(math.exp(scores[s]) for s in inside)
+    row = [0.0] * len(scores)
+    for s in inside:
+        row[s] = math.exp(scores[s]) / total
+        if gaussian:
+            sigma = window / 2
+            row[s] *= math.exp(-((s - centre) ** 2) / (2 * sigma**2))
+    return row
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.integers(1, 7), min_size=1, max_size=3),
+    st.integers(1, 5),
+    windows,
+    st.booleans(),
+    seeds,
+)
+def test_weights_are_the_equation_row_by_row(
+    lengths: list[int], T: int, window: int, gaussian: bool, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    B, S = len(lengths), max(lengths)
+    scores, centre = 2 * random(B, 2, T, S), (S + 4) * torch.rand(B, 2, T).double() - 2
+    may_see = (torch.arange(S) < torch.tensor(lengths)[:, None])[:, None, None]
+    got = local_weights(scores, centre, window, gaussian, may_see)
+    for b, length in enumerate(lengths):
+        for h in range(2):
+            for t in range(T):
+                wanted = by_loops(
+                    scores[b, h, t].tolist(), float(centre[b, h, t]), window, gaussian, length
+                )
+                assert got[b, h, t].tolist() == pytest.approx(wanted, abs=1e-12)
+
+
+def test_the_window_has_its_edges_in_it_and_the_gaussian_falls_to_its_known_height_there() -> None:
+    centre = torch.tensor([[[3.0]]]).double()
+    seen = window_mask(centre, 8, 2)[0, 0, 0]
+    assert seen.tolist() == [False, True, True, True, True, True, False, False]
+    heights = gaussian_window(centre, 8, 2)[0, 0, 0].tolist()
+    # σ = 1: one place off is one σ, the edge is two
+    assert heights[1:6] == pytest.approx([math.exp(-h) for h in (2, 0.5, 0, 0.5, 2)])
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=3), st.integers(1, 4), seeds)
+def test_a_predicted_centre_is_its_equation_and_lies_in_its_own_row(
+    lengths: list[int], T: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    predictor = CentrePredictor(3, 2).double()
+    hidden = 3 * random(len(lengths), T, 3)
+    got = predictor(hidden, torch.tensor(lengths)).detach()
+    inner, outer = predictor.inner.tolist(), predictor.outer.tolist()
+    for b, length in enumerate(lengths):
+        for t in range(T):
+            h = hidden[b, t].tolist()
+            total = sum(
+                v * math.tanh(sum(w * x for w, x in zip(row, h, strict=True)))
+                for v, row in zip(outer, inner, strict=True)
+            )
+            wanted = length / (1 + math.exp(-total))
+            assert float(got[b, t]) == pytest.approx(wanted, abs=1e-12)
+            assert 0 < float(got[b, t]) < length
+            # so that a window of 1 or more has a place in it
+            assert bool(window_mask(got[b, t][None, None, None], length, 1).any())
+
+
+def local_and_global(window: int, gaussian: bool, name: str = "dot") -> tuple[Tensor, Tensor]:
+    """The same queries, keys and values by both; three rows of different lengths."""
+    torch.manual_seed(7)
+    score, mask = make_score(name, 4).double(), Mask.lengths(torch.tensor([6, 3, 1]))
+    query, keys, values = random(3, 1, 5, 4), score.prepare(random(3, 1, 6, 4)), random(3, 1, 6, 2)
+    centre = torch.rand(3, 5).double() * torch.tensor([[6.0], [3.0], [1.0]])
+    if not gaussian:
+        centre = torch.arange(5).double().expand(3, -1)
+    local = LocalAttention(score, window, gaussian)
+    return (
+        local(with_centre(query, centre), keys, values, mask).detach(),
+        Attention(score).reference(query, keys, values, mask).detach(),
+    )
+
+
+@pytest.mark.parametrize("name", ATTENTION_SCORES)
+def test_monotonic_under_a_covering_window_is_global(name: str) -> None:
+    # the farthest key is 5 places from the first query
+    local, whole = local_and_global(5, False, name)
+    torch.testing.assert_close(local, whole, rtol=0, atol=1e-12)
+    local, whole = local_and_global(3, False, name)
+    assert not torch.allclose(local, whole, atol=1e-3)
+
+
+def test_predictive_tends_to_global_as_the_gaussian_widens() -> None:
+    differences = []
+    for window in (8, 16, 32, 64, 128, 1024):
+        local, whole = local_and_global(window, True)
+        differences.append(float((local - whole).abs().max()))
+    assert all(
+        later < earlier for earlier, later in zip(differences, differences[1:], strict=False)
+    )
+    # exp(-x²/2σ²) = 1 - x²/2σ² + …: twice as wide is four times as near
+    for earlier, later in zip(differences[1:-2], differences[2:-1], strict=True):
+        assert later / earlier == pytest.approx(0.25, rel=0.1)
+    assert differences[0] > 1e-2 and differences[-1] < 1e-4
+
+
+def test_the_gaussian_takes_weight_away_and_nothing_gives_it_back() -> None:
+    scores, centre = random(2, 1, 3, 6), torch.full((2, 1, 3), 2.3).double()
+    sums = local_weights(scores, centre, 2, True).sum(-1)
+    assert bool((sums < 1).all()) and bool((sums > 0).all())
+    torch.testing.assert_close(local_weights(scores, centre, 2).sum(-1), torch.ones_like(sums))
+
+
+def test_a_query_whose_window_is_beyond_the_row_gets_zeros_and_finite_gradients() -> None:
+    query, keys, values = (random(1, 1, n, 2).requires_grad_() for n in (3, 4, 4))
+    centre = torch.tensor([[0.0, 4.0, 9.0]]).double()
+    mask = Mask.lengths(torch.tensor([2]))
+    out = LocalAttention(DotScore(), 1)(with_centre(query, centre), keys, values, mask)
+    assert bool((out[0, 0, 0] != 0).all()) and bool((out[0, 0, 1:] == 0).all())
+    slopes = torch.autograd.grad(out.sum(), (query, keys, values))
+    assert all(bool(slope.isfinite().all()) for slope in slopes)
+    assert bool((slopes[0][0, 0, 1:] == 0).all())
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+@pytest.mark.parametrize("name", ["dot", "additive"])
+def test_gradients(gaussian: bool, name: str) -> None:
+    score = make_score(name, 2).double()
+    local, mask = LocalAttention(score, 2, gaussian), Mask.lengths(torch.tensor([5, 3]))
+    # not near a place ± 2, where one more step would move the window's edge over it
+    centre = torch.tensor([[1.4, 3.7, 0.2], [0.6, 2.3, 1.5]]).double().requires_grad_()
+    leaves = [random(2, 1, n, 2).requires_grad_() for n in (3, 5, 5)]
+
+    def run(query: Tensor, keys: Tensor, values: Tensor, centre: Tensor) -> Tensor:
+        return local(with_centre(query, centre), score.prepare(keys), values, mask)
+
+    assert torch.autograd.gradcheck(run, (*leaves, centre))
+    (slope,) = torch.autograd.grad(run(*leaves, centre).sum(), centre)
+    assert bool((slope != 0).all()) is gaussian  # the window alone does not say where to go
+
+
+def test_gradients_of_the_predictor() -> None:
+    leaves = [random(2, 3, 4), random(5, 4), random(5)]
+    sizes = torch.tensor([6, 2])
+    assert torch.autograd.gradcheck(
+        lambda hidden, inner, outer: predict_centre(hidden, sizes, inner, outer),
+        [leaf.requires_grad_() for leaf in leaves],
+    )
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 3), st.integers(2, 3), st.integers(1, 3), st.booleans(), seeds)
+def test_hypotheses_that_share_a_memory_keep_their_own_centres(
+    B: int, G: int, T: int, gaussian: bool, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    local, S = LocalAttention(DotScore(), 2, gaussian), 6
+    keys, values = random(B, 1, S, 3), random(B, 1, S, 2)
+    query = with_centre(random(B * G, 1, T, 3), S * torch.rand(B * G, T).double())
+    lengths = torch.randint(1, S + 1, (B,))
+    got = attend_shared_memory(local, query, KVCache(keys, values, S), Mask.lengths(lengths))
+    repeated: Any = [x.repeat_interleave(G, 0) for x in (keys, values, lengths)]
+    wanted = local(query, repeated[0], repeated[1], Mask.lengths(repeated[2]))
+    torch.testing.assert_close(got, wanted)
+
+
+def test_a_window_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="a window of 0 was asked for; it must be at least 1"):
+        LocalAttention(DotScore(), 0)

@@ -1,0 +1,113 @@
+"""Forward and backward, written out: against autograd, and against loops over single numbers."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from saccade.errors import ConfigError
+from saccade.nn import losses
+from saccade.nn.activations import ACTIVATIONS
+from saccade.nn.manual_backprop import (
+    ACTIVATION_DERIVATIVES,
+    LOSS_GRADIENTS,
+    Affine,
+    mlp_backward,
+    mlp_forward,
+    output_gradient,
+)
+
+OF_NUMBERS = ("absolute_error", "huber", "squared_error")
+
+
+def network(widths: list[int]) -> list[Affine]:
+    draw = torch.Generator().manual_seed(len(widths))
+    return [
+        Affine(
+            torch.randn(after, before, generator=draw, dtype=torch.float64, requires_grad=True),
+            torch.randn(after, generator=draw, dtype=torch.float64, requires_grad=True),
+        )
+        for before, after in zip(widths, widths[1:], strict=False)
+    ]
+
+
+def loss_of(name: str, answer: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    if name in OF_NUMBERS:
+        return getattr(losses, name)(answer[:, 0], target)
+    if name == "cross_entropy":
+        return losses.cross_entropy(answer, target, 0.1)
+    return getattr(losses, name)((answer[:, 1] - answer[:, 0]) * (2 * target - 1))
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    st.sampled_from(sorted(ACTIVATION_DERIVATIVES)),
+    st.sampled_from(sorted(LOSS_GRADIENTS)),
+    st.integers(1, 4),
+)
+def test_every_gradient_is_autograds(
+    widths: list[int], activation: str, loss: str, rows: int
+) -> None:
+    layers = network([*widths, 1 if loss in OF_NUMBERS else 2])
+    x = torch.randn(rows, widths[0], dtype=torch.float64, requires_grad=True)
+    target = torch.randn(rows, dtype=torch.float64)
+    if loss not in OF_NUMBERS:
+        target = (target > 0).long()
+    a, read, pre_activations = x, [], []
+    for weight, bias in layers:
+        read.append(a)
+        pre_activations.append(a @ weight.T + bias)
+        a = ACTIVATIONS[activation](pre_activations[-1])
+    total = loss_of(loss, pre_activations[-1], target)
+    weights, biases = zip(*layers, strict=True)
+    wanted = torch.autograd.grad(total, [*read, *pre_activations, *weights, *biases])
+    with torch.no_grad():
+        found = mlp_forward(x, layers, activation)
+        back = mlp_backward(
+            found, layers, activation, output_gradient(loss, found.pre_activations[-1], target, 0.1)
+        )
+    for one, other in zip(
+        [*found.outputs, *found.pre_activations], [*read, *pre_activations], strict=True
+    ):
+        torch.testing.assert_close(one, other.detach())
+    every = [*back.outputs, *back.pre_activations, *back.weights, *back.biases]
+    for one, other in zip(every, wanted, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_one_hidden_layer_by_loops_over_single_numbers() -> None:
+    """The equations of the notes: δ2 = ∂ℓ/∂z2, δ1 = (W2ᵀ δ2) f'(z1), ∂ℓ/∂W = δ aᵀ."""
+    layers = network([3, 4, 1])
+    (w1, b1), (w2, b2) = ([part.detach().numpy() for part in layer] for layer in layers)
+    x, y = np.array([0.3, -1.2, 0.7]), 0.4
+    z1 = [sum(w1[j][i] * x[i] for i in range(3)) + b1[j] for j in range(4)]
+    a1 = [1 / (1 + math.exp(-z)) for z in z1]
+    z2 = sum(w2[0][j] * a1[j] for j in range(4)) + b2[0]
+    d2 = 2 * (z2 - y)
+    d1 = [w2[0][j] * d2 * a1[j] * (1 - a1[j]) for j in range(4)]
+    there = mlp_forward(
+        torch.tensor(x)[None],
+        [Affine(*map(torch.tensor, p)) for p in ((w1, b1), (w2, b2))],
+        "sigmoid",
+    )
+    last = output_gradient(
+        "squared_error", there.pre_activations[-1], torch.tensor([y], dtype=torch.float64)
+    )
+    found = mlp_backward(
+        there, [Affine(*(p.detach() for p in layer)) for layer in layers], "sigmoid", last
+    )
+    np.testing.assert_allclose(found.pre_activations[0][0], d1)
+    np.testing.assert_allclose(found.weights[0], [[d * v for v in x] for d in d1])
+    np.testing.assert_allclose(found.weights[1][0], [d2 * a for a in a1])
+    np.testing.assert_allclose(
+        found.outputs[0][0], [sum(w1[j][i] * d1[j] for j in range(4)) for i in range(3)]
+    )
+
+
+def test_every_activation_of_single_numbers_has_its_slope() -> None:
+    assert set(ACTIVATION_DERIVATIVES) == set(ACTIVATIONS) - {"softmax"}
+    with pytest.raises(ConfigError, match="no slope of an activation 'softmax'"):
+        mlp_backward(mlp_forward(torch.ones(1, 1), [], "softmax"), [], "softmax", torch.ones(1, 1))

@@ -1,0 +1,143 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from saccade.cli.main import run as command
+from saccade.errors import ConfigError
+from saccade.nn.conv1d import Convolution
+from saccade.plots.comparison import save_layer_benchmark
+from saccade.workflows import compare_layers
+from saccade.workflows import layer_benchmark as layers_module
+from saccade.workflows.layer_benchmark import (
+    LAYER_SPECS,
+    ConvolutionLayer,
+    LayerMeasurement,
+    count_sequential_products,
+    longest_path,
+    saved_tensor_bytes,
+)
+
+
+@pytest.fixture(scope="module")
+def found():
+    told = []
+    made = compare_layers(128, on_progress=lambda *what: told.append(what))
+    assert told[-1][1:] == (7, 8)
+    return made
+
+
+def test_paths_and_turns_are_as_the_books_say(found):
+    assert [(row.layer, row.length) for row in found.rows] == [
+        (name, n) for n in (64, 128) for name in LAYER_SPECS
+    ]
+    for row in found.rows:
+        n, d, k = row.length, found.width, found.kernel
+        wanted = {
+            "convolution": (1, n - 1, k * n * d**2),
+            "recurrence": (n, n, n * d**2),
+            "self-attention": (2, 1, n**2 * d),  # the three matrices, then the kernel
+            "self-attention, table": (3, 1, n**2 * d),  # the matrices, the scores, the mean
+        }
+        assert (row.sequential_products, row.path, row.operations) == wanted[row.layer]
+        assert row.milliseconds > 0
+
+
+def test_only_the_table_is_kept_by_the_square(found):
+    kept = {(row.layer, row.length): row.megabytes for row in found.rows}
+    table, fused = "self-attention, table", "self-attention"
+    for n in (64, 128):
+        # queries, keys, values and the input; the fused one also keeps its result, and a number
+        # for each query; the other has the table of n² in that place
+        assert kept[table, n] == pytest.approx(4e-6 * (4 * n * 64 + n * n), rel=0.01)
+        assert kept[fused, n] == pytest.approx(4e-6 * (5 * n * 64 + n), rel=0.01)
+
+
+class Squared(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(5))
+
+    def forward(self, x):
+        y = x * self.weight  # keeps both; the weight is not counted
+        return y * y  # keeps y, once
+
+
+def test_what_is_kept_is_counted_once_and_weights_are_not():
+    x = torch.randn(1, 7, 5, requires_grad=True)
+    assert saved_tensor_bytes(Squared(), x) == 2 * 7 * 5 * 4
+
+
+def test_products_in_turn_is_the_longest_chain():
+    x, w = torch.randn(3, 3, requires_grad=True), torch.randn(3, 3)
+    assert count_sequential_products(x + 1) == 0
+    assert count_sequential_products((x @ w) + ((x @ w).tanh() @ w @ w)) == 3
+    beside = torch.cat([x @ w for _ in range(9)])
+    assert count_sequential_products(beside) == 1
+
+
+@pytest.mark.parametrize("kernel", [3, 5, 7])
+def test_a_wider_kernel_has_a_shorter_path(kernel, monkeypatch):
+    class Wider(ConvolutionLayer):
+        def __init__(self, width):
+            super().__init__(width)
+            self.layer = Convolution(width, width, kernel)
+
+    monkeypatch.setitem(
+        LAYER_SPECS, "convolution", LAYER_SPECS["convolution"]._replace(build=Wider)
+    )
+    for n in (2, 10, 33):
+        assert longest_path("convolution", n) == -(-(n - 1) // (kernel // 2))
+    assert longest_path("recurrence", 9) == 9
+
+
+def test_a_layer_that_never_gets_there_is_named(monkeypatch):
+    alone = LAYER_SPECS["convolution"]._replace(build=lambda width: torch.nn.Linear(width, width))
+    monkeypatch.setitem(LAYER_SPECS, "convolution", alone)
+    with pytest.raises(ValueError, match="convolution of 5 places never reaches"):
+        longest_path("convolution", 5)
+
+
+def test_exponents_are_those_of_the_longest_lengths():
+    def rows(power):
+        for name in LAYER_SPECS:
+            for n in (64, 128, 256, 512):
+                slow = 1.0 if n == 64 else n**power  # what is short says nothing
+                yield LayerMeasurement(name, n, 3 * slow, 5.0 * n, 1, 1, 1)
+
+    for power in (1, 2):
+        for growth in layers_module._growth(list(rows(power))):
+            assert growth.time_exponent == pytest.approx(power)
+            assert growth.memory_exponent == pytest.approx(1)
+
+
+def test_the_machine_is_left_as_it_was(found):
+    torch.set_num_threads(2)
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    compare_layers(128)
+    assert torch.get_num_threads() == 2
+    assert np.array_equal(torch.get_rng_state(), before)
+
+
+def test_the_picture_and_the_command(found, tmp_path, capsys, monkeypatch):
+    for name in ("layers.png", "layers.svg"):
+        save_layer_benchmark(found.panels(), tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 5000
+    monkeypatch.setattr(layers_module, "MIN_TIMING_SECONDS", 0.0)
+    picture = tmp_path / "more.png"
+    assert command(["compare", "layers", "--max-length", "128", "--save", str(picture)]) == 0
+    shown = capsys.readouterr().out
+    assert "O(n² d)" in shown and "(n^2)" in shown and "O(n / k)" in shown and picture.exists()
+    assert command(["compare", "layers", "--max-length", "130", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["rows"]) == 8
+
+
+def test_nonsense_is_refused(tmp_path, capsys):
+    with pytest.raises(ConfigError, match="longest sequence is 100; .* at least 128"):
+        compare_layers(100)
+    assert command(["compare", "layers", "--models", "seq2seq", "--steps", "3"]) == 2
+    assert "takes no --models, --steps; it takes --longest" in capsys.readouterr().err
+    assert command(["compare", "layers", "--save", str(tmp_path / "x.txt")]) == 2
+    assert "x.png" in capsys.readouterr().err
