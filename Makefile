@@ -1,6 +1,6 @@
-# make demo    set everything up, train a translator of dates, show why it answers as it does
-# make test    set everything up, run all checks and tests
-# make help    the other verbs
+# make demo    install, train a date translator, show its attention
+# make test    install, run all checks and tests
+# make help    the other targets
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -11,31 +11,31 @@ PEERS := .peers/.ready
 	clean
 
 help:
-	@echo "make demo     set everything up and train a translator of dates"
-	@echo "make test     set everything up, then all checks and tests"
-	@echo "make setup    only make the .venv"
-	@echo "make format   put the code in the house's form"
-	@echo "make check    form, lint and types"
+	@echo "make demo     install and train a date translator"
+	@echo "make test     install, then all checks and tests"
+	@echo "make setup    create the .venv only"
+	@echo "make format   format the code"
+	@echo "make check    format, lint and types"
 	@echo "make fuzz     the property tests with new random examples"
 	@echo "make prove    the long tests, minutes each"
-	@echo "make sizes    lines per room, longest files and functions"
+	@echo "make sizes    lines per package, longest files and functions"
 	@echo "make bench    the benchmarks"
-	@echo "make bench-translate  training beside other tools, in an environment of theirs (.peers)"
-	@echo "make bench-vectors  word vectors beside gensim's and fastText's"
-	@echo "make bench-gpt  GPTs beside Hugging Face's, training and writing"
-	@echo "make bench-answer RUN=runs/mine  answering beside other tools, with a run's weights"
-	@echo "make pictures the pictures of the docs"
+	@echo "make bench-translate  training speed against other tools, in a separate environment (.peers)"
+	@echo "make bench-vectors  word vectors against gensim and fastText"
+	@echo "make bench-gpt  GPT training and generation against Hugging Face"
+	@echo "make bench-answer RUN=runs/mine  inference speed against other tools, with a run's weights"
+	@echo "make pictures the figures of the docs"
 	@echo "make clean    remove .venv, .peers and caches; runs stay"
 
 setup: $(READY)
 
-# torch comes first and by its pin: left to itself, pip may fetch and unpack several builds of it
+# torch is installed first and pinned: otherwise pip may download and unpack several builds
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "Saccade needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)."; \
 		echo "If you have a newer one, name it: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear .venv || { \
-		echo "The .venv could not be made. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
+		echo "Could not create the .venv. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	@echo "Setting up .venv, once. torch is the large part and may take some minutes."
 	$(BIN)/pip install --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
@@ -53,11 +53,11 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# a process for each core; a file's tests stay together, since they share what they have trained
+# one process per core; the tests of a file stay together, since they share trained models
 test: check
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-# every run draws other examples; a failure prints the line that reproduces it
+# every run draws new examples; a failure prints the line that reproduces it
 fuzz: $(READY)
 	SACCADE_HYPOTHESIS=fuzz $(BIN)/python -m pytest -n auto --dist load -m "hypothesis and not long"
 
@@ -67,7 +67,7 @@ prove: $(READY)
 sizes: $(READY)
 	@$(BIN)/python tools/sizes.py
 
-# benchmarks/ten_million_pairs.py takes many minutes: it is run by hand
+# benchmarks/ten_million_pairs.py takes many minutes and is run by hand
 BENCHMARKS := machine transformer_training memory recurrent cells windows kernels waiting checkpoints \
 	optimisers svm shift
 
@@ -75,7 +75,7 @@ bench: $(READY)
 	@for name in $(BENCHMARKS); do \
 		echo "--- $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; echo; done
 
-# the other tools' environment: their pins, then those whose own pins forbid it, then Saccade itself
+# environment of the other tools: their pins, then those with conflicting pins, then Saccade
 $(PEERS): benchmarks/peers/requirements.txt benchmarks/peers/without_dependencies.txt pyproject.toml
 	@test -x .peers/bin/pip || $(PYTHON) -m venv --clear .peers
 	@echo "Setting up .peers, once. torch is the large part and may take some minutes."
@@ -85,7 +85,7 @@ $(PEERS): benchmarks/peers/requirements.txt benchmarks/peers/without_dependencie
 	.peers/bin/pip install --quiet --no-deps --editable .
 	@touch $@
 
-# MORE hands options on: make bench-translate MORE='--windows 2 --seconds 3 --warm 3'
+# MORE passes options: make bench-translate MORE='--windows 2 --seconds 3 --warm 3'
 bench-translate: $(PEERS)
 	.peers/bin/python benchmarks/translate.py --json .peers/transformer.json $(MORE)
 	.peers/bin/python benchmarks/translate.py --model recurrent --json .peers/recurrent.json $(MORE)
@@ -104,15 +104,15 @@ bench-vectors: $(PEERS)
 
 bench-answer: $(PEERS)
 	@test -n "$(RUN)" || { \
-		echo "Say which run is to answer: make bench-answer RUN=runs/mine"; exit 1; }
+		echo "no run given; pass one: make bench-answer RUN=runs/mine"; exit 1; }
 	.peers/bin/python benchmarks/answering.py $(RUN) --json .peers/answering.json $(MORE)
 
 pictures: $(READY)
 	test -f runs/demo/report/curves.png || $(BIN)/saccade demo
 	$(BIN)/saccade look runs/demo "четверг, 21 августа 1969 г." --save docs/attention.png
 	cp runs/demo/report/curves.png docs/curves.png
-	$(BIN)/saccade look activations --save docs/activations.png
-	$(BIN)/saccade look depth --activation sigmoid --init xavier --layers 20 --save docs/depth.png
+	$(BIN)/saccade plot activations --save docs/activations.png
+	$(BIN)/saccade plot signal --activation sigmoid --init xavier --layers 20 --save docs/depth.png
 	$(BIN)/python examples/support_vectors.py docs/margin.png
 
 clean:

@@ -1,18 +1,17 @@
-"""Does Saccade answer as fast as others do with the same weights?
+"""Inference speed of Saccade, Hugging Face and CTranslate2 with the same weights.
 
     SACCADE_DATA=folder make bench-answer RUN=runs/mine
 
 RUN is a Transformer of a Saccade run with one shared vocabulary, trained long enough that its
 sentences end by themselves. Its weights are copied into Hugging Face's Marian (Pegasus, if its
-norms come first) and exported to CTranslate2 in float32. The first sentences of Multi30k's
-test_2016_flickr, as numbers, are answered greedily and with a beam of 5 without length penalty,
-one at a time and in batches of 64 of like length, 60 tokens at most. Each has a process of its
-own with the same environment; they take turns, and the ratio is that of the medians.
+pre-norm) and exported to CTranslate2 in float32. The first sentences of Multi30k's
+test_2016_flickr, as numbers, are translated greedily and with a beam of 5 without length penalty,
+one at a time and in batches of 64 of similar length, 60 tokens at most. Each tool runs in its own
+process with the same environment; they alternate, and the ratio is that of the medians.
 
-That all did the same work is checked with our model: greedy tokens are equal but where the two
-likeliest differ by less than 1e-4, and no other's beam found a likelier answer than ours.
-A ratio below 3 (batch 1) or 1.6 (batch 64) to Hugging Face, or below 0.6 to CTranslate2, is
-where to look.
+Our model verifies that all did the same work: greedy tokens are equal except where the two most
+probable ones differ by less than 1e-4, and no peer's beam found a more probable output than ours.
+Goals: a ratio of 3 (batch 1) and 1.6 (batch 64) to Hugging Face, and 0.6 to CTranslate2.
 """
 
 import argparse
@@ -22,32 +21,34 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from peers.alternating import Contestant, Window, ratio, say
+from peers.alternating import Contestant, Window, log_progress, ratio
 from peers.corpus import multi30k
-from timing import say_machine, spread, table
+from timing import print_machine, spread, table
 
 from saccade.runs.run import load_run
 
 OURS = "saccade"
-NEAR = 1e-4  # log-probabilities as near as this are taken as equal
+LOG_PROB_TOLERANCE = 1e-4  # log-probabilities closer than this count as equal
 Ids = list[list[int]]
 
 
-def arguments() -> argparse.Namespace:
-    """What was asked for."""
+def parse_arguments() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("run", type=Path, help="the folder of a run")
-    parser.add_argument("--repeats", type=int, default=9, help="turns of each in each setting")
-    parser.add_argument("--seconds", type=float, default=5, help="of a turn, about")
-    parser.add_argument("--one", type=int, default=64, help="sentences that come alone")
+    parser.add_argument(
+        "--repeats", type=int, default=9, help="windows of each tool in each setting"
+    )
+    parser.add_argument("--seconds", type=float, default=5, help="approximate length of a window")
+    parser.add_argument("--one", type=int, default=64, help="sentences translated one at a time")
     parser.add_argument("--many", type=int, default=512, help="sentences in batches of 64")
     parser.add_argument("--only", help="peers whose name has one of these, comma-separated")
-    parser.add_argument("--json", type=Path, help="where to keep all figures")
+    parser.add_argument("--json", type=Path, help="save all results to this file")
     return parser.parse_args()
 
 
 def batches_of(sources: Ids, size: int) -> list[Ids]:
-    """Sentences of like length together."""
+    """Split the sources into batches of similar length."""
     rows = sorted(sources, key=len) if size > 1 else sources
     return [rows[at : at + size] for at in range(0, len(rows), size)]
 
@@ -55,7 +56,7 @@ def batches_of(sources: Ids, size: int) -> list[Ids]:
 def measure(
     contestants: dict[str, Contestant], batches: list[Ids], beam: int, repeats: int, seconds: float
 ) -> dict[str, list[Window]]:
-    """Turns of all of them in one setting, after one that tells how many times fill a turn."""
+    """Measure all tools in one setting; a first call sets the repeats that fill a window."""
     count = sum(map(len, batches))
     command: dict[str, Any] = {"do": "answer", "batches": batches, "beam": beam}
     times, found = {}, {}
@@ -75,16 +76,16 @@ def measure(
 
 
 def written(window: Window) -> int:
-    """How many tokens were written, end marks included."""
+    """Return the number of generated tokens, end-of-sequence tokens included."""
     return sum(len(answer) + 1 for answer in window.answer["answers"])
 
 
 def check(judge: Contestant, sources: Ids, ours: Ids, theirs: Ids, beam: int) -> dict[str, Any]:
-    """Whether the others found what we found, by our own model's word."""
+    """Compare a peer's outputs with ours, scored by our own model."""
     if beam == 1:
-        asked = {"sources": sources, "answers": ours, "others": theirs}
-        gaps = [gap for gap in judge.ask(do="part", **asked)["gaps"] if gap is not None]
-        wrong = sum(gap >= NEAR for gap in gaps)
+        options = {"sources": sources, "answers": ours, "others": theirs}
+        gaps = [gap for gap in judge.ask(do="part", **options)["gaps"] if gap is not None]
+        wrong = sum(gap >= LOG_PROB_TOLERANCE for gap in gaps)
         return {"differ": len(gaps), "wrong": wrong, "largest": max(gaps, default=0.0)}
     mine, other = (
         judge.ask(do="score", sources=sources, answers=answers)["scores"]
@@ -93,18 +94,18 @@ def check(judge: Contestant, sources: Ids, ours: Ids, theirs: Ids, beam: int) ->
     lower = [theirs - ours for ours, theirs in zip(mine, other, strict=True)]
     return {
         "differ": sum(a != b for a, b in zip(ours, theirs, strict=True)),
-        "wrong": sum(gap > NEAR for gap in lower),
+        "wrong": sum(gap > LOG_PROB_TOLERANCE for gap in lower),
         "largest": max(0.0, *lower),
-        "higher": sum(gap < -NEAR for gap in lower),
+        "higher": sum(gap < -LOG_PROB_TOLERANCE for gap in lower),
     }
 
 
 def setting(
-    contestants: dict[str, Contestant], sources: Ids, size: int, beam: int, asked: Any
+    contestants: dict[str, Contestant], sources: Ids, size: int, beam: int, options: Any
 ) -> dict[str, Any]:
     """Measure and check one setting."""
     batches = batches_of(sources, size)
-    windows = measure(contestants, batches, beam, asked.repeats, asked.seconds)
+    windows = measure(contestants, batches, beam, options.repeats, options.seconds)
     ordered = [source for batch in batches for source in batch]
     ours = [window.value for window in windows[OURS]]
     answers = windows[OURS][0].answer["answers"]
@@ -122,12 +123,12 @@ def setting(
             theirs = several[0].answer["answers"]
             kept[name] |= {"ratio": ratio(ours, values)}
             kept[name] |= {"check": check(contestants[OURS], ordered, answers, theirs, beam)}
-        say(f"batch {size}, beam {beam}: {name}, {median(values):,.1f} sentences/s")
+        log_progress(f"batch {size}, beam {beam}: {name}, {median(values):,.1f} sentences/s")
     return kept
 
 
 def show(name: str, size: int, beam: int, one: dict[str, Any]) -> list[object]:
-    """A row of the table."""
+    """Return a row of the table."""
     search = "greedy" if beam == 1 else f"beam {beam}"
     start = [f"batch {size}, {search}", name, spread(one["windows"]), f"{one['ms']:.1f}"]
     if name == OURS:
@@ -140,48 +141,49 @@ def show(name: str, size: int, beam: int, one: dict[str, Any]) -> list[object]:
 
 
 def main() -> None:
-    """Measure, print, and keep."""
-    asked = arguments()
-    say_machine()
-    run = load_run(asked.run)
+    """Run the benchmark, print the results and save them if a file is given."""
+    options = parse_arguments()
+    print_machine()
+    run = load_run(options.run)
     pairs = multi30k("test_2016_flickr")
-    sources = [ids for ids in run.task.tokenizers.source.encode_many(list(pairs.sources())) if ids]
+    sources = [ids for ids in run.preprocessor.source.encode_many(list(pairs.sources())) if ids]
     kept: dict[str, Any] = {}
     rows = []
     contestants: dict[str, Contestant] = {}
     with TemporaryDirectory() as folder:
         exported = str(run.export("ctranslate2", Path(folder) / "exported"))
         peers = {
-            "Hugging Face": ("answer_marian", str(asked.run)),
+            "Hugging Face": ("answer_marian", str(options.run)),
             "CTranslate2": ("answer_ctranslate2", exported),
         }
-        words = [word.lower() for word in (asked.only or "").split(",")]
-        files = {OURS: ("answer_saccade", str(asked.run))}
+        words = [word.lower() for word in (options.only or "").split(",")]
+        files = {OURS: ("answer_saccade", str(options.run))}
         files |= {k: v for k, v in peers.items() if any(word in k.lower() for word in words)}
         try:
             for name, given in files.items():
-                say(f"starting {name}")
+                log_progress(f"starting {name}")
                 contestants[name] = Contestant(name, *given)
-            for size, count in ((1, asked.one), (64, asked.many)):
+            for size, count in ((1, options.one), (64, options.many)):
                 for beam in (1, 5):
-                    found = setting(contestants, sources[:count], size, beam, asked)
+                    found = setting(contestants, sources[:count], size, beam, options)
                     kept[f"batch {size}, beam {beam}"] = found
                     rows += [show(name, size, beam, one) for name, one in found.items()]
             peaks = {name: round(contestant.peak) for name, contestant in contestants.items()}
         finally:
             for contestant in contestants.values():
                 contestant.end()
-    heads = ["", "", "sentences/s", "ms each", "tokens", "saccade against it"]
+    heads = ["", "", "sentences/s", "ms each", "tokens", "ratio (saccade / peer)"]
     print()
-    table([*heads, "other answers", "wrong"], rows)
+    table([*heads, "different outputs", "wrong"], rows)
     print(
-        "\nTokens include end marks. Wrong: greedy, answers that part where the two likeliest "
-        f"tokens differ by {NEAR} or more; beam, theirs that are likelier than ours by more."
+        "\nTokens include end-of-sequence. Wrong: greedy outputs that diverge where the two most "
+        f"probable tokens differ by {LOG_PROB_TOLERANCE} or more; beam outputs that are more "
+        "probable than ours by more."
     )
     print(f"Peak memory, MB: {', '.join(f'{name} {peak:,}' for name, peak in peaks.items())}.")
-    if asked.json:
-        settings = {name: str(value) for name, value in vars(asked).items()}
-        asked.json.write_text(json.dumps({"asked": settings, "peak_mb": peaks, **kept}) + "\n")
+    if options.json:
+        settings = {name: str(value) for name, value in vars(options).items()}
+        options.json.write_text(json.dumps({"asked": settings, "peak_mb": peaks, **kept}) + "\n")
 
 
 if __name__ == "__main__":

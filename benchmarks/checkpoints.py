@@ -1,11 +1,11 @@
-"""How long does a checkpoint hold training up, and how long does it take to be safe?
+"""Cost of a checkpoint: how long training waits, and how long until it is on disk.
 
     python benchmarks/checkpoints.py [folder]
 
-Training waits for the copy of weights, averages and counts; then it goes on, while the copy is
-hashed, written and flushed beside it, which takes a part of one core. The file goes to the folder
-named (the one for temporary files otherwise). The best model's own file is written too, as when
-every checkpoint brings a new best, which is the worst case.
+Training waits for the copy of weights, optimiser state and counters; then it continues while the
+copy is hashed, written and flushed in the background, which takes part of one core. The file goes
+to the given folder (by default the one for temporary files). The best model's file is written too,
+the worst case, in which every checkpoint is a new best.
 """
 
 import sys
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from timing import say_machine, spread, table
+from timing import print_machine, spread, table
 
 from saccade.io.tensors import write_tensors
-from saccade.models import ENCODER_DECODERS, BahdanauConfig, TransformerConfig
+from saccade.models import TRANSLATION_MODELS, BahdanauConfig, TransformerConfig
 from saccade.optim import adamw
 from saccade.training.checkpoint import snapshot, write_checkpoint
 from saccade.training.config import TrainConfig
@@ -37,8 +37,8 @@ SIZES: dict[str, Any] = {
 }
 
 
-class Found(NamedTuple):
-    """What was measured for one model."""
+class CheckpointCost(NamedTuple):
+    """Measurements for one model."""
 
     parameters: int
     written: int  # bytes
@@ -47,9 +47,9 @@ class Found(NamedTuple):
     processor: list[float]  # seconds of one core, for the writing
 
 
-def measure(config: Any, folder: Path) -> Found:
-    """Copy and write some checkpoints."""
-    model = ENCODER_DECODERS[config.name](config)
+def measure(config: Any, folder: Path) -> CheckpointCost:
+    """Copy and write a few checkpoints."""
+    model = TRANSLATION_MODELS[config.name].model_class(config)
     optimizer = adamw(model, 1e-3, 0.01)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
@@ -59,16 +59,16 @@ def measure(config: Any, folder: Path) -> Found:
     held_up, until_safe, processor = [], [], []
     for _ in range(WARMUP + REPEATS):
         state.step += 1
-        began = time.perf_counter()
+        start = time.perf_counter()
         checkpoint = snapshot(model, optimizer, state)
-        held_up.append(time.perf_counter() - began)
+        held_up.append(time.perf_counter() - start)
         before = time.process_time()
         write_checkpoint(folder, checkpoint)
         write_tensors(folder / "model.safetensors", state.best_weights, {})
         processor.append(time.process_time() - before)
-        until_safe.append(time.perf_counter() - began)
+        until_safe.append(time.perf_counter() - start)
     newest = [max(folder.glob("[0-9]*")), folder / "model.safetensors"]
-    return Found(
+    return CheckpointCost(
         sum(p.numel() for p in model.parameters()),
         sum(path.stat().st_size for path in newest),
         held_up[WARMUP:],
@@ -78,8 +78,8 @@ def measure(config: Any, folder: Path) -> Found:
 
 
 def main() -> None:
-    """Measure and print."""
-    say_machine()
+    """Run the benchmark and print the results."""
+    print_machine()
     tune_malloc()  # as training does
     interval = TrainConfig().checkpoint_seconds
     rows = []
@@ -88,7 +88,7 @@ def main() -> None:
             found = measure(config, Path(folder))
         waits, work = spread(found.held_up), spread(found.processor)
         # two cores train: a second of one of them is half a second of training
-        share = (waits.most + work.most / 2) / interval
+        share = (waits.high + work.high / 2) / interval
         rows.append(
             [
                 name,
@@ -100,8 +100,8 @@ def main() -> None:
                 f"{100 * share:.2f} %",
             ]
         )
-    heads = ["model", "parameters", "written", "training waits, s", "one core works, s"]
-    heads += ["until it is safe, s", f"at most of {interval:.0f} s"]
+    heads = ["model", "parameters", "written", "training waits, s", "background work (one core), s"]
+    heads += ["until flushed, s", f"at most of {interval:.0f} s"]
     table(heads, rows)
 
 

@@ -1,27 +1,27 @@
-"""One text, one way of scoring, every model: the table of models of text.
+"""Table of language models on the same corpus and evaluation.
 
     SACCADE_DATA=folder python benchmarks/language_scores.py RUN RUN …
 
 Each run is scored on its own test split: perplexity per token and per word, bits per character, and
-what a token sees. Train them with, say, `saccade train ptb --model lstm --out runs/ptb-lstm`.
+the number of tokens. Train them with e.g. `saccade train ptb --model lstm --out runs/ptb-lstm`.
 """
 
 import argparse
 from pathlib import Path
 
-from timing import say_machine, table
+from timing import print_machine, table
 
 from saccade.runs.run import load_run
 
 
 def main() -> None:
-    """Score and print."""
+    """Evaluate the runs and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="+")
-    asked = parser.parse_args()
-    say_machine()
+    options = parser.parse_args()
+    print_machine()
     rows = []
-    for folder in asked.runs:
+    for folder in options.runs:
         run = load_run(folder)
         figures = run.evaluate()
         lines = run.metrics()
@@ -44,7 +44,7 @@ def main() -> None:
         )
     heads = ["model", "parameters", "steps", "minutes", "tokens/s", "perplexity", "per word"]
     print()
-    table([*heads, "bits a letter", "events", "seed"], rows)
+    table([*heads, "bits per character", "tokens", "seed"], rows)
 
 
 if __name__ == "__main__":

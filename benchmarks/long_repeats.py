@@ -1,11 +1,11 @@
-"""What does the memory of Transformer-XL buy? A text of which half can only be known from far back.
+"""Effect of Transformer-XL's memory length on a text with long-range repetitions.
 
     python benchmarks/long_repeats.py
 
-Lines of 24 random letters, each said twice with three other lines between: what is said again
-stands 100 tokens back. Segments have 32 tokens, so that without a memory no token of a segment can
-see it, whatever is learned; with one of 96 the whole of it can be seen. The same model, the same
-steps, the same seed. By chance a letter costs log2 26 = 4.70 bits; half of them could cost nothing.
+Lines of 24 random letters, each repeated after three other lines, 100 tokens later. Segments have
+32 tokens, so without a memory no token of a segment can attend to the first occurrence; with a
+memory of 96 all of it is within reach. The same model, steps and seed. A random letter costs
+log2 26 = 4.70 bits; half of them could cost nothing.
 """
 
 import random
@@ -13,31 +13,31 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from timing import say_machine, table
+from timing import print_machine, table
 
 from saccade.recipes.resolve import resolve_recipe
-from saccade.runs.run import TrainOptions, train_recipe
+from saccade.runs.train import TrainOptions, train_recipe
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-LENGTH, APART, PAIRS = 24, 4, 6000
+LINE_LENGTH, GROUP_LINES, PAIRS = 24, 4, 6000
 
 
 def text() -> str:
-    """Four new lines, then the same four again, and so on."""
-    luck = random.Random(1)
+    """Return groups of four random lines, each group followed by its repetition."""
+    generator = random.Random(1)
     lines = []
-    for _ in range(PAIRS // APART):
-        new = ["".join(luck.choices(LETTERS, k=LENGTH)) for _ in range(APART)]
+    for _ in range(PAIRS // GROUP_LINES):
+        new = ["".join(generator.choices(LETTERS, k=LINE_LENGTH)) for _ in range(GROUP_LINES)]
         lines += new + new
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    """Train with and without, and print."""
-    say_machine()
+    """Train with several memory lengths and print the results."""
+    print_machine()
     rows = []
-    with TemporaryDirectory() as place:
-        path = Path(place) / "repeats.txt"
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "repeats.txt"
         path.write_text(text())
         for memory in (0, 32, 96, 128):
             changes = {
@@ -55,9 +55,9 @@ def main() -> None:
             recipe = resolve_recipe(
                 "language", data=str(path), model="transformer_xl", changes=changes
             )
-            began = time.perf_counter()
-            run = train_recipe(recipe.recipe, Path(place) / f"run{memory}", TrainOptions()).run
-            seconds = time.perf_counter() - began
+            start = time.perf_counter()
+            run = train_recipe(recipe.recipe, Path(folder) / f"run{memory}", TrainOptions()).run
+            seconds = time.perf_counter() - start
             figures = run.evaluate()
             rows.append(
                 [
@@ -68,7 +68,7 @@ def main() -> None:
                 ]
             )
     print()
-    table(["memory", "perplexity", "bits a letter", "seconds"], rows)
+    table(["memory length", "perplexity", "bits per character", "seconds"], rows)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""How fast is this machine, before any model? Matrix products and memory, in float32.
+"""Matrix-product and memory rates of this machine in float32, without a model.
 
     python benchmarks/machine.py
 
-The square product is what the other benchmarks' shares are shares of. The other shapes are those
-of a Transformer of width 256 on 4096 tokens: where they fall short of the square one, no code
-above them can do better. The copy tells what work that only touches memory (norms, dropout, the
-optimiser) can cost at best.
+The other benchmarks report shares of the square product. The other shapes are those of a
+Transformer of width 256 on 4096 tokens: where they are slower than the square one, no model built
+on them can do better. The copy is the lower bound for memory-bound work (norms, dropout, the
+optimiser).
 """
 
 import torch
-from timing import Spread, matrix_rate, say_machine, seconds, spread, table
+from timing import Spread, matrix_rate, print_machine, seconds, spread, table
 
 SHAPES = {
     "square, 1024": (1024, 1024, 1024),
@@ -23,7 +23,7 @@ SHAPES = {
 
 
 def copy_rate(megabytes: int = 256) -> Spread:
-    """GB/s read and written together, copying what fits in no cache."""
+    """Return the GB/s, reads plus writes, of a copy that is larger than the caches."""
     source = torch.zeros(megabytes << 18)
     target = torch.zeros_like(source)
     times = seconds(lambda: target.copy_(source))
@@ -31,13 +31,13 @@ def copy_rate(megabytes: int = 256) -> Spread:
 
 
 def main() -> None:
-    """Measure and print."""
-    say_machine()
+    """Run the benchmark and print the results."""
+    print_machine()
     rates = {name: matrix_rate(*shape) for name, shape in SHAPES.items()}
     rates["scores of 256 rows, 4 heads, 16 steps"] = matrix_rate(16, 64, 16, batch=256 * 4)
     peak = rates["square, 1024"].middle
     table(
-        ["matrix product", "GFLOP/s", "of the square one"],
+        ["matrix product", "GFLOP/s", "share of the square one"],
         [[name, rate, f"{rate.middle / peak:.0%}"] for name, rate in rates.items()],
     )
     print()

@@ -1,33 +1,33 @@
-"""What does a step of each optimiser take, beside the framework's AdamW?
+"""Time per step of each optimiser relative to the framework's AdamW.
 
     python benchmarks/optimisers.py [name …]
 
-The weights are those of a GPT of 6 layers, 384 wide, over 8,000 tokens, the gradients random and
-the same for all. A round makes one step of each, so that what disturbs the machine disturbs all; a
-ratio is that of one round. LARS and LAMB are to take 1.5 times AdamW's time at most.
+The weights are those of a GPT of 6 layers, width 384 and 8,000 tokens; the gradients are random and
+the same for all. A round makes one step of each, so that other load on the machine affects all; a
+ratio is within one round. The goal for LARS and LAMB is at most 1.5 times AdamW's time.
 """
 
 import sys
 import time
 
 import torch
-from timing import say_machine, spread, table
+from timing import print_machine, spread, table
 from torch import Tensor, nn
 
 from saccade.optim import OPTIMIZERS, OptimizerSettings, make_optimizer
 from saccade.training.device import tune_malloc
 
-LAYERS, WIDTH, VOCABULARY, PLACES = 6, 384, 8000, 256
+LAYERS, WIDTH, VOCABULARY, POSITIONS = 6, 384, 8000, 256
 WARMUP, ROUNDS = 3, 25
-MOST = 1.5
-ASKED = ["lars", "lamb", "lamb_unclamped"]
-SEARCHING = {"lbfgs", "newton"}  # whose step is several passes through a model
+MAX_RATIO = 1.5
+LIMITED = ["lars", "lamb", "lamb_unclamped"]
+CLOSURE_OPTIMIZERS = {"lbfgs", "newton"}  # a step evaluates the model several times
 PEER = "torch.optim.AdamW(foreach=True)"
 
 
 def weights() -> nn.ParameterList:
-    """As a GPT has them, each beginning as in GPT-2."""
-    shapes = [(VOCABULARY, WIDTH), (PLACES, WIDTH)]
+    """Return the parameters of a GPT, initialised as in GPT-2."""
+    shapes = [(VOCABULARY, WIDTH), (POSITIONS, WIDTH)]
     for _ in range(LAYERS):
         shapes += [(WIDTH,), (WIDTH,), (3 * WIDTH, WIDTH), (3 * WIDTH,), (WIDTH, WIDTH), (WIDTH,)]
         shapes += [(WIDTH,), (WIDTH,), (4 * WIDTH, WIDTH), (4 * WIDTH,)]
@@ -37,15 +37,15 @@ def weights() -> nn.ParameterList:
 
 
 def peer(model: nn.Module) -> torch.optim.Optimizer:
-    """The one that all are compared with."""
+    """Return the optimiser that all are compared with."""
     return torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
 
 
 def main() -> None:
-    """Measure and print."""
-    say_machine()
+    """Run the benchmark and print the results."""
+    print_machine()
     tune_malloc()  # as training does
-    names = sys.argv[1:] or ASKED + sorted(OPTIMIZERS.keys() - SEARCHING - {*ASKED})
+    names = sys.argv[1:] or LIMITED + sorted(OPTIMIZERS.keys() - CLOSURE_OPTIMIZERS - {*LIMITED})
     torch.manual_seed(1)
     gradients: list[Tensor] = [0.01 * torch.randn_like(weight) for weight in weights()]
     models = {name: weights() for name in [PEER, *names]}
@@ -61,17 +61,17 @@ def main() -> None:
     taken: dict[str, list[float]] = {name: [] for name in models}
     for _ in range(WARMUP + ROUNDS):
         for name, optimizer in optimizers.items():
-            began = time.perf_counter()
+            start = time.perf_counter()
             optimizer.step()
-            taken[name].append(1000 * (time.perf_counter() - began))
+            taken[name].append(1000 * (time.perf_counter() - start))
     print(f"{sum(gradient.numel() for gradient in gradients):,} weights, {ROUNDS} rounds")
     rows = []
     for name, times in taken.items():
-        counted, beside = times[WARMUP:], taken[PEER][WARMUP:]
-        ratio = spread([own / other for own, other in zip(counted, beside, strict=True)])
-        verdict = "holds" if ratio.middle <= MOST else "too slow"
-        rows.append([name, spread(counted), ratio, verdict if name in ASKED else ""])
-    table(["optimiser", "ms a step", "of AdamW's", f"at most {MOST}"], rows)
+        counted, reference = times[WARMUP:], taken[PEER][WARMUP:]
+        ratio = spread([own / other for own, other in zip(counted, reference, strict=True)])
+        verdict = "passed" if ratio.middle <= MAX_RATIO else "too slow"
+        rows.append([name, spread(counted), ratio, verdict if name in LIMITED else ""])
+    table(["optimiser", "ms per step", "ratio to AdamW", f"at most {MAX_RATIO}"], rows)
 
 
 if __name__ == "__main__":

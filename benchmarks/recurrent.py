@@ -1,67 +1,69 @@
-"""How fast does a recurrent translator train, where does the time go, and would packing help?
+"""Training speed and profile of a recurrent translator, and padded against packed sequences.
 
     SACCADE_DATA=folder python benchmarks/recurrent.py
 
-`bahdanau` of width 256 on batches of up to 4096 tokens a side, with the ten costliest operations
-of a step. Below that, one GRU over padded rows against the same over packed ones, forward and
-backward: `Recurrent` pads because packing is slower here. Were it faster by more than the padding
-it saves (5 % on Multi30k), that would have to change.
+`bahdanau` of width 256 on batches of up to 4096 tokens per side, with the ten most expensive
+operations of a step. Then one GRU over padded rows against the same over packed ones, forward and
+backward: `RNN` pads because packing is slower here. If packing were faster by more than the padding
+it saves (5 % on Multi30k), `RNN` should pack.
 """
 
 import time
 
 import torch
 from timing import (
-    say_machine,
+    print_machine,
     seconds,
     some_batches,
     spread,
     table,
     train_on,
-    translation_task,
+    translation_objective,
 )
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from saccade.optim import adamw
-from saccade.tasks.translation import TranslationTask
+from saccade.tasks.translation.objective import TranslationObjective
 from saccade.training.device import tune_malloc
 from saccade.types.shapes import Batch
 
-WIDTH, STEPS, WARMUP, SHOWN = 256, 6, 2, 10
+WIDTH, STEPS, WARMUP, MAX_OPERATIONS = 256, 6, 2, 10
 
 
 def training_rate(
-    task: TranslationTask, batches: list[Batch], optimizer: torch.optim.Optimizer
+    objective: TranslationObjective, batches: list[Batch], optimizer: torch.optim.Optimizer
 ) -> None:
     """Print target tokens per second."""
     rates = []
     for number, batch in enumerate(batches):
-        began = time.perf_counter()
-        train_on(task, optimizer, batch)
+        start = time.perf_counter()
+        train_on(objective, optimizer, batch)
         if number >= WARMUP:
-            rates.append(batch.tokens / (time.perf_counter() - began))
+            rates.append(batch.tokens / (time.perf_counter() - start))
     table(["", "target tokens/s"], [["bahdanau, width 256", spread(rates)]])
 
 
-def where_time_goes(task: TranslationTask, batch: Batch, optimizer: torch.optim.Optimizer) -> None:
-    """Print the operations that take most of one step, their own time only."""
+def print_profile(
+    objective: TranslationObjective, batch: Batch, optimizer: torch.optim.Optimizer
+) -> None:
+    """Print the operations that take most of a step, by self time."""
     with profile(activities=[ProfilerActivity.CPU]) as seen:
-        train_on(task, optimizer, batch)
+        train_on(objective, optimizer, batch)
     events = seen.key_averages()
     total = sum(event.self_cpu_time_total for event in events)
-    costly = sorted(events, key=lambda event: -event.self_cpu_time_total)[:SHOWN]
+    costly = sorted(events, key=lambda event: -event.self_cpu_time_total)[:MAX_OPERATIONS]
     rows = [
         [event.key, f"{event.self_cpu_time_total / total:.0%}", f"{event.count:,}"]
         for event in costly
     ]
     shape = f"{tuple(batch.source.shape)} to {tuple(batch.target_in.shape)}"
     print(f"\nOne step, {shape}, {total / 1e6:.2f} s under the profiler:")
-    table(["operation", "of the time", "calls"], rows)
+    table(["operation", "share of time", "calls"], rows)
 
 
 def packed_or_padded() -> None:
-    """Print the time of one GRU both ways, on rows of 10 to 20 steps."""
+    """Print the time of one GRU, padded and packed, on rows of 10 to 20 steps."""
     rows = []
     for size in (16, 64, 256):
         layer = nn.GRU(WIDTH, WIDTH, batch_first=True)
@@ -85,14 +87,14 @@ def packed_or_padded() -> None:
 
 
 def main() -> None:
-    """Measure and print."""
-    say_machine()
+    """Run the benchmark and print the results."""
+    print_machine()
     tune_malloc()
-    task = translation_task({"name": "bahdanau", "width": WIDTH, "dropout": 0.1})
-    optimizer = adamw(task.model, 1e-3, 0.01)
-    batches = some_batches(task, WARMUP + STEPS)
-    training_rate(task, batches, optimizer)
-    where_time_goes(task, batches[-1], optimizer)
+    objective = translation_objective({"name": "bahdanau", "width": WIDTH, "dropout": 0.1})
+    optimizer = adamw(objective.model, 1e-3, 0.01)
+    batches = some_batches(objective, WARMUP + STEPS)
+    training_rate(objective, batches, optimizer)
+    print_profile(objective, batches[-1], optimizer)
     packed_or_padded()
 
 

@@ -1,25 +1,26 @@
-r"""What is lost when the world has moved, and how much of it the remedy brings back.
+r"""Accuracy lost under distribution shift, and how much of it the remedy recovers.
 
     python benchmarks/shift.py [--seeds 10] [--json shift.json]
 
 Real rows (scikit-learn's handwritten digits and breast_cancer), with a shift of each kind made:
 
 - *covariate*: is a digit even? A row is in the target with the chance 1 / (1 + exp(-s z)), z its
-  place on one of the pictures' principal axes in deviations, else in the source. The labels are
+  position on one of the pictures' principal axes in deviations, else in the source. The labels are
   what they were. Remedy: learn from the source again, by β(x) (`covariate_weights`).
 - *label*: the two classes come 20:80 in the source and 80:20 in the target. Remedy: learn again by
-  p(y) / q(y), p from what the model says of target rows without labels (`label_shift`).
-- *concept*: from now on a 1 is called 7, a 3 is called 8, and the other way round. Remedy: go on
-  learning with 100 rows of the target; beside it, a model that learns from those 100 alone.
+  p(y) / q(y), p from the model's predictions on unlabelled target rows
+  (`estimate_label_shift`).
+- *concept*: from now on a 1 is called 7, a 3 is called 8, and the other way round. Remedy:
+  fine-tune on 100 rows of the target; compared with a model trained on those 100 only.
 
 Each seed draws its own rows. Which axes, shares and sizes are shown was chosen by looking at other
 seeds, out of a dozen for each kind, so that something is lost; cases in which weights bring little
-were left in. The accuracy is that on rows nobody learned from: of the source, of the target before
+were left in. The accuracy is that on held-out rows: of the source, of the target before
 and after the remedy, and of the target by a model that learned from its labelled
 rows (as many as the remedy could look at; of concept 500), all with the same settings. The gain is
 paired by seed. `rows left` is what the weights leave of the source, (Σβ)² / (N Σβ²): where that is
-little they cannot help. `named so` is how often `find_shift` says that it is this kind. One thread.
-If the gain of the first line were within its spread, `docs/shift.md` would have to say otherwise.
+little they cannot help. `named so` is how often `detect_shift` reports this kind. One thread.
+If the gain of the first line were within its spread, `docs/shift.md` would have to be changed.
 """
 
 import argparse
@@ -32,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits
-from timing import say_machine, table
+from timing import print_machine, table
 
 from saccade.data.tables.csv import Table, table_from_columns
 from saccade.data.tables.schema import TableConfig, TableSchema, fit_schema
@@ -42,11 +43,16 @@ from saccade.estimators.shift.importance_weights import (
     effective_sample_size,
     estimate_label_shift,
 )
-from saccade.optim import OptimizerSettings, make_optimizer
-from saccade.tasks.table import NeuralTabularTask
-from saccade.tasks.table_recipe import TableRecipe
+from saccade.tasks.tabular.config import TableRecipe
+from saccade.tasks.tabular.data import TableSplit, with_row_weights
+from saccade.tasks.tabular.evaluate import TableEvaluator
+from saccade.tasks.tabular.objective import TabularObjective
+from saccade.tasks.tabular.scoring import NetworkScorer
+from saccade.tasks.tabular.spec import build_table_network
 from saccade.training.device import set_num_threads
 from saccade.training.loop import TrainState, train_loop
+from saccade.training.objective import Validation
+from saccade.training.session import build_optimizer
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -63,7 +69,7 @@ class Rows(NamedTuple):
     y: Whole
 
     def table(self) -> Table:
-        """As a file would have them."""
+        """Return the rows as a table, as read from a file."""
         columns: dict[str, Any] = {f"x{at}": row.tolist() for at, row in enumerate(self.x.T)}
         return table_from_columns("rows", {**columns, "y": [f"class {k}" for k in self.y]}, "y")
 
@@ -73,14 +79,14 @@ class World(NamedTuple):
 
     learned: Rows
     held: Rows  # of the source, held out
-    seen: Rows  # of the target; a remedy looks at these, and at their labels if it says so
+    seen: Rows  # of the target; a remedy looks at these, and at their labels if it is set
     asked: Rows  # of the target, judged
 
 
 class Remedied(NamedTuple):
     """The model after the remedy, and the share of source rows that its weights leave."""
 
-    task: NeuralTabularTask
+    scorer: NetworkScorer
     left: float | None = None
 
 
@@ -99,9 +105,9 @@ def moved_inputs(seed: int, axis: int, sharp: float) -> World:
     """Even or odd, the target from one end of a principal axis, the source from the other."""
     x, y = digits()
     left, sizes, _ = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
-    place = left[:, axis] * sizes[axis]
+    position = left[:, axis] * sizes[axis]
     random = np.random.default_rng(seed)
-    there = random.random(len(x)) < 1 / (1 + np.exp(-sharp * place / place.std()))
+    there = random.random(len(x)) < 1 / (1 + np.exp(-sharp * position / position.std()))
     whole = Rows(x, y % 2)
     source, target = (random.permutation(np.flatnonzero(side)) for side in (~there, there))
     return _world(whole, whole, source, target, 200, len(target) // 2)
@@ -152,14 +158,14 @@ def learn(
     model: str,
     seed: int,
     weights: Floats | None = None,
-    start: NeuralTabularTask | None = None,
-) -> NeuralTabularTask:
-    """The table's task without its files: to the least risk if linear, else for some steps.
+    start: NetworkScorer | None = None,
+) -> NetworkScorer:
+    """Train a network without a run folder: to the least risk if linear, else for some steps.
 
-    With a `start`, it goes on from there, for half as many steps.
+    With a `start`, it is fine-tuned from there, for half as many steps.
     """
     read = rows.table()
-    layout = start.layout if start else _layout(read)
+    schema = start.schema if start else _schema(read)
     settings: dict[str, Any] = {"seed": seed, "loss": "cross_entropy", "penalty": 1e-3}
     if model == "softmax":
         settings |= {"optimizer": "lbfgs", "steps": 60, "learning_rate": 1.0, "warmup": 0}
@@ -167,56 +173,65 @@ def learn(
     else:
         settings |= {"steps": 100 if start else 200, "learning_rate": 1e-2, "warmup": 10}
         settings |= {"batch_tokens": 64, "weight_decay": 0.0}
-    sizes = {"inputs": len(layout.feature_names), "outputs": len(layout.target.values)}  # type: ignore[union-attr]
+    sizes = {"inputs": len(schema.feature_names), "outputs": len(schema.target.values)}  # type: ignore[union-attr]
     recipe = TableRecipe(
         model={"name": model, **sizes},
         train={**settings, "evaluate_every": settings["steps"]},
     )
-    task = NeuralTabularTask(recipe, layout)
-    task.rows = dict.fromkeys(("train", "dev"), layout.rows(read))
-    if weights is not None:
-        task.set_sample_weights(weights)
+    dev = TableSplit(schema.rows(read), "dev")
+    train = dev if weights is None else with_row_weights(dev, weights)
+    network = build_table_network(recipe, schema)
     if start is not None:
-        task.load(start.weights())
-    how = recipe.train
-    optimizer_settings = OptimizerSettings(
-        how.learning_rate, how.weight_decay, how.momentum, how.beta2
+        network.load_state_dict(start.model.state_dict())
+    evaluator = TableEvaluator(recipe, network, schema)
+
+    def validate() -> Validation:
+        metrics = evaluator.evaluate(dev).metrics
+        return Validation(metrics, evaluator.selection_score(metrics))
+
+    quiet: Any = lambda event: None  # noqa: E731
+    train_loop(
+        TabularObjective(recipe, network, schema, {"train": train}),
+        validate,
+        build_optimizer(network, recipe.train),
+        recipe.train,
+        TrainState(),
+        on_event=quiet,
+        save=quiet,
+        stop=lambda: False,
     )
-    optimizer = make_optimizer(how.optimizer, task.model, optimizer_settings)
-    quiet: Any = lambda told: None  # noqa: E731
-    train_loop(task, optimizer, how, TrainState(), on_event=quiet, save=quiet, stop=lambda: False)
-    return task
+    return NetworkScorer(recipe, network, schema)
 
 
-def _layout(read: Table) -> TableSchema:
+def _schema(read: Table) -> TableSchema:
     return fit_schema(read, np.arange(len(read)), TableConfig(), "y", "class").layout
 
 
-def said(task: NeuralTabularTask, rows: Rows) -> NDArray[np.str_]:
-    """The class that is said of each row."""
-    answers = task.answers(task.layout.features(rows.table().columns))
-    return np.array(task.classes)[answers.argmax(axis=1)]
+def predicted_classes(scorer: NetworkScorer, rows: Rows) -> NDArray[np.str_]:
+    """Return the predicted class of each row."""
+    outputs = scorer.outputs(scorer.schema.features(rows.table().columns))
+    return np.array(scorer.classes)[outputs.argmax(axis=1)]
 
 
-def accuracy(task: NeuralTabularTask, rows: Rows) -> float:
-    """The share of rows whose class is said."""
-    return float(np.mean(said(task, rows) == np.array(rows.table().columns["y"])))
+def accuracy(scorer: NetworkScorer, rows: Rows) -> float:
+    """Return the fraction of rows whose class is predicted correctly."""
+    return float(np.mean(predicted_classes(scorer, rows) == np.array(rows.table().columns["y"])))
 
 
 # --- remedies -------------------------------------------------------------------------------------
 
 
-def by_inputs(world: World, before: NeuralTabularTask, model: str, seed: int) -> Remedied:
+def by_inputs(world: World, before: NetworkScorer, model: str, seed: int) -> Remedied:
     """Learn again, each row by how much likelier it is in the target; no label of that is used."""
     weights = covariate_weights(world.learned.x, world.seen.x)
-    task = learn(world.learned, model, seed, weights.values)
-    return Remedied(task, weights.effective_rows / len(weights.values))
+    scorer = learn(world.learned, model, seed, weights.values)
+    return Remedied(scorer, weights.effective_rows / len(weights.values))
 
 
-def by_classes(world: World, before: NeuralTabularTask, model: str, seed: int) -> Remedied:
+def by_classes(world: World, before: NetworkScorer, model: str, seed: int) -> Remedied:
     """Learn again, each row by how much likelier its class is; no label of the target is used."""
     one_hot = [
-        (said(before, rows)[:, None] == np.array(before.classes)).astype(np.float64)
+        (predicted_classes(before, rows)[:, None] == np.array(before.classes)).astype(np.float64)
         for rows in (world.held, world.seen)
     ]
     weights = estimate_label_shift(world.held.y, *one_hot).weights[world.learned.y]
@@ -225,12 +240,12 @@ def by_classes(world: World, before: NeuralTabularTask, model: str, seed: int) -
     )
 
 
-def by_going_on(world: World, before: NeuralTabularTask, model: str, seed: int) -> Remedied:
-    """Go on with the old model, with some labelled rows of the target."""
+def by_going_on(world: World, before: NetworkScorer, model: str, seed: int) -> Remedied:
+    """Fine-tune the old model, with some labelled rows of the target."""
     return Remedied(learn(_some(world), model, seed, start=before))
 
 
-def anew(world: World, before: NeuralTabularTask, model: str, seed: int) -> Remedied:
+def anew(world: World, before: NetworkScorer, model: str, seed: int) -> Remedied:
     """Learn from the same rows and forget the old model."""
     return Remedied(learn(_some(world), model, seed))
 
@@ -249,7 +264,7 @@ class Case(NamedTuple):
     about: str
     model: str
     make: Callable[[int], World]
-    remedy: Callable[[World, NeuralTabularTask, str, int], Remedied]
+    remedy: Callable[[World, NetworkScorer, str, int], Remedied]
     is_first: bool = True  # to show this shift
 
 
@@ -259,12 +274,12 @@ def cases() -> list[Case]:
     coarse = digits(4)
     parity = Rows(coarse.x, coarse.y % 2)
     inputs = partial(moved_inputs, axis=0, sharp=3.0)
-    apart = partial(moved_inputs, axis=1, sharp=6.0)
+    second_axis = partial(moved_inputs, axis=1, sharp=6.0)
     return [
         Case("covariate", "even digits, s = 3", "softmax", inputs, by_inputs),
         Case("covariate", "the same", "mlp", inputs, by_inputs, False),
-        Case("covariate", "second axis, s = 6", "softmax", apart, by_inputs),
-        Case("covariate", "the same", "mlp", apart, by_inputs, False),
+        Case("covariate", "second axis, s = 6", "softmax", second_axis, by_inputs),
+        Case("covariate", "the same", "mlp", second_axis, by_inputs, False),
         Case(
             "label",
             "even digits, 4 × 4",
@@ -273,7 +288,7 @@ def cases() -> list[Case]:
             by_classes,
         ),
         Case("label", "breast_cancer", "softmax", partial(moved_labels, whole=cancer), by_classes),
-        Case("concept", f"go on, {SOME} rows", "mlp", moved_meaning, by_going_on),
+        Case("concept", f"fine-tune, {SOME} rows", "mlp", moved_meaning, by_going_on),
         Case("concept", f"anew, {SOME} rows", "mlp", moved_meaning, anew, False),
     ]
 
@@ -287,7 +302,7 @@ def measured(case: Case, seed: int) -> dict[str, Any]:
     return {
         "source": accuracy(before, world.held),
         "before": accuracy(before, world.asked),
-        "after": accuracy(after.task, world.asked),
+        "after": accuracy(after.scorer, world.asked),
         "own": accuracy(own, world.asked),
         "left": after.left,
         "found": found(world) if case.is_first else None,
@@ -310,18 +325,18 @@ def line(case: Case, seeds: list[dict[str, Any]]) -> dict[str, str]:
         "shift": case.kind,
         "what": case.about,
         "model": case.model,
-        "source": _shown([one["source"] for one in seeds]),
-        "target, before": _shown([one["before"] for one in seeds]),
-        "after": _shown([one["after"] for one in seeds]),
-        "gain": _shown(gains),
+        "source": _format([one["source"] for one in seeds]),
+        "target, before": _format([one["before"] for one in seeds]),
+        "after": _format([one["after"] for one in seeds]),
+        "gain": _format(gains),
         "better": f"{sum(gain > 0 for gain in gains)} of {len(gains)}",
-        "its own rows": _shown([one["own"] for one in seeds]),
+        "its own rows": _format([one["own"] for one in seeds]),
         "rows left": f"{np.mean(left):.0%}" if left else "",
         "named so": f"{named} of {len(seeds)}" if case.is_first else "",
     }
 
 
-def _shown(shares: list[float]) -> str:
+def _format(shares: list[float]) -> str:
     return f"{100 * np.mean(shares):.1f} ({100 * np.std(shares, ddof=1):.1f})"
 
 
@@ -331,7 +346,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    say_machine()
+    print_machine()
     set_num_threads(1)
     kept, lines = [], []
     for case in cases():

@@ -1,12 +1,12 @@
-"""How long does a support vector machine take to be fitted, and how much memory for its rows?
+"""Time to fit a support vector machine, and the memory for its kernel rows.
 
     python benchmarks/svm.py [rows]
 
 Two classes of made rows, with each kernel, and Fashion-MNIST's ten classes where SACCADE_DATA has
-it; beside scikit-learn's SVC (libsvm) where that is installed, with the same settings and as much
-memory for rows, in turn. Both are checked to decide the same before times are printed. A smaller
-cache must make it slower and not wrong. If ours took more than some three times as long, libsvm's
-shrinking would be worth having.
+it; compared with scikit-learn's SVC (libsvm) where that is installed, with the same settings and
+as much memory for rows, in turn. Both are checked to decide the same before times are printed. A
+smaller cache must make it slower and not wrong. If ours took more than some three times as long,
+libsvm's shrinking would be worth having.
 """
 
 import gzip
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from timing import say_machine, seconds, spread, table
+from timing import print_machine, seconds, spread, table
 
 from saccade.estimators.svm.svm import SVM, SVMConfig
 
@@ -67,10 +67,12 @@ def measured(name: str, x: np.ndarray, y: np.ndarray, config: SVMConfig) -> list
             decision_function_shape="ovo",
         ).fit(x, y)
         sign = 1 if len(ours.classes) == 2 else -1
-        apart = np.abs(
+        difference = np.abs(
             ours.decision_function(x[:500]) - sign * theirs.decision_function(x[:500])
         ).max()
-        assert config.kernel == "sigmoid" or apart < 0.05, f"they decide {apart:.3f} apart"
+        assert config.kernel == "sigmoid" or difference < 0.05, (
+            f"decisions differ by {difference:.3f}"
+        )
         runs.append(partial(theirs.fit, x, y))
     times: list[list[float]] = [[] for _ in runs]
     for turn in range(WARMUP + REPEATS):
@@ -97,7 +99,7 @@ def measured(name: str, x: np.ndarray, y: np.ndarray, config: SVMConfig) -> list
 def main() -> None:
     """Measure and print."""
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 3000
-    say_machine()
+    print_machine()
     x, y = made(rows)
     lines = []
     for kernel in ("linear", "polynomial", "gaussian", "sigmoid"):

@@ -1,11 +1,11 @@
-"""What do ten million pairs cost, read and encoded? Time and memory, in one process.
+"""Time and memory of reading, tokenizing and batching ten million pairs in one process.
 
     python benchmarks/ten_million_pairs.py            # or a smaller number of pairs
 
-Writes a TSV of short pairs to a temporary folder, reads it into columns, learns a byte-pair
-vocabulary from a sample, encodes both sides and lays out the batches. It takes minutes and about
-3 GB, so `make bench` leaves it out. If a pair took more than its letters (or two bytes a token)
-and some 20 bytes, or the peak were a multiple of the sum, a large file would no longer fit.
+Writes a TSV of short pairs to a temporary folder, reads it, trains a BPE vocabulary on a sample,
+encodes both sides and plans the batches. It takes minutes and about 3 GB, so `make bench` leaves it
+out. If a pair took more than its characters (or two bytes per token) and some 20 bytes, or the peak
+were a multiple of the sum, a large file would no longer fit.
 """
 
 import resource
@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from timing import say_machine
+from timing import print_machine
 
 from saccade.data.batching import BatchPlan, EncodedPairs, encode_pairs, training_batches
 from saccade.data.parallel.load import TokenizerConfig, train_tokenizers
@@ -26,7 +26,7 @@ WORDS = "the a old new red house cat dog river sees finds under near with small 
 
 
 def write(path: Path, count: int) -> None:
-    """Sentences of 3 to 7 words, each with its number, and the same backwards."""
+    """Write sentences of 3 to 7 words, each with its number, and their reversal."""
     choose = np.random.default_rng(1)
     with path.open("w", encoding="utf-8") as file:
         for first in range(0, count, 100_000):
@@ -39,25 +39,25 @@ def write(path: Path, count: int) -> None:
 
 
 def peak() -> float:
-    """The most memory that this process has had, in GB."""
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most / (1 << 30 if sys.platform == "darwin" else 1 << 20)
+    """Return the peak memory of this process in GB."""
+    peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak_memory / (1 << 30 if sys.platform == "darwin" else 1 << 20)
 
 
 def ids_bytes(encoded: EncodedPairs) -> int:
-    """What the encoded pairs take."""
+    """Return the size of the encoded pairs in bytes."""
     sides = (encoded.source, encoded.target)
     return encoded.lines.nbytes + sum(side.ids.nbytes + side.offsets.nbytes for side in sides)
 
 
 def main(count: int) -> None:
-    """Measure, and print each figure as soon as it is there."""
-    say_machine()
-    print(f"{'':32}  seconds      pairs/s  bytes a pair  most memory")
+    """Run the benchmark and print each figure as soon as it is measured."""
+    print_machine()
+    print(f"{'':32}  seconds      pairs/s  bytes per pair  peak memory")
     print(f"{'libraries loaded':32}  {'':7}  {'':11}  {'':12}  {peak():.2f} GB")
 
-    def done(what: str, began: float, each: float | None = None) -> None:
-        took = time.perf_counter() - began
+    def report(what: str, start: float, each: float | None = None) -> None:
+        took = time.perf_counter() - start
         memory = "" if each is None else f"{each:.1f}"
         print(
             f"{what:32}  {took:7.1f}  {count / took:11,.0f}  {memory:>12}  {peak():.2f} GB",
@@ -66,30 +66,30 @@ def main(count: int) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pairs.tsv"
-        began = time.perf_counter()
+        start = time.perf_counter()
         write(path, count)
-        done("written (by this script)", began)
+        report("written (by this script)", start)
         size = path.stat().st_size / count
-        began = time.perf_counter()
+        start = time.perf_counter()
         pairs = read_pairs(path)
-        done("read into columns", began, pairs.bytes_per_pair)
-    began = time.perf_counter()
+        report("read", start, pairs.bytes_per_pair)
+    start = time.perf_counter()
     both = train_tokenizers(TokenizerConfig(kind="bpe", size=2000, shared=True), pairs)
-    done("vocabulary learned, of a sample", began)
-    began = time.perf_counter()
+    report("vocabulary trained on a sample", start)
+    start = time.perf_counter()
     encoded = encode_pairs(pairs, both.source, both.target, lambda more: None)
-    done("encoded", began, ids_bytes(encoded) / count)
+    report("encoded", start, ids_bytes(encoded) / count)
     assert len(encoded.source) == len(encoded.target) == len(pairs) == count
-    began = time.perf_counter()
+    start = time.perf_counter()
     plan = BatchPlan(encoded, 4096)
-    done("batches laid out", began)
-    began = time.perf_counter()
+    report("batches planned", start)
+    start = time.perf_counter()
     next(training_batches(encoded, plan, 1, len(plan) // 2))
-    done("first batch of an epoch", began)
-    began = time.perf_counter()
+    report("first batch of an epoch", start)
+    start = time.perf_counter()
     for _ in islice(training_batches(encoded, plan, 1, 0), 1000):
         pass
-    thousand = time.perf_counter() - began
+    thousand = time.perf_counter() - start
     tokens = (len(encoded.source.ids) + len(encoded.target.ids)) / count
     print(f"{count:,} pairs of {size:.0f} bytes, {tokens:.1f} tokens each; {len(plan):,} batches")
     print(f"A thousand batches, with the order of the epoch: {thousand:.1f} s")

@@ -1,4 +1,4 @@
-"""What the benchmarks share: repeated measurements, the machine's own rate, a task to measure.
+"""Shared by the benchmarks: repeated measurements, the machine's own rate, an objective.
 
 Not a benchmark itself: running it does nothing.
 """
@@ -28,21 +28,23 @@ from saccade.data.parallel.load import (
     train_tokenizers,
 )
 from saccade.optim import clip_grad_norm
-from saccade.tasks.recipe import TranslationRecipe
-from saccade.tasks.translation import TranslationTask
+from saccade.tasks.translation.config import TranslationRecipe
+from saccade.tasks.translation.data import PairSplit
+from saccade.tasks.translation.objective import TranslationObjective
+from saccade.tasks.translation.spec import build_translator
 from saccade.training.device import set_num_threads
 from saccade.types.shapes import Batch
 
 
 class Spread(NamedTuple):
-    """The median of some measurements, and how far they lie apart."""
+    """Median and range of some measurements."""
 
     middle: float
-    least: float
-    most: float
+    low: float
+    high: float
 
     def __str__(self) -> str:
-        return f"{_short(self.middle)} ({_short(self.least)} to {_short(self.most)})"
+        return f"{_short(self.middle)} ({_short(self.low)} to {_short(self.high)})"
 
 
 def _short(value: float) -> str:
@@ -50,24 +52,24 @@ def _short(value: float) -> str:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Median, smallest and largest."""
+    """Return median, minimum and maximum."""
     return Spread(median(values), min(values), max(values))
 
 
 def seconds(run: Callable[[], object], repeats: int = 7, warmup: int = 2) -> list[float]:
-    """How long each of `repeats` runs takes, after `warmup` that are not counted."""
+    """Return the seconds of each of `repeats` calls, after `warmup` uncounted ones."""
     for _ in range(warmup):
         run()
     found = []
     for _ in range(repeats):
-        began = time.perf_counter()
+        start = time.perf_counter()
         run()
-        found.append(time.perf_counter() - began)
+        found.append(time.perf_counter() - start)
     return found
 
 
 def matrix_rate(rows: int, inner: int, columns: int, batch: int = 1) -> Spread:
-    """GFLOP/s of (rows × inner) times (inner × columns) in float32, a batch of them at once."""
+    """Return the GFLOP/s of (rows × inner) times (inner × columns) in float32, batched."""
     left, right = torch.randn(batch, rows, inner), torch.randn(batch, inner, columns)
     if batch == 1:
         left, right = left[0], right[0]
@@ -81,8 +83,8 @@ def matrix_rate(rows: int, inner: int, columns: int, batch: int = 1) -> Spread:
     return spread([each * operations / time / 1e9 for time in seconds(run)])
 
 
-def say_machine() -> None:
-    """The processor, the threads and the versions, and how busy the machine is."""
+def print_machine() -> None:
+    """Print processor, threads and versions, and warn if the machine is busy."""
     threads = set_num_threads(None)
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
@@ -93,11 +95,11 @@ def say_machine() -> None:
     print(f"{name}, {threads} threads, float32, {versions}")
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if load > 0.5:
-        print(f"The machine was busy when this began (load {load:.1f}): take the figures as low.")
+        print(f"The machine is busy (load {load:.1f}): the rates will be too low.")
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print columns that line up."""
+    """Print aligned columns."""
     cells = [[str(cell) for cell in row] for row in [heads, *rows]]
     widths = [max(len(row[at]) for row in cells) for at in range(len(heads))]
     for row in cells:
@@ -106,18 +108,20 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         )
 
 
-def translation_task(model: dict[str, Any], budget: int = 4096) -> TranslationTask:
-    """A translator of Multi30k with 8000 shared byte pairs, or of dates where that is not."""
+def translation_objective(model: dict[str, Any], budget: int = 4096) -> TranslationObjective:
+    """Return the objective of a translator on Multi30k (8000 shared BPE tokens), or on dates."""
     root = os.environ.get("SACCADE_DATA")
     folder = Path(root or ".") / "multi30k"
     tokenizer = TokenizerConfig(kind="bpe", size=8000, shared=True)
     if root and folder.exists():
         path = f"{folder / 'train.de.gz'},{folder / 'train.en.gz'}"
         data = PairsConfig(path=path, tokenizer=tokenizer)
-        print("Data: Multi30k, German to English, 8000 shared byte pairs")
+        print("Data: Multi30k, German to English, 8000 shared BPE tokens")
     else:
         data = PairsConfig(synthetic="dates", size=20_000, tokenizer=tokenizer)
-        print("Data: made dates, shared byte pairs (SACCADE_DATA names no folder with multi30k)")
+        print(
+            "Data: synthetic dates, shared BPE tokens (SACCADE_DATA names no folder with multi30k)"
+        )
     pairs = load_pair_splits(data, lambda done, total: None).pairs["train"]
     both = train_tokenizers(tokenizer, pairs)
     vocabulary = {
@@ -129,33 +133,35 @@ def translation_task(model: dict[str, Any], budget: int = 4096) -> TranslationTa
         model={**model, **vocabulary},
         train={"batch_tokens": budget, "label_smoothing": 0.1, "learning_rate": 1e-3},
     )
-    task = TranslationTask(recipe, both)
-    task.encoded["train"] = encode_pairs(pairs, both.source, both.target, lambda more: None)
-    return task
+    encoded = encode_pairs(pairs, both.source, both.target, lambda more: None)
+    splits = {"train": PairSplit(pairs, encoded)}
+    return TranslationObjective(recipe, build_translator(recipe, both), both, splits)
 
 
-def some_batches(task: TranslationTask, count: int) -> list[Batch]:
-    """The first training batches, in the order in which training meets them."""
-    return list(islice(task.batches("train", 0), count))
+def some_batches(objective: TranslationObjective, count: int) -> list[Batch]:
+    """Return the first training batches in training order."""
+    return list(islice(objective.batches("train", 0), count))
 
 
-def train_on(task: TranslationTask, optimizer: torch.optim.Optimizer, batch: Batch) -> Tensor:
-    """One step as the loop makes it: loss, gradient, clipping, update."""
-    task.model.train()
-    loss = task.loss(batch)
+def train_on(
+    objective: TranslationObjective, optimizer: torch.optim.Optimizer, batch: Batch
+) -> Tensor:
+    """Make one training step: loss, gradient, clipping, update."""
+    objective.model.train()
+    loss = objective.loss(batch)
     (loss.total / batch.tokens).backward()
-    clip_grad_norm(task.model, task.recipe.train.clip_norm)
+    clip_grad_norm(objective.model, objective.settings.clip_norm)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return loss.total.detach()
 
 
 def operations(model: nn.Module, run: Callable[[], Tensor]) -> int:
-    """Floating-point operations of the matrix products in `run` and its backward pass.
+    """Count the floating-point operations of the matrix products of `run` and its backward pass.
 
-    A multiply and an add are two. torch counts what it knows; the CPU's fused attention it does
-    not, so that is counted here by torch's formula for the other devices': two products forward,
-    five backward (the scores are made again). What a causal mask leaves out is not taken off.
+    A multiply and an add are two. torch does not count the CPU's fused attention, so it
+    is counted here by torch's formula for other devices: two products forward, five backward (the
+    scores are recomputed). Positions hidden by a causal mask are counted.
     """
     aten = torch.ops.aten
 

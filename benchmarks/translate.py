@@ -1,21 +1,21 @@
-"""Does Saccade train a translator faster than its peers, on the same machine and the same data?
+"""Training speed of translation models against other tools on the same machine and data.
 
     SACCADE_DATA=folder make bench-translate
 
-29,000 pairs of Multi30k, English to German, one byte-pair vocabulary of 8000, batches of 4096
+29,000 pairs of Multi30k, English to German, one BPE vocabulary of 8000, batches of 4096
 tokens, float32, two threads. The Transformer has 3 + 3 layers, width 256, 4 heads, feed-forward
 1024, tied embeddings, and dropout 0.1 on embeddings and residual branches; the recurrent
-translator (`--model recurrent`) has embeddings and states of 256 and two layers. Everything of a
-step is in the time: making the batch, loss, gradient, clipping, AdamW.
+translator (`--model recurrent`) has embeddings and states of 256 and two layers. The time
+includes batching, loss, gradient, clipping and AdamW.
 
-Every contestant is a process of its own with the same environment (two OpenMP threads, no other
-tuning, freed memory kept by the same switch of the C library). One after the other is warmed up;
-then they take turns, a window each, with the machine's own matrix product among them. Counted
-are target tokens without padding; a window of which others took more than 6 % of the machine is
-repeated. The ratio is that of the medians, its interval from drawing windows again.
+Every contestant is a separate process with the same environment (two OpenMP threads, no other
+tuning, freed memory kept by the same setting of the C library). All are warmed up one by one; then
+they alternate, one window each, together with the machine's own matrix product. Counted are target
+tokens without padding; a window in which other processes took more than 6 % of the machine is
+repeated. The ratio is that of the medians, with a bootstrap interval over windows.
 
-A ratio whose interval reaches below 1.3 (recurrent: 1.5), or a peak above a peer's, is where to
-look. `--profile` shows where our own time goes.
+Goals: a ratio whose interval is above 1.3 (recurrent: 1.5), and no more memory than a peer.
+`--profile` profiles our own step.
 """
 
 import argparse
@@ -25,10 +25,10 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from peers.alternating import Contestant, ratio, say, summary
+from peers.alternating import Contestant, log_progress, ratio, summary
 from peers.corpus import write_vocabulary
 from peers.shares import show_profile
-from timing import say_machine, spread, table
+from timing import print_machine, spread, table
 
 OURS, MACHINE = "saccade", "machine"
 PEERS = {
@@ -43,21 +43,23 @@ PEERS = {
 EQUAL = 1e-4  # between losses of the same weights
 
 
-def arguments() -> argparse.Namespace:
-    """What was asked for."""
+def parse_arguments() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", choices=PEERS, default="transformer")
-    parser.add_argument("--windows", type=int, default=9, help="of each contestant")
-    parser.add_argument("--seconds", type=float, default=12, help="of a window")
+    parser.add_argument("--windows", type=int, default=9, help="windows per contestant")
+    parser.add_argument("--seconds", type=float, default=12, help="length of a window")
     parser.add_argument("--warm", type=float, default=45, help="seconds before the first window")
     parser.add_argument("--only", help="peers whose name has one of these, comma-separated")
-    parser.add_argument("--profile", action="store_true", help="where our own time goes, no race")
-    parser.add_argument("--json", type=Path, help="where to keep all figures")
+    parser.add_argument(
+        "--profile", action="store_true", help="profile our own step, no comparison"
+    )
+    parser.add_argument("--json", type=Path, help="save all results to this file")
     return parser.parse_args()
 
 
 def chosen(model: str, only: str | None) -> dict[str, str]:
-    """The peers that take part, and their files."""
+    """Return the selected peers and their modules."""
     peers = PEERS[model]
     if only is None:
         return peers
@@ -69,12 +71,12 @@ def chosen(model: str, only: str | None) -> dict[str, str]:
 
 
 def rate(answer: dict[str, Any]) -> float:
-    """Target tokens per second, or the machine's GFLOP/s."""
+    """Return target tokens per second, or the machine's GFLOP/s."""
     return answer["rate"] if "rate" in answer else answer["tokens"] / answer["seconds"]
 
 
 def check_losses(contestants: dict[str, Contestant]) -> None:
-    """Those that were given our weights compute what we compute."""
+    """Exit if a peer with our weights does not compute our loss."""
     for name, contestant in contestants.items():
         if "loss" not in contestant.facts:
             continue
@@ -82,25 +84,32 @@ def check_losses(contestants: dict[str, Contestant]) -> None:
         if abs(theirs - ours) > EQUAL:
             raise SystemExit(
                 f"With the same weights and without dropout {name} has a loss of {theirs:.5f} "
-                f"and saccade {ours:.5f}: they are not the same model, so the race says nothing."
+                f"and saccade {ours:.5f}: they are not the same model, and their speeds "
+                "are not comparable."
             )
-        say(f"{name} with our weights and without dropout: loss {theirs:.5f}, ours {ours:.5f}")
+        log_progress(
+            f"{name} with our weights and without dropout: loss {theirs:.5f}, ours {ours:.5f}"
+        )
 
 
-def race(contestants: dict[str, Contestant], windows: int, seconds: float, warm: float) -> None:
-    """Warm all up, one at a time, then measure them in turns."""
+def alternate_windows(
+    contestants: dict[str, Contestant], windows: int, seconds: float, warm: float
+) -> None:
+    """Warm up all contestants one by one, then measure them in alternation."""
     for name, contestant in contestants.items():
         window = contestant.measure(rate, do="window", seconds=warm)
-        say(f"warmed up: {name}, {window.value:,.0f} ({window.others:.1%} taken by others)")
+        log_progress(
+            f"warmed up: {name}, {window.value:,.0f} ({window.others:.1%} taken by others)"
+        )
     for number in range(1, windows + 1):
         for name, contestant in contestants.items():
             window = contestant.turn(rate, do="window", seconds=seconds)
             noise = f"{window.others:.1%} taken by others, {contestant.repeated} repeated"
-            say(f"window {number} of {windows}: {name}, {window.value:,.0f} ({noise})")
+            log_progress(f"window {number} of {windows}: {name}, {window.value:,.0f} ({noise})")
 
 
 def show(contestants: dict[str, Contestant]) -> dict[str, Any]:
-    """Print the table, and give what is in it."""
+    """Print the table and return its contents."""
     machine = median(contestants[MACHINE].values)
     ours = contestants[OURS]
     kept, rows = {}, []
@@ -124,44 +133,52 @@ def show(contestants: dict[str, Contestant]) -> dict[str, Any]:
                 contestant.facts["about"],
             ]
         )
-    heads = ["", "target tokens/s", "of the machine", "saccade against it", "peak MB", "million"]
+    heads = [
+        "",
+        "target tokens/s",
+        "share of machine peak",
+        "ratio (saccade / peer)",
+        "peak MB",
+        "million",
+    ]
     print()
     table([*heads, "others", ""], rows)
     print(
         f"\nThe machine: {spread(contestants[MACHINE].values)} GFLOP/s (square product), measured "
-        "in turns with the others. A rate is the median window (least to most); a ratio that of "
-        "the medians, with its 95 % interval. Shares are of counted operations, padding included."
+        "in alternation with the others. A rate is the median window (minimum to maximum); a ratio "
+        "is that of the medians, with its 95 % interval. Shares are of counted operations, padding "
+        "included."
     )
     return kept
 
 
 def main() -> None:
-    """Measure, print, and keep."""
-    asked = arguments()
-    say_machine()
-    peers = {} if asked.profile else chosen(asked.model, asked.only)
+    """Run the benchmark, print the results and save them if a file is given."""
+    options = parse_arguments()
+    print_machine()
+    peers = {} if options.profile else chosen(options.model, options.only)
     files = {OURS: "train_saccade", **peers}
-    if not asked.profile:
+    if not options.profile:
         files[MACHINE] = "train_machine"
     contestants: dict[str, Contestant] = {}
     with TemporaryDirectory() as folder:
         write_vocabulary(Path(folder))
         try:
             for name, file in files.items():
-                say(f"starting {name}")
-                contestants[name] = Contestant(name, file, folder, asked.model)
-            if asked.profile:
-                kept = show_profile(contestants[OURS], min(asked.warm, 10.0))
+                log_progress(f"starting {name}")
+                contestants[name] = Contestant(name, file, folder, options.model)
+            if options.profile:
+                kept = show_profile(contestants[OURS], min(options.warm, 10.0))
             else:
                 check_losses(contestants)
-                race(contestants, asked.windows, asked.seconds, asked.warm)
+                alternate_windows(contestants, options.windows, options.seconds, options.warm)
                 kept = show(contestants)
         finally:
             for contestant in contestants.values():
                 contestant.end()
-    if asked.json:
-        settings = {name: str(value) for name, value in vars(asked).items()}
-        asked.json.write_text(json.dumps({"asked": settings, **kept}, indent=1) + "\n")
+    if options.json:
+        settings = {name: str(value) for name, value in vars(options).items()}
+        options.json.write_text(json.dumps({"asked": settings, **kept}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,25 +1,25 @@
-"""How well do the translators translate, side by side? One table of any translation runs.
+"""Table of BLEU and chrF for translation runs.
 
     SACCADE_DATA=folder python benchmarks/translation_scores.py RUN [RUN ...]
 
-Each run answers the whole test set of its own data twice, with the likeliest token at every step
-and with a beam of 5, and is scored by sacreBLEU as the text stands and in lower case. The rest is
-read from its folder: parameters, seed, steps, minutes trained (all sittings together) and the
-median of the target tokens a second (padding not counted) while it trained. The table is Markdown,
-for docs/scores.md; what was published for models of these kinds on Multi30k stands in the last
-column. Those figures were counted on text that was lower-cased and cut up by other tools, so they
-go beside the lower-cased ones, and nearer than a point the two cannot be compared.
+Each run translates the whole test set of its own data twice, greedily and with a beam of 5, and is
+scored by sacreBLEU, cased and lower-cased. The rest is read from its folder: parameters, seed,
+steps, minutes of training (all sessions together) and the median of target tokens per second
+(without padding) in training. The table is Markdown, for docs/benchmarks.md; the last column has
+published figures for such models on Multi30k. Those were computed on lower-cased text with other
+tokenizers, so compare them with the lower-cased ones, and not to less than a point.
 """
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from saccade.errors import RunError, SaccadeError
 from saccade.runs.run import Run, load_run
 from saccade.training.device import set_num_threads
+from saccade.types.results import Evaluation
 
 BEAM = 5
 FIGURES = {"BLEU": "bleu", "BLEU lower": "bleu_lower", "chrF": "chrf", "chrF lower": "chrf_lower"}
@@ -33,7 +33,7 @@ PUBLISHED = {
 
 
 class Row(NamedTuple):
-    """What one run came to."""
+    """Results of one run."""
 
     model: str
     data: str
@@ -42,15 +42,15 @@ class Row(NamedTuple):
     steps: int
     minutes: float
     tokens_per_second: float
-    greedy: dict[str, Any]  # what `evaluate` gives
-    beam: dict[str, Any]
+    greedy: Evaluation
+    beam: Evaluation
     published: str
 
 
 def row_of(run: Run) -> Row:
-    """Score a run and read its log."""
+    """Evaluate a run and read its log."""
     if run.recipe.task != "translate":
-        raise RunError(f"{run.folder} is a run of {run.recipe.task}; one of translate was wanted.")
+        raise RunError(f"{run.folder}: got a run of {run.recipe.task}; expected translate.")
     lines = run.metrics()
     if not any("rate" in line for line in lines):
         raise RunError(f"{run.folder} has no report in metrics.jsonl; train it for a few steps.")
@@ -71,7 +71,7 @@ def row_of(run: Run) -> Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows in Markdown, greedy / beam in one cell, and below them how each was counted."""
+    """Return a Markdown table, greedy / beam in one cell, followed by the metrics' conventions."""
     heads = ["model", "data", "parameters", "seed", "steps", "minutes", "tokens/s"]
     heads += [*FIGURES, "published"]
     lines = [heads, ["---"] * len(heads)]
@@ -80,27 +80,27 @@ def table(rows: Sequence[Row]) -> str:
         facts += [f"{row.steps:,}", f"{row.minutes:.1f}", f"{row.tokens_per_second:,.0f}"]
         scores = [f"{row.greedy[name]:.2f} / {row.beam[name]:.2f}" for name in FIGURES.values()]
         lines.append([*facts, *scores, row.published])
-    shown = ["| " + " | ".join(cells) + " |" for cells in lines]
-    return "\n".join([*shown, "", *_conventions(rows)])
+    markdown = ["| " + " | ".join(cells) + " |" for cells in lines]
+    return "\n".join([*markdown, "", *_conventions(rows)])
 
 
 def _conventions(rows: Sequence[Row]) -> list[str]:
-    """How each figure was counted; said once where the runs agree, else by data."""
-    said = [f"Scores: greedy / beam {BEAM}."]
+    """Return the convention of each metric, once where the runs agree, else by data set."""
+    lines = [f"Scores: greedy / beam {BEAM}."]
     for title, name in FIGURES.items():
         counted: dict[str, list[str]] = {}
         for row in rows:
-            where = counted.setdefault(row.greedy["conventions"][name], [])
+            where = counted.setdefault(row.greedy.conventions[name], [])
             where += [row.data] if row.data not in where else []
         for signature, where in counted.items():
-            apart = f" ({', '.join(where)})" if len(counted) > 1 else ""
-            said.append(f"{title}{apart}: `{signature}`.")
+            data_sets = f" ({', '.join(where)})" if len(counted) > 1 else ""
+            lines.append(f"{title}{data_sets}: `{signature}`.")
     sizes = {f"{row.data}: {row.greedy['examples']:,.0f} pairs" for row in rows}
-    return [*said, f"Test sets: {'; '.join(sorted(sizes))}."]
+    return [*lines, f"Test sets: {'; '.join(sorted(sizes))}."]
 
 
 def main(folders: Sequence[str]) -> int:
-    """Score the runs and print the table."""
+    """Evaluate the runs and print the table."""
     if not folders:
         print(__doc__, file=sys.stderr)
         return 2

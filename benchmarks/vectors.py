@@ -1,4 +1,4 @@
-"""Word vectors beside gensim's and fastText's: how fast, how good, how much memory.
+"""Word vectors compared with gensim's and fastText's: how fast, how good, how much memory.
 
     SACCADE_DATA=folder make bench-vectors
 
@@ -9,8 +9,8 @@ each. The result of each is scored in the same way: similarity by Spearman's ρ,
 nearest word. Labels are those of AG News, judged on its official test; `classify-20` has every row
 twenty times, so that it is not starting that is measured.
 
-What was measured stays in `--folder`, and the same command goes on from there; after a change of
-the code begin with an empty folder.
+What was measured stays in `--folder`, and the same command resumes from there; after a change of
+the code start with an empty folder.
 
 A ratio below 2 (skip-gram, CBOW), 1.5 (tree, subwords) or 1 (labels), or a score below the spread
 of the others', is where to look.
@@ -23,11 +23,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from peers.alternating import environment, say
+from peers.alternating import environment, log_progress
 from peers.words import corpus, labelled
-from timing import say_machine, spread, table
+from timing import print_machine, spread, table
 
 from saccade.runs.run import import_run
+from saccade.tasks.word_vectors.data import WordSplit
 
 KINDS = {
     "skipgram": ("gensim", "fastText"),
@@ -38,13 +39,13 @@ KINDS = {
     "classify": ("fastText",),
     "classify-20": ("fastText",),
 }
-SHOWN = ("wordsim353", "simlex999", "EN-MEN-TR-3k", "questions-words")
+PRINTED_BENCHMARKS = ("wordsim353", "simlex999", "EN-MEN-TR-3k", "questions-words")
 EPOCHS = {"glove": 15}
-TRIES = 5  # this build of fastText now and then begins from memory that was never written
+TRIES = 5  # this build of fastText now and then starts from memory that was never written
 
 
 def arguments() -> argparse.Namespace:
-    """What was asked for."""
+    """Parsed command-line options."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--seeds", type=int, default=3)
@@ -87,20 +88,22 @@ def learned(
 def scores(kind: str, found: dict[str, Any], folder: Path) -> dict[str, float]:
     """The same for all: vectors come in as a run, labels are counted."""
     if kind.startswith("classify"):
-        wanted = (folder / "news-test.txt").read_text(encoding="utf-8").splitlines()
-        said = found["out"].read_text(encoding="utf-8").splitlines()
-        right = sum(line.split(" ", 1)[0] == one for line, one in zip(wanted, said, strict=True))
-        return {"accuracy": right / len(wanted)}
-    place = found["out"].with_suffix(".in")
-    subprocess.run(["rm", "-rf", str(place)], check=True)
-    figures, _ = import_run("word2vec", found["out"], place).task.evaluate_with_conventions("sets")
-    return {name: figures[name] for name in SHOWN}
+        expected = (folder / "news-test.txt").read_text(encoding="utf-8").splitlines()
+        predicted = found["out"].read_text(encoding="utf-8").splitlines()
+        pairs = zip(expected, predicted, strict=True)
+        right = sum(line.split(" ", 1)[0] == label for line, label in pairs)
+        return {"accuracy": right / len(expected)}
+    imported = found["out"].with_suffix(".in")
+    subprocess.run(["rm", "-rf", str(imported)], check=True)
+    run = import_run("word2vec", found["out"], imported)
+    figures = run.evaluator.evaluate(WordSplit(None, with_benchmarks=True)).metrics
+    return {name: figures[name] for name in PRINTED_BENCHMARKS}
 
 
 def main() -> None:
     """Learn, score, and print a table for each kind."""
     asked = arguments()
-    say_machine()
+    print_machine()
     text = asked.folder / "corpus.txt"
     words = corpus(text)
     news = {"classify": labelled(asked.folder, 1), "classify-20": labelled(asked.folder, 20)}
@@ -116,7 +119,7 @@ def main() -> None:
                 one = measured(tool, kind, source, asked.folder, seed, asked.epochs)
                 runs.append(one)
                 counting = f" ({one['counting']:.0f} s of counting)" if "counting" in one else ""
-                say(
+                log_progress(
                     f"{kind}, {tool}, seed {seed}: {one['seconds']:.0f} s{counting}, "
                     f"{one['scores']}"
                 )

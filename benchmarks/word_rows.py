@@ -3,7 +3,7 @@
     SACCADE_DATA=folder python benchmarks/word_rows.py
 
 Learning word vectors is fetching rows from a table that is larger than the caches, adding to them
-and putting them back. Beside a copy of memory stands the rate at which this machine can do just
+and putting them back. Next to a copy of memory stands the rate at which this machine can do just
 that: rows by their frequency, each read, added to and written, and nothing else. What a kernel
 moves is counted from its windows (each row it uses once read and once written, whether a cache had
 it or not), and given as a share of both. Then the kernel again, part by part: the text and the
@@ -23,7 +23,7 @@ import numpy as np
 from machine import copy_rate
 from numpy.typing import NDArray
 from peers.words import corpus
-from timing import say_machine, spread, table
+from timing import print_machine, spread, table
 
 from saccade.compiled.jit import aligned_zeros, jit_nogil
 from saccade.data.text.word_corpus import read_word_corpus
@@ -34,8 +34,6 @@ from saccade.estimators.word_vectors.kernels import (
     next_line,
 )
 from saccade.estimators.word_vectors.sampling import (
-    Float32Array,
-    Int32Array,
     RngState,
     random_below,
     rng_state,
@@ -47,15 +45,16 @@ from saccade.estimators.word_vectors.word2vec import (
     identity_bags,
     init_word2vec_params,
 )
+from saccade.types.arrays import Float32Array, Int32Array
 
 THREADS, WIDTH, REPEATS = 2, 100, 5
-BLOCKS = 24  # that are gone through each time
-ROWS = 1 << 20  # that each thread adds to
+BLOCKS = 24  # of text per measurement
+ROWS = 1 << 20  # updated by each thread
 
 
 @jit_nogil
 def add_to_rows(outputs: Float32Array, rows: Int32Array, g: np.float32) -> None:
-    """Each row read, added to and written."""
+    """Read, add to and write each row."""
     for row in rows:
         u = outputs[row]
         for d in range(u.shape[0]):
@@ -71,11 +70,11 @@ def walk(
     state: RngState,
     moved: NDArray[np.int64],
 ) -> int:
-    """The text as `learn` goes through it, without learning; moved[0] grows by the rows it uses."""
+    """Iterate over the text as the kernel does, without updates; add the rows used to moved[0]."""
     line = np.empty(MAX_LINE_WORDS, np.int32)
-    place, drawn_from = 0, 0
-    while place < len(text):
-        length, place = next_line(text, place, words.keep_probabilities, state, line)
+    position, drawn_from = 0, 0
+    while position < len(text):
+        length, position = next_line(text, position, words.keep_probabilities, state, line)
         for at in range(length if length > 1 else 0):
             radius = 1 + random_below(state, windows.radius)
             count = min(length, at + radius + 1) - max(0, at - radius) - 1
@@ -88,11 +87,11 @@ def walk(
 
 
 def on_all_cores(work: Callable[[int], object], parts: int) -> float:
-    """The seconds that it takes two threads to do so many parts."""
+    """Return the seconds that two threads take for `parts` parts."""
     with ThreadPoolExecutor(THREADS) as pool:
-        began = time.perf_counter()
+        started = time.perf_counter()
         list(pool.map(work, range(parts)))
-        return time.perf_counter() - began
+        return time.perf_counter() - started
 
 
 def main() -> None:
@@ -100,12 +99,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path(".peers") / "words")
     asked = parser.parse_args()
-    say_machine()
+    print_machine()
     corpus(asked.folder / "corpus.txt")
     content = (asked.folder / "corpus.txt").read_bytes()
-    began = time.perf_counter()
+    started = time.perf_counter()
     sentences = read_word_corpus([content], split="whitespace")
-    reading = time.perf_counter() - began
+    reading = time.perf_counter() - started
     print(f"Reading {sentences.read:,} words, once: {reading:.1f} s (and compiling).")
 
     size, wide = len(sentences.words), aligned_zeros(1, WIDTH).shape[1]
@@ -147,8 +146,10 @@ def main() -> None:
     table(heads, lines)
 
 
-def parts_of(name: str, learner: Word2VecTrainer, row_bytes: int, most: float) -> list[list[str]]:
-    """The kernel part by part."""
+def parts_of(
+    name: str, learner: Word2VecTrainer, row_bytes: int, peak_rate: float
+) -> list[list[str]]:
+    """Measure the kernel part by part."""
     moved = np.zeros(1, np.int64)
     blocks = learner.blocks[:BLOCKS]
     words = sum(last - first for first, last in blocks)
@@ -189,7 +190,7 @@ def parts_of(name: str, learner: Word2VecTrainer, row_bytes: int, most: float) -
                 f"{words / took / 1e6:.2f}",
                 f"{took / timed['with rows']:.0%}",
                 f"{rate:.1f}" if last else "",
-                f"{rate / most:.0%}" if last else "",
+                f"{rate / peak_rate:.0%}" if last else "",
             ]
         )
     return lines

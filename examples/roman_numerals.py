@@ -1,4 +1,4 @@
-"""Write a file of Roman and Arabic numerals, as anyone's own data might be: source TAB target.
+"""Write a file of Roman and Arabic numerals, an example of your own data: source TAB target.
 
 python examples/roman_numerals.py roman.tsv
 saccade train translate --data roman.tsv
@@ -14,16 +14,16 @@ SIGNS = {
 
 
 def roman(number: int) -> str:
-    """The number as a Roman wrote it."""
-    written = ""
+    """Return the Roman numeral of a number."""
+    numeral = ""
     for value, sign in SIGNS.items():
-        written += sign * (number // value)
+        numeral += sign * (number // value)
         number %= value
-    return written
+    return numeral
 
 
 if __name__ == "__main__":
-    # every eleventh number is left out, to be asked for later; every ending still occurs
+    # every eleventh number is held out; every ending still occurs
     pairs = [f"{roman(n)}\t{n}\n" for n in range(1, 4000) if n % 11 != 6]
     Path(sys.argv[1]).write_text("".join(pairs), encoding="utf-8")
     print(f"{len(pairs)} pairs written to {sys.argv[1]}")

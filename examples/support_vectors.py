@@ -1,4 +1,4 @@
-"""A support vector machine on two rings: its conditions, its two objectives, its picture.
+"""A support vector machine on two rings: KKT conditions, primal and dual objective, a plot.
 
 python examples/support_vectors.py margin.png
 """
@@ -13,7 +13,7 @@ from saccade.plots.margin import save_margin
 
 
 def rings(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points of an inner and an outer ring, which no line divides."""
+    """Return the points of two concentric rings, which are not linearly separable, and labels."""
     random = np.random.default_rng(3)
     angle = random.uniform(0, 2 * np.pi, count)
     outer = np.arange(count) % 2
@@ -22,21 +22,21 @@ def rings(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def main(picture: Path) -> None:
-    """The same points with each kernel, then the best one drawn."""
+    """Fit each kernel to the same points, and plot the last one."""
     points, ring = rings(160)
     for kernel in ("linear", "polynomial", "gaussian"):
         config = SVMConfig(kernel=kernel, degree=2, gamma=0.5, offset=1.0, tolerance=1e-5)
         machine = SVM(config).fit(points, ring)
-        right = (machine.predict(points) == ring).mean()
-        print(f"{kernel:10} {right:4.0%} right, {len(machine.support)} support vectors")
+        accuracy = (machine.predict(points) == ring).mean()
+        print(f"{kernel:10} accuracy {accuracy:4.0%}, {len(machine.support)} support vectors")
 
     [fit] = machine.fits
-    print(f"primal {fit.primal:.4f}, dual {fit.dual:.4f}: nothing can be better by {fit.gap:.1e}")
+    print(f"primal {fit.primal:.4f}, dual {fit.dual:.4f}, duality gap {fit.gap:.1e}")
     print(fit.conditions.table(tolerance=1e-5))
 
     is_support = np.isin(np.arange(len(points)), machine.support)
     save_margin(points, ring, is_support, machine.decision_function, picture)
-    print(f"drawn in {picture}")
+    print(f"saved {picture}")
 
 
 if __name__ == "__main__":

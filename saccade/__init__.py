@@ -4,26 +4,51 @@
     run.predict("mardi 5 mars 2024").text
     run.look("mardi 5 mars 2024").save("map.png")
 
-This is the front door: it loads nothing heavy until something is asked of it.
+Importing this package loads neither torch nor matplotlib.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from saccade.runs.run import Run
-    from saccade.tasks.task import Recipe
+    from saccade.tasks.base import Recipe
+    from saccade.types.results import Evaluation, Prediction
+    from saccade.workflows.compare.compare import Comparison
 
-__all__ = ["__version__", "load", "train"]
+__all__ = [
+    "Evaluation",
+    "Prediction",
+    "Run",
+    "__version__",
+    "compare",
+    "finetune",
+    "load",
+    "train",
+]
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
+
+_LAZY = {
+    "Evaluation": "saccade.types.results",
+    "Prediction": "saccade.types.results",
+    "Run": "saccade.runs.run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'saccade' has no attribute {name!r}")
 
 
 def train(
-    what: "str | Path | Recipe",
+    what: "str | Path | Recipe" = "translate",
     *,
-    data: str | None = None,
+    data: Any = None,
     target: str | None = None,
     model: str | None = None,
     set: dict[str, Any] | None = None,
@@ -31,74 +56,186 @@ def train(
     resume: "str | Path | None" = None,
     overwrite: bool = False,
     init_from: "str | Path | None" = None,
-    finetune_on: "str | Path | None" = None,
-    online: bool = False,
     progress: bool = True,
 ) -> "Run":
-    """Train a recipe's name, a .toml, a file of pairs or a `Recipe`, and return the run.
+    """Train a model and return the run.
 
-    `target` is the column of a table that is to be foretold. The run's folder is `out`, or runs/
-    and the recipe's name. `resume` takes a run's folder and goes on where it stood. A training
-    stopped with Ctrl-C raises KeyboardInterrupt once it is saved.
+    Args:
+        what: name of a task or recipe, a .toml file, a data file, or a `Recipe`.
+        data: a path, the name of a dataset, or data in memory: a pandas or polars frame, a list
+            of pairs, mappings or texts. Data in memory is written next to the run folder.
+        target: target column of a table, label column of labelled texts.
+        model: name of a model of the task.
+        set: settings by dotted path, such as {"train.steps": 300}.
+        out: folder of the run; runs/NAME by default.
+        resume: folder of an interrupted run to resume.
+        overwrite: replace a run that is in the folder.
+        init_from: folder of a run whose weights and preprocessor are the start.
+        progress: show progress on standard error.
 
-    With `on`, `what` is the folder of a finished run, which goes on with other data as a new run;
-    `online` answers a table's rows in their order, and learns from each once it is answered.
+    Raises:
+        KeyboardInterrupt: if the training was stopped with Ctrl-C, once it is saved.
     """
     from pathlib import Path
 
-    from rich.console import Console
-
+    from saccade.data.in_memory import is_in_memory
     from saccade.errors import ConfigError
-    from saccade.recipes.resolve import ResolvedRecipe, check_exclusive, resolve_recipe
-    from saccade.runs.run import TrainOptions
-    from saccade.runs.run import resume as resume_training
-    from saccade.runs.run import train_recipe as train_new
+    from saccade.recipes.resolve import resolve_recipe, task_of
+    from saccade.runs.train import resume as resume_run
+    from saccade.runs.train import train_recipe
+    from saccade.tasks.base import Recipe
 
-    console = Console(stderr=True, highlight=False, markup=False, emoji=False) if progress else None
-    options = TrainOptions(
-        overwrite=overwrite,
-        init_from=None if init_from is None else Path(init_from),
-        console=console,
-        log=console.print if console else lambda message: None,
+    options = _train_options(progress)._replace(
+        overwrite=overwrite, init_from=None if init_from is None else Path(init_from)
     )
-    set = {**(set or {}), **({"data.target": target} if target else {})}
-    given = {"data": data, "model": model, "resume": resume, "init_from": init_from}
-    check_exclusive(finetune_on, online, given)
-    if finetune_on is not None:
-        if not isinstance(what, str | Path):
-            raise ConfigError(f"got a {type(what).__name__}; on goes on from a run: its folder.")
-        from saccade.workflows.finetune import finetune as finetune_run
-
-        place = None if out is None else Path(out)
-        trained = finetune_run(
-            Path(what), str(finetune_on), place, options, changes=set, online=online
+    settings = dict(set or {})
+    if resume is not None:
+        if is_in_memory(data):
+            raise ConfigError(
+                "got resume= and data in memory; expected one of them: an interrupted run is "
+                "resumed on its own data; try without data=, or saccade.finetune."
+            )
+        given = {"model.name": model, "data.path": data, "data.target": target, **settings}
+        changes = {path: value for path, value in given.items() if value is not None}
+        return _finish(resume_run(Path(resume), changes, options))
+    if not isinstance(what, str | Path | Recipe):
+        raise ConfigError(
+            f"got a {type(what).__name__}; expected the name of a task or recipe, a .toml file, a "
+            'data file or a Recipe; try saccade.train("translate", data=…) for data in memory.'
         )
-    elif resume is not None:
-        asked = {"model.name": model, "data.path": data, **set}
-        trained = resume_training(
-            Path(resume), {path: value for path, value in asked.items() if value}, options
-        )
-    else:
-        if isinstance(what, str | Path):
-            found = resolve_recipe(str(what), data=data, model=model, changes=set)
-            name = Path(str(what).split(",")[0]).name.split(".")[0]
-        else:
-            found, name = ResolvedRecipe(what), what.task
-        folder = Path("runs") / name if out is None else Path(out)
-        options = options._replace(auto_model=found.auto_model)
-        trained = train_new(found.recipe, folder, options)
-    if trained.stop_reason == "stop":
-        raise KeyboardInterrupt(f"stopped; go on with resume={str(trained.run.folder)!r}")
-    if "before" in trained.run.metadata and progress:
-        from saccade.workflows.finetune import describe_transfer, transfer_reports
+    source: str | Recipe = what if isinstance(what, Recipe) else str(what)
+    name = source.task if isinstance(source, Recipe) else _run_name(source)
+    folder = Path("runs") / name if out is None else Path(out)
+    if is_in_memory(data):
+        task = task_of(source)
+        data = _write_data(task, data, folder, target, overwrite)
+        target = None if task == "classify" else target  # the file has the label first
+    if target is not None:
+        settings["data.target"] = target
+    where = None if data is None else str(data)
+    resolved = resolve_recipe(source, data=where, model=model, changes=settings)
+    options = options._replace(auto_model=resolved.auto_model)
+    return _finish(train_recipe(resolved.recipe, folder, options))
 
-        for sentence in describe_transfer(transfer_reports(trained.run)):
-            options.log(sentence)
-    return trained.run
+
+def finetune(
+    run: "str | Path | Run",
+    data: Any,
+    *,
+    set: dict[str, Any] | None = None,
+    out: "str | Path | None" = None,
+    online: bool = False,
+    overwrite: bool = False,
+    progress: bool = True,
+) -> "Run":
+    """Train a finished run on other data, as a new run, and return it.
+
+    Data is given as in `train`. With `online`, the rows of a table are predicted in file order, and
+    trained on one by one.
+    """
+    from pathlib import Path
+
+    from saccade.data.in_memory import is_in_memory
+    from saccade.errors import ConfigError
+    from saccade.io.run_folder import read_run_settings
+    from saccade.runs.run import Run
+    from saccade.workflows.finetune import (
+        default_finetune_folder,
+        describe_transfer,
+        finetune_run,
+        transfer_reports,
+    )
+
+    if not isinstance(run, str | Path | Run):
+        raise ConfigError(f"got a {type(run).__name__}; expected a run or its folder.")
+    folder = run.folder if isinstance(run, Run) else Path(run)
+    new = default_finetune_folder(folder, online) if out is None else Path(out)
+    if is_in_memory(data):
+        task = read_run_settings(folder)["recipe"].get("task", "translate")
+        data = _write_data(task, data, new, None, overwrite)
+    options = _train_options(progress)._replace(overwrite=overwrite)
+    trained = _finish(finetune_run(folder, str(data), new, options, changes=set, online=online))
+    for sentence in describe_transfer(transfer_reports(trained)) if progress else []:
+        options.log(sentence)
+    return trained
+
+
+def compare(
+    what: str = "translate",
+    *,
+    data: Any = None,
+    models: "Sequence[str] | None" = None,
+    set: dict[str, Any] | None = None,
+    out: "str | Path | None" = None,
+    minutes: float | None = None,
+    steps: int | None = None,
+    seeds: int = 3,
+    progress: bool = True,
+) -> "Comparison":
+    """Train models of a task on the same data and budget, and compare them over seeds.
+
+    Data is given as in `train`; the target column of a table as set={"data.target": NAME}.
+    """
+    from pathlib import Path
+
+    from saccade.data.in_memory import is_in_memory, write_rows
+    from saccade.recipes.resolve import task_of
+    from saccade.workflows.compare.compare import compare_models
+
+    if is_in_memory(data):
+        out = Path("runs") / f"compare-{_run_name(what)}" if out is None else Path(out)
+        data = write_rows(task_of(what), data, out.parent / "data" / out.name)
+    return compare_models(
+        what,
+        data=None if data is None else str(data),
+        models=models,
+        set=set,
+        out=out,
+        minutes=minutes,
+        steps=steps,
+        seeds=seeds,
+        options=_train_options(progress),
+    )
 
 
 def load(folder: "str | Path") -> "Run":
-    """Open a trained run's folder."""
+    """Open the run in a folder."""
     from saccade.runs.run import load_run
 
     return load_run(folder)
+
+
+def _write_data(
+    task: str, data: Any, folder: "Path", target: str | None, overwrite: bool
+) -> "Path":
+    """Write data in memory next to the folder of a new run, unless the folder is taken."""
+    from saccade.data.in_memory import write_rows
+    from saccade.runs.workspace import check_folder_is_free
+
+    check_folder_is_free(folder, overwrite)  # the run in it may use the file
+    return write_rows(task, data, folder.parent / "data" / folder.name, target)
+
+
+def _run_name(what: str) -> str:
+    from pathlib import Path
+
+    return Path(what.split(",")[0]).name.split(".")[0]
+
+
+def _train_options(progress: bool) -> Any:
+    from rich.console import Console
+
+    from saccade.runs.train import TrainOptions
+
+    if not progress:
+        return TrainOptions()
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    return TrainOptions(console=console, log=console.print)
+
+
+def _finish(result: Any) -> "Run":
+    if result.stop_reason == "stop":
+        folder = str(result.run.folder)
+        raise KeyboardInterrupt(f"stopped and saved; resume with saccade.train(resume={folder!r})")
+    run: Run = result.run
+    return run

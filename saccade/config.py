@@ -1,16 +1,25 @@
-"""Settings: frozen, known in advance, changed only by dotted paths into what exists.
+"""Settings: frozen pydantic models that are changed only by dotted paths to existing fields.
 
-A setting that nobody set is open: it has its default, and whoever sizes a recipe by its data may
-change it. A setting that somebody set is never changed. TOML has no null, so a value of None is
-left out of a file.
+A setting that was not set explicitly has its default, and sizing a recipe by its data may change
+it. A setting that was set explicitly is never changed. TOML has no null, so a value of None is left
+out of a file.
+
+A string under a field is its description, which the settings reference prints:
+
+    class TrainConfig(Config):
+        steps: int = Field(1000, ge=1)
+        "Number of optimizer steps."
 """
 
+import re
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, Protocol, TypeVar, Union, get_origin, runtime_checkable
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from saccade.errors import ConfigError, bullet_list
 from saccade.registry import did_you_mean
@@ -19,108 +28,229 @@ ConfigT = TypeVar("ConfigT", bound="Config")
 
 
 class Config(BaseModel):
-    """The base of every settings class: frozen, and unknown settings are refused."""
+    """Base class of all settings: frozen, and unknown settings are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
+    )
 
     def with_values(self: ConfigT, **values: Any) -> ConfigT:
-        """A copy with some settings changed, checked like a new one."""
+        """Return a validated copy with some settings changed."""
         return build_config(type(self), {**self.model_dump(exclude_unset=True), **values})
 
     def model_post_init(self, context: Any) -> None:
-        """Which kind of settings these are is always said, so that a file can be read back."""
+        """Mark the discriminators `name` and `task` as set, so that every file contains them."""
         self.model_fields_set.update({"name", "task"} & type(self).model_fields.keys())
 
 
+@runtime_checkable
+class ConfigChoice(Protocol):
+    """Metadata of a field that accepts any of several config classes (`models.choice`)."""
+
+    @property
+    def config_classes(self) -> tuple[type[Config], ...]:
+        """The config classes that the field accepts."""
+        ...
+
+
 def build_config(config_class: type[ConfigT], values: dict[str, Any], origin: str = "") -> ConfigT:
-    """Make settings from plain values; all that is wrong is said at once.
+    """Return settings from plain values, or raise one ConfigError with all that is wrong.
 
-    `where` names the file the values came from, for the message.
+    Args:
+        config_class: the settings class.
+        values: plain values, nested like the settings.
+        origin: name of the file that the values came from, for the message.
     """
-    return _checked(config_class, values, [], origin)
+    return _validated(config_class, values, [], origin)
 
 
-def _checked(
+def _validated(
     config_class: type[ConfigT], values: dict[str, Any], complaints: list[str], origin: str = ""
 ) -> ConfigT:
-    """The settings, or one error with `complaints` and all that pydantic adds to them."""
+    """Return the settings, or raise one error with `complaints` and those of the validation."""
     try:
         settings = config_class.model_validate(values)
     except ValidationError as error:
-        complaints = complaints + [_complaint(config_class, problem) for problem in error.errors()]
+        complaints = complaints + _complaints(config_class, error)
     if complaints:
         prefix = f"{origin}: " if origin else ""
-        raise ConfigError(prefix + bullet_list(complaints, "these settings do not fit:"))
+        raise ConfigError(prefix + bullet_list(complaints, "these settings are invalid:"))
     return settings
 
 
-def _complaint(config_class: type[Config], problem: Any) -> str:
-    path = ".".join(str(part) for part in problem["loc"])
+# --- complaints about values ----------------------------------------------------------------------
+
+EXPECTED = {  # pydantic's error types and our words for the expected value
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "dict_type": "a table of settings",
+    "finite_number": "a finite number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "greater_than": "a value greater than {gt}",
+    "greater_than_equal": "a value of at least {ge}",
+    "int_from_float": "an integer",
+    "int_parsing": "an integer",
+    "int_parsing_size": "a smaller integer",
+    "int_type": "an integer",
+    "less_than": "a value less than {lt}",
+    "less_than_equal": "a value of at most {le}",
+    "list_type": "a list",
+    "literal_error": "{expected}",
+    "model_attributes_type": "a table of settings",
+    "model_type": "a table of settings",
+    "string_type": "text",
+    "tuple_type": "a list",
+}
+
+
+def _complaints(config_class: type[Config], error: ValidationError) -> list[str]:
+    """Return a complaint for each wrong setting; alternatives of one field are joined by "or"."""
+    complaints: list[str] = []
+    alternatives: dict[str, tuple[int, Any, list[str]]] = {}
+    for problem in error.errors():
+        path, owners = _locate(config_class, problem["loc"])
+        expected = _expected(problem)
+        if expected is None:
+            complaints.append(_complaint(config_class, path, owners, problem))
+        elif path in alternatives:
+            alternatives[path][2].append(expected)
+        else:
+            alternatives[path] = (len(complaints), problem["input"], [expected])
+            complaints.append("")
+    for path, (index, value, choices) in alternatives.items():
+        names = re.findall(r"'([^']*)'", " ".join(choices))
+        near = did_you_mean(value, names) if isinstance(value, str) else ""
+        subject = path or config_class.__name__
+        complaints[index] = f"{subject} is {value!r}: expected {' or '.join(choices)}.{near}"
+    return complaints
+
+
+def _expected(problem: Any) -> str | None:
+    """Return the expected value in words, or None if the complaint is of another form."""
+    if problem["type"] in EXPECTED:
+        return EXPECTED[problem["type"]].format(**problem.get("ctx", {}))
+    message = str(problem["msg"])
+    if message.startswith("Input should be "):
+        return message.removeprefix("Input should be ").rstrip(".")
+    return None
+
+
+def _complaint(
+    config_class: type[Config], path: str, owners: list[type[Config]], problem: Any
+) -> str:
     if problem["type"] == "extra_forbidden":
         owner, _, name = path.rpartition(".")
-        known = _fields_at(config_class, owner)
-        title = owner or config_class.__name__
+        known = sorted({name for member in owners for name in member.model_fields})
         return (
-            f"{title} has no setting {name!r}.{did_you_mean(name, known)} "
-            f"It has: {', '.join(known)}."
+            f"{owner or config_class.__name__} has no setting {name!r}."
+            f"{did_you_mean(name, known)} It has: {', '.join(known)}."
         )
     if problem["type"] == "missing":
         return f"{path} must be given."
+    if problem["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        key = problem["ctx"]["discriminator"].strip("'")
+        names = sorted(tag for member in owners for tag in _tags(member, key))
+        tag = problem["ctx"].get("tag")
+        got = f"{path}.{key} is missing" if tag is None else f"{path}.{key} is {tag!r}"
+        near = "" if tag is None else did_you_mean(str(tag), names)
+        return f"{got}: expected one of {', '.join(names)}.{near}"
     message = problem["msg"].removeprefix("Value error, ").rstrip(".")
-    return f"{path or config_class.__name__} is {problem['input']!r}: {message}."
+    value = problem["input"]
+    if isinstance(value, dict | Config):  # a rule about several settings, which names them itself
+        return f"{path}: {message}." if path else f"{message}."
+    return f"{path or config_class.__name__} is {value!r}: {message}."
 
 
-def _fields_at(config_class: type[Config], path: str) -> list[str]:
-    """The names that may stand under a dotted path of a settings class."""
-    fields = config_class.model_fields
-    for part in filter(None, path.split(".")):
-        # pydantic names the chosen member of a union in the path; it is no field of ours
-        if part not in fields:
-            continue
-        members = _config_members(fields[part].annotation)
-        fields = {name: field for member in members for name, field in member.model_fields.items()}
-    return sorted(fields)
+def _locate(
+    config_class: type[Config], loc: tuple[int | str, ...]
+) -> tuple[str, list[type[Config]]]:
+    """Return the dotted path as a user writes it, and the settings classes at its end.
+
+    In pydantic's path the tag of a chosen union member follows the field ("model", "gpt", "width"),
+    and so does the type tried of a plain union ("steps", "int"); both are left out.
+    """
+    path: list[str] = []
+    owners = [config_class]
+    annotation: Any = None
+    for part in loc:
+        fields = [m.model_fields[part] for m in owners if part in m.model_fields]
+        chosen = [m for m in owners if part in _tags(m, "name")] if len(owners) > 1 else []
+        if chosen:
+            owners = chosen
+        elif fields:
+            annotation = fields[0].annotation
+            path.append(str(part))
+            owners = config_members(fields[0])
+        elif owners or isinstance(part, int) or not _is_union(annotation):
+            path.append(str(part))
+    return ".".join(path), owners
 
 
-def _config_members(annotation: Any) -> list[type[Config]]:
+def _tags(config_class: type[Config], key: str) -> list[str]:
+    """Return the values of a settings class's discriminator."""
+    field = config_class.model_fields.get(key)
+    return [] if field is None else list(getattr(field.annotation, "__args__", ()))
+
+
+def _is_union(annotation: Any) -> bool:
+    return len(getattr(annotation, "__args__", ())) > 1 and get_origin(annotation) in (
+        Union,
+        UnionType,
+    )
+
+
+def config_members(field: FieldInfo) -> list[type[Config]]:
+    """Return the settings classes that a field accepts."""
+    for part in field.metadata:
+        if isinstance(part, ConfigChoice):
+            return list(part.config_classes)
+    return _config_classes_of(field.annotation)
+
+
+def _config_classes_of(annotation: Any) -> list[type[Config]]:
+    """Return the settings classes of an annotation: itself, or the members of a union."""
     if isinstance(annotation, type) and issubclass(annotation, Config):
         return [annotation]
-    return [m for part in getattr(annotation, "__args__", ()) for m in _config_members(part)]
+    return [c for part in getattr(annotation, "__args__", ()) for c in _config_classes_of(part)]
+
+
+# --- dotted paths ---------------------------------------------------------------------------------
 
 
 def override_setting(config: ConfigT, path: str, value: Any) -> ConfigT:
-    """A copy of `config` with the setting at a dotted path changed.
+    """Return a copy of `config` with the setting at a dotted path changed.
 
-    `value` may be text, as typed on a command line: it is read as what the field holds.
+    `value` may be text as typed on a command line; it is parsed to the type of the field.
     """
     return override_settings(config, {path: value})
 
 
 def override_settings(config: ConfigT, changes: dict[str, Any]) -> ConfigT:
-    """`set_path` for many at once; all that is wrong is said at once."""
+    """Return a copy with several settings changed, or raise one error with all that is wrong."""
     values = config.model_dump(exclude_unset=True)
     complaints = []
     for path, value in changes.items():
         owner: Any = config
-        place = values
+        group = values
         *parents, name = path.split(".")
         for parent in parents:
             if isinstance(owner, Config) and parent in type(owner).model_fields:
                 owner = getattr(owner, parent)
-                # a group left at its default still has to say which kind of settings it is
+                # a group left at its default needs its discriminator
                 start = owner.model_dump(exclude_unset=True) if isinstance(owner, Config) else {}
-                place = place.setdefault(parent, start)
+                group = group.setdefault(parent, start)
             else:
                 owner = None
                 break
         if not isinstance(owner, Config) or name not in type(owner).model_fields:
-            complaints.append(_no_such_path(config, path))
+            complaints.append(_unknown_path(config, path))
             continue
-        place[name] = _read_as(type(owner).model_fields[name].annotation, value)
-    return _checked(type(config), values, complaints)
+        group[name] = _parse_as(type(owner).model_fields[name].annotation, value)
+    return _validated(type(config), values, complaints)
 
 
-def _no_such_path(config: Config, path: str) -> str:
+def _unknown_path(config: Config, path: str) -> str:
     known = flatten(config)
     return (
         f"there is no setting {path!r}.{did_you_mean(path, known)} "
@@ -128,34 +258,34 @@ def _no_such_path(config: Config, path: str) -> str:
     )
 
 
-def _read_as(annotation: Any, value: Any) -> Any:
-    """What text from a command line stands for in a field: a name may be spelt `none` or `2024`."""
+def _parse_as(annotation: Any, value: Any) -> Any:
+    """Parse text from a command line to a field's type; a name may be spelt `none` or `2024`."""
     if not isinstance(value, str):
         return value
-    plain = _plain(value)
-    fits = TypeAdapter(annotation)
-    for reading in (plain, value):
+    parsed = _parse_toml_value(value)
+    adapter = TypeAdapter(annotation)
+    for candidate in (parsed, value):
         try:
-            fits.validate_python(reading)
-            return reading
+            adapter.validate_python(candidate)
+            return candidate
         except ValidationError:
             continue
-    return plain
+    return parsed
 
 
-def _plain(text: str) -> Any:
-    """None for `none` and `auto`, else TOML's reading if the text has one, else the text."""
+def _parse_toml_value(text: str) -> Any:
+    """Return None for `none` and `auto`, else the text as a TOML value, else the text itself."""
     if text.lower() in ("none", "auto"):
         return None
     try:
-        read = tomllib.loads(f"x = {text}")
+        parsed = tomllib.loads(f"x = {text}")
     except tomllib.TOMLDecodeError:
         return text
-    return read["x"] if len(read) == 1 else text
+    return parsed["x"] if len(parsed) == 1 else text
 
 
 def flatten(config: Config, exclude_unset: bool = False) -> dict[str, Any]:
-    """Every setting by its dotted path; `only_set` leaves out those that nobody set."""
+    """Return settings by dotted path: all, or only those that were set explicitly."""
     flat: dict[str, Any] = {}
     for name in type(config).model_fields:
         value = getattr(config, name)
@@ -168,7 +298,7 @@ def flatten(config: Config, exclude_unset: bool = False) -> dict[str, Any]:
 
 
 def diff_settings(old: Config, new: Config) -> list[str]:
-    """What `new` sets otherwise than `old` has it, in words; what it leaves open does not count."""
+    """Describe the settings explicitly set in `new` that differ from `old`."""
     before, after = flatten(old), flatten(new, exclude_unset=True)
     return [
         f"{path}: {before.get(path)!r} → {value!r}"
@@ -178,20 +308,20 @@ def diff_settings(old: Config, new: Config) -> list[str]:
 
 
 def to_toml(config: Config, exclude_unset: bool = False) -> str:
-    """The settings as TOML text, all of them or those that somebody set."""
+    """Return settings as TOML text: all, or only those that were set explicitly."""
     return tomli_w.dumps(
         config.model_dump(exclude_none=True, exclude_unset=exclude_unset, mode="json")
     )
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The plain values of a TOML file, or a message with the place where it cannot be read."""
+    """Return the values of a TOML file; a ConfigError names the line that cannot be parsed."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"There is no file {path}.") from None
     except IsADirectoryError:
-        raise ConfigError(f"{path} is a folder; a .toml file was wanted.") from None
+        raise ConfigError(f"{path} is a folder; expected a .toml file.") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text ({error.reason}); save it as UTF-8.") from None
     except OSError as error:

@@ -1,35 +1,35 @@
-"""What can go wrong, as one tree.
+"""Exception tree.
 
-SaccadeError             what a user can mend; the command line prints it and exits 2
-├── ConfigError          a setting, a name or an option that does not exist or does not fit
-├── DataError            a file or a line of it that cannot be used
-├── RunError             a run folder that is missing, damaged, from a newer version, or in the way
-├── TrainingError        training that cannot go on (a loss that is not a number)
-└── MissingPackageError       an optional package that this verb needs
+SaccadeError             an error the user can fix; the command line prints it and exits with 2
+├── ConfigError          a setting, a name or an option that does not exist or is invalid
+├── DataError            a file, or a line of it, that cannot be used
+├── RunError             a run folder that is missing, damaged, of a newer version, or exists
+├── TrainingError        training that cannot continue (a loss that is not finite)
+└── MissingPackageError  an optional package that a command needs
 
-A message says what was got (with file and line where there is one), what was wanted, and what
-to do. Parts used on their own (`nn`, `optim`, …) raise `ValueError` in the same manner.
+Messages have the form "got …; expected …; try …", with file and line where there is one. Packages
+that are used on their own (`nn`, `optim`, …) raise `ValueError` with messages of the same form.
 """
 
 
 class SaccadeError(Exception):
-    """The root: a message for a person, and no traceback on the command line."""
+    """Base class: errors the user can fix, shown without a traceback on the command line."""
 
 
 class ConfigError(SaccadeError):
-    """A setting, a name or an option that does not exist or does not fit the others."""
+    """A setting, a name or an option does not exist or is invalid."""
 
 
 class DataError(SaccadeError):
-    """A file, or a line of it, that cannot be used as it is."""
+    """A file, or a line of it, cannot be used as it is."""
 
 
 class RunError(SaccadeError):
-    """A run folder that is missing, damaged, from a newer version, or already there."""
+    """A run folder is missing, damaged, of a newer version, or already exists."""
 
 
 class TrainingError(SaccadeError):
-    """Training that cannot go on; what was learned before is kept."""
+    """Training cannot continue; the last checkpoint is kept."""
 
 
 class MissingPackageError(SaccadeError):
@@ -37,7 +37,7 @@ class MissingPackageError(SaccadeError):
 
 
 def bullet_list(complaints: list[str], heading: str) -> str:
-    """One message out of many complaints: they come all at once, not one a run."""
+    """Join complaints into one message, so that a user sees all of them in one run."""
     if len(complaints) == 1:
         return complaints[0]
     return heading + "".join(f"\n  - {complaint}" for complaint in complaints)

@@ -1,4 +1,4 @@
-"""Names to things: tables that can be read, and a kind word when a name is not in one."""
+"""Registries: lookup by name, with a suggestion for a misspelt one."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -11,14 +11,14 @@ Value = TypeVar("Value")
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """' Did you mean …?' when something is close, else nothing."""
-    spelt = {known.lower(): known for known in names}  # GRU and gru share no letter otherwise
+    """Return " Did you mean …?" if a known name is similar, else an empty string."""
+    spelt = {known.lower(): known for known in names}  # GRU and gru have no common letter
     near = get_close_matches(name.lower(), list(spelt), n=1)
     return f" Did you mean {spelt[near[0]]!r}?" if near else ""
 
 
 def lookup(table: Mapping[str, Value], name: str, what: str = "name") -> Value:
-    """Return `table[name]`, or say which `what` there is no such one of, and which there are."""
+    """Return `table[name]`, or raise ConfigError with the known names; `what` is their kind."""
     if name in table:
         return table[name]
     raise ConfigError(
@@ -28,15 +28,15 @@ def lookup(table: Mapping[str, Value], name: str, what: str = "name") -> Value:
 
 
 class LazyRegistry(Mapping[str, Value], Generic[Value]):
-    """Names to things that are loaded when they are first asked for: "module:attribute"."""
+    """Mapping from names to objects, given as "module:attribute" and imported on access."""
 
     def __init__(self, import_paths: dict[str, str]):
         self.import_paths = import_paths
 
     def __getitem__(self, name: str) -> Value:
         module, attribute = self.import_paths[name].split(":")
-        thing: Value = getattr(import_module(module), attribute)
-        return thing
+        value: Value = getattr(import_module(module), attribute)
+        return value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.import_paths)
@@ -44,5 +44,5 @@ class LazyRegistry(Mapping[str, Value], Generic[Value]):
     def __len__(self) -> int:
         return len(self.import_paths)
 
-    def __contains__(self, name: object) -> bool:  # without loading it
+    def __contains__(self, name: object) -> bool:  # without importing it
         return name in self.import_paths

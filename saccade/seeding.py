@@ -1,8 +1,7 @@
-"""Every random choice is a function of (seed, purpose, step).
+"""Random numbers as a function of (seed, purpose, step).
 
-Nothing here keeps a state that would have to be saved: whoever knows the three can make the
-same choice again. That is what lets a run be taken up at any step and give the same bits.
-torch is loaded by those who draw with it, and by nobody else.
+There is no generator state to save: the same three values give the same random numbers, so a run
+can be resumed at any step with identical bits. torch is imported only by the functions that use it.
 """
 
 import threading
@@ -18,19 +17,19 @@ if TYPE_CHECKING:
 
 
 def seed_for(seed: int, purpose: str, step: int = 0) -> int:
-    """A 63-bit seed that differs for every seed, purpose and step, the same on every machine."""
+    """Return a 63-bit hash of seed, purpose and step, the same on every machine."""
     digest = blake2b(f"{seed}/{purpose}/{step}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
 def generator(seed: int, purpose: str, step: int = 0) -> np.random.Generator:
-    """A fresh numpy generator for one purpose at one step."""
+    """Return a new numpy generator for one purpose at one step."""
     return np.random.default_rng(seed_for(seed, purpose, step))
 
 
 @contextmanager
 def preserve_rng() -> Iterator[None]:
-    """Give torch's global generator back as it was found: training leaves no mark on the caller."""
+    """Restore the state of torch's global generator at the end of the block."""
     import torch
 
     with torch.random.fork_rng():
@@ -38,13 +37,13 @@ def preserve_rng() -> Iterator[None]:
 
 
 def seed_torch(seed: int, purpose: str, step: int = 0) -> None:
-    """Point torch's global generator (dropout, initial weights) at one purpose and step."""
+    """Seed torch's global generator (dropout, initial weights) for one purpose and step."""
     import torch
 
-    # asking every kind of device in turn takes half a millisecond
-    everywhere = torch.accelerator.is_available()
-    seeded = torch.manual_seed if everywhere else torch.default_generator.manual_seed
-    seeded(seed_for(seed, purpose, step))
+    # torch.manual_seed queries every kind of device, which takes half a millisecond
+    has_accelerator = torch.accelerator.is_available()
+    set_seed = torch.manual_seed if has_accelerator else torch.default_generator.manual_seed
+    set_seed(seed_for(seed, purpose, step))
 
 
 _thread = threading.local()
@@ -52,7 +51,7 @@ _thread = threading.local()
 
 @contextmanager
 def thread_rng(seed: int, purpose: str, step: int) -> Iterator[None]:
-    """Let this thread's random choices be its own while the block is open, whatever others do."""
+    """Give this thread its own torch generator inside the block; see `thread_generator`."""
     import torch
 
     _thread.generator = torch.Generator().manual_seed(seed_for(seed, purpose, step))
@@ -63,5 +62,5 @@ def thread_rng(seed: int, purpose: str, step: int) -> Iterator[None]:
 
 
 def thread_generator() -> "torch.Generator | None":
-    """What a random choice is to be drawn from here; None is torch's global generator."""
+    """Return the generator of this thread; None stands for torch's global generator."""
     return getattr(_thread, "generator", None)

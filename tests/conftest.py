@@ -1,3 +1,5 @@
+"""Fixtures of all tests: small data, small recipes, trained runs, and a clean start."""
+
 import hashlib
 import json
 import os
@@ -8,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-# before anything imports matplotlib: pictures go to files, no window is opened
+# before matplotlib is imported: figures go to files, no window is opened
 os.environ["MPLBACKEND"] = "Agg"
-# and before torch is loaded: threads that spin as they wait take minutes on a busy machine
+# before torch is imported: spinning threads take minutes on a busy machine
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 import numpy as np
@@ -20,8 +22,7 @@ from hypothesis import settings
 
 from tests import sparing
 
-# `make test` draws the same examples for everyone, every time; `make fuzz` searches for new ones
-# and remembers those that failed
+# `make test` draws the same examples every time; `make fuzz` draws new ones and stores failures
 settings.register_profile(
     "house", deadline=None, max_examples=50, derandomize=True, database=None, print_blob=True
 )
@@ -29,25 +30,31 @@ settings.register_profile("fuzz", deadline=None, max_examples=200, print_blob=Tr
 settings.load_profile(os.environ.get("SACCADE_HYPOTHESIS", "house"))
 
 
-# Files whose tests take longest come first: on several cores the last one to begin is the last to
-# end, and the others would wait for it.
-FIRST = ("test_readme", "test_killed", "test_translation", "test_cli", "test_compare", "test_prune")
+# The longest test files start first, so that no core waits for one of them at the end.
+FIRST = (
+    "test_readme",
+    "test_kill_training",
+    "test_translation",
+    "test_cli",
+    "test_compare",
+    "test_prune",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {name: place for place, name in enumerate(FIRST)}
+    order = {name: position for position, name in enumerate(FIRST)}
     items.sort(key=lambda item: order.get(item.path.stem, len(FIRST)))
 
 
 @pytest.fixture(autouse=True)
 def same_start() -> None:
-    """Each test finds the global generators in the same state, whichever ran before it.
+    """Start each test with the same global seeds, one thread and all shape checks.
 
-    The shapes of every function are checked anew. And one thread: the tensors of a test are small,
-    and on a busy machine two threads that wait for each other take a hundred times as long.
+    Tensors in tests are small; on a busy machine, two threads that wait for each other take a
+    hundred times as long.
     """
     torch.set_num_threads(1)
-    sparing.begin()
+    sparing.reset_checks()
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
@@ -55,12 +62,12 @@ def same_start() -> None:
 
 @pytest.fixture
 def dataset() -> Callable[[str], Path]:
-    """`published("multi30k")` is that folder in SACCADE_DATA; without it the test is skipped."""
+    """Return a function that finds a published dataset in SACCADE_DATA or skips the test."""
 
     def folder(name: str) -> Path:
         root = os.environ.get("SACCADE_DATA")
         if not root:
-            pytest.skip(f"{name} is a published set: name the folder that has it in SACCADE_DATA")
+            pytest.skip(f"{name} is a published dataset: set SACCADE_DATA to its parent folder")
         path = Path(root) / name
         if not path.exists():
             pytest.skip(f"SACCADE_DATA is {root}, which has no {name}")
@@ -71,7 +78,7 @@ def dataset() -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def words_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """160 different short words and what they are backwards, as source TAB target."""
+    """Return a file of 160 short words and their reversal, source TAB target."""
     draw = random.Random(7)
     words: dict[str, None] = {}
     while len(words) < 160:
@@ -90,20 +97,20 @@ SMALLEST = {
     "train.report_every": 4,
     "train.evaluate_every": 5,
     "train.checkpoint_seconds": 1000,
-    "train.threads": 1,  # threads that wait for each other take minutes on a busy machine
+    "train.threads": 1,  # two threads take minutes on a busy machine
 }
 
 
 @pytest.fixture(autouse=True)
 def threads_given_back() -> Iterator[None]:
-    """A training sets the number of threads for all that comes after it."""
+    """Restore the number of threads, which training sets for the whole process."""
     yield
     torch.set_num_threads(2)
 
 
 @pytest.fixture(scope="session")
 def smallest(words_file: Path) -> Callable[..., Any]:
-    """`smallest("bahdanau", {"train.steps": 5})`: a recipe that trains in no time."""
+    """Return a function that makes tiny recipes: `smallest("bahdanau", {"train.steps": 5})`."""
     from saccade.recipes.resolve import resolve_recipe
 
     def recipe(model: str = "bahdanau", changes: Mapping[str, Any] | None = None) -> Any:
@@ -120,8 +127,8 @@ def smallest(words_file: Path) -> Callable[..., Any]:
 def trained_runs(
     smallest: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
-    """A finished run of each model, to be read and never written to."""
-    from saccade.runs.run import TrainOptions, train_recipe
+    """Return the folders of a trained run of each model; read-only for tests."""
+    from saccade.runs.train import TrainOptions, train_recipe
 
     root = tmp_path_factory.mktemp("runs")
     for model in ("bahdanau", "seq2seq", "transformer"):
@@ -132,7 +139,7 @@ def trained_runs(
 
 @pytest.fixture(scope="session")
 def outcome_of() -> Callable[[Path], dict[str, Any]]:
-    """All that a training leaves in its folder, to the bit, but for what the clock says.
+    """Return a function that reads all results of a training, except times.
 
     Two outcomes that are equal as dictionaries are equal in every bit of every tensor.
     """
@@ -163,15 +170,15 @@ def outcome_of() -> Callable[[Path], dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def nursery_of() -> Iterator[Callable[[str], Callable[..., bool]]]:
-    """Commands as children of one process, so that torch is loaded once and not 200 times.
+    """Return a function that starts a process which forks commands, so torch is loaded once.
 
-    `nursery_of(program)` starts the process. What that gives is called with a command's arguments,
-    the path to watch, how far it may come before it is killed (None: to its end), and how many
-    moments later; it says whether it came to its end.
+    `nursery_of(program)` starts it and returns `call(arguments, path, limit, moments)`: run a
+    command, watch `path`, and kill the command `moments` after its progress reaches `limit` (None:
+    never). The result is True if the command ended by itself.
     """
     started = []
 
-    def begin(program: str) -> Callable[..., bool]:
+    def start(program: str) -> Callable[..., bool]:
         process = subprocess.Popen(
             [sys.executable, "-c", program],
             stdin=subprocess.PIPE,
@@ -183,10 +190,10 @@ def nursery_of() -> Iterator[Callable[[str], Callable[..., bool]]]:
         started.append(process)
 
         def call(
-            arguments: list[Any], path: Path, most: int | None = None, moments: float = 0.0
+            arguments: list[Any], path: Path, limit: int | None = None, moments: float = 0.0
         ) -> bool:
             assert process.stdin and process.stdout
-            order = [[str(a) for a in arguments], str(path), most, moments]
+            order = [[str(a) for a in arguments], str(path), limit, moments]
             process.stdin.write(json.dumps(order) + "\n")
             process.stdin.flush()
             code = int(process.stdout.readline())
@@ -195,17 +202,16 @@ def nursery_of() -> Iterator[Callable[[str], Callable[..., bool]]]:
 
         return call
 
-    yield begin
+    yield start
     for process in started:
         process.communicate()
 
 
 @pytest.fixture(scope="session")
 def learned_by_fasttext() -> Callable[..., Path]:
-    """A model of fastText's own from a text, by one of its two ways of learning.
+    """Return a function that trains a model with fastText itself, in a process of its own.
 
-    This build begins from memory that was never written. In a process whose memory is handed out
-    full of zeros that does no harm.
+    This build reads uninitialised memory; MALLOC_PERTURB_ makes that memory zero.
     """
     code = "import json, sys, fasttext; way, text, out, how = sys.argv[1:]; "
     code += "getattr(fasttext, way)(text, verbose=0, **json.loads(how)).save_model(out)"

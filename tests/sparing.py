@@ -1,8 +1,8 @@
-"""Shapes are checked on a function's first calls in a test, and not on its ten thousandth.
+"""Check shapes on a function's first calls of each test only, to keep the tests fast.
 
-A check takes about 0.2 ms, several times what a small layer takes itself, and a loop calls the same
-few functions with the same shapes again and again. `pyproject.toml` names `checked` as what the
-signatures are checked by; `begin` is called before each test.
+A check takes about 0.2 ms, several times what a small layer takes, and a training loop calls the
+same few functions with the same shapes thousands of times. `pyproject.toml` names `checked` as the
+type checker of signatures; conftest.py calls `reset_checks` before each test.
 """
 
 import sys
@@ -14,39 +14,40 @@ from typing import Any
 
 from beartype import beartype
 
-MOST = 60  # checks of one function in a test; a call is two, of what comes in and what goes out
+# per function and test; one call makes two checks, of its arguments and of its result
+MAX_CHECKS_PER_FUNCTION = 60
 
 _checks: Counter[tuple[str, str]] = Counter()
-_resting: list[Any] = []
+_unchecked: list[Any] = []
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The stand-in that jaxtyping calls with a function's arguments, checked by beartype."""
+    """Return the type checker that jaxtyping applies to a function: beartype with a call limit."""
     check = beartype(function)
     name = function.__module__, function.__qualname__
 
     @wraps(check)
     def counted(*arguments: Any, **named: Any) -> Any:
         _checks[name] += 1
-        if _checks[name] == MOST:
-            _rest(*name)
+        if _checks[name] == MAX_CHECKS_PER_FUNCTION:
+            _stop_checking(*name)
         return check(*arguments, **named)
 
     return counted
 
 
-def _rest(module: str, path: str) -> None:
-    """jaxtyping calls a function with this mark as it is; one inside of another is not found."""
+def _stop_checking(module: str, path: str) -> None:
+    """Mark a function so that jaxtyping calls it directly; nested functions are not found."""
     found: Any = sys.modules.get(module)
     for part in path.split("."):
         found = getattr(found, part, None)
     if isinstance(found, FunctionType):
         found.__dict__["__no_type_check__"] = True
-        _resting.append(found)
+        _unchecked.append(found)
 
 
-def begin() -> None:
-    """Check every function anew."""
+def reset_checks() -> None:
+    """Check every function again."""
     _checks.clear()
-    while _resting:
-        del _resting.pop().__dict__["__no_type_check__"]
+    while _unchecked:
+        del _unchecked.pop().__dict__["__no_type_check__"]

@@ -18,6 +18,7 @@ from saccade.config import (
     to_toml,
 )
 from saccade.errors import ConfigError
+from saccade.training.config import TrainConfig
 
 
 class Network(Config):
@@ -56,33 +57,33 @@ class Whole(Config):
 # --- building -------------------------------------------------------------------------------------
 
 
-def test_settings_are_frozen() -> None:
+def test_config_is_frozen() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         Network().width = 64  # type: ignore[misc]
 
 
-def test_settings_made_from_plain_values_are_those_made_by_hand() -> None:
+def test_build_config_equals_the_constructor() -> None:
     values = {"model": {"name": "network", "width": 64}, "train": {"seed": 3}}
     assert build_config(Whole, values) == Whole(model=Network(width=64), train=Training(seed=3))
 
 
-def test_an_unknown_setting_is_refused_with_the_near_one_and_all_there_are() -> None:
-    wanted = (
+def test_build_config_refuses_an_unknown_setting_with_suggestions() -> None:
+    expected = (
         r"^train has no setting 'sed'\. Did you mean 'seed'\? "
         r"It has: betas, compile, label, seed, steps\.$"
     )
-    with pytest.raises(ConfigError, match=wanted):
+    with pytest.raises(ConfigError, match=expected):
         build_config(Whole, {"train": {"sed": 1}})
     with pytest.raises(ConfigError, match=r"^Training has no setting 'zzz'\. It has: betas"):
         build_config(Training, {"zzz": 1})
 
 
-def test_an_unknown_setting_in_one_of_several_models_is_found_too() -> None:
-    with pytest.raises(ConfigError, match=r"model\.network has no setting 'widht'.*'width'"):
+def test_build_config_refuses_an_unknown_setting_of_a_union_member() -> None:
+    with pytest.raises(ConfigError, match=r"^model has no setting 'widht'.*'width'"):
         build_config(Whole, {"model": {"name": "network", "widht": 1}})
 
 
-def test_a_missing_setting_is_named() -> None:
+def test_build_config_names_a_missing_setting() -> None:
     class Needs(Config):
         vocab_size: int
 
@@ -90,24 +91,67 @@ def test_a_missing_setting_is_named() -> None:
         build_config(Needs, {})
 
 
-def test_all_complaints_come_at_once_with_the_file() -> None:
+def test_build_config_reports_all_complaints_with_the_file() -> None:
     values = {"train": {"sed": 1, "seed": "many"}, "model": {"name": "network", "width": 0}}
     with pytest.raises(ConfigError) as caught:
         build_config(Whole, values, origin="mine.toml")
     heading, *lines = str(caught.value).splitlines()
-    assert heading == "mine.toml: these settings do not fit:"
+    assert heading == "mine.toml: these settings are invalid:"
     assert len(lines) == 3
     assert any("'sed'" in line for line in lines)
     assert any("train.seed is 'many'" in line for line in lines)
-    assert any("model.network.width is 0" in line for line in lines)
+    assert any("model.width is 0" in line for line in lines)
 
 
-def test_a_rule_of_the_settings_own_is_told_in_its_words() -> None:
+def test_build_config_reports_the_message_of_a_validator() -> None:
     with pytest.raises(ConfigError, match=r"width 10 does not divide into 4 heads\.$"):
         build_config(Network, {"width": 10})
 
 
-def test_a_changed_copy_is_checked_like_a_new_one() -> None:
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"model": {"name": "netwrok"}},
+            "model.name is 'netwrok': expected one of counter, network",
+        ),
+        ({"model": {"name": "netwrok"}}, "Did you mean 'network'"),
+        ({"model": {"width": 8}}, "model.name is missing: expected one of counter, network"),
+        ({"model": 3}, "model is 3: expected a table of settings"),
+        (
+            {"model": {"name": "network", "width": -3}},
+            "model.width is -3: expected a value greater",
+        ),
+        ({"model": {"name": "network", "width": 10}}, "model: width 10 does not divide"),
+        ({"model": {"name": "network", "norm": "prae"}}, "Did you mean 'pre'"),
+        ({"train": {"betas": [0.9, "x"]}}, r"train.betas.1 is 'x': expected a number"),
+        ({"train": {"compile": "perhaps"}}, "train.compile is 'perhaps': expected true or false"),
+    ],
+)
+def test_build_config_reports_the_path_as_the_user_writes_it(
+    values: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_config(Whole, values)
+
+
+def test_build_config_joins_the_alternatives_of_a_field() -> None:
+    class Either(Config):
+        size: int | Literal["small", "large"] = 3
+
+    with pytest.raises(ConfigError, match=r"^size is 'lage': expected an integer or 'small' or 'l"):
+        build_config(Either, {"size": "lage"})
+
+
+def test_config_descriptions_are_the_strings_under_the_fields() -> None:
+    undescribed = [
+        name for name, field in TrainConfig.model_fields.items() if not field.description
+    ]
+    assert undescribed == []
+    assert TrainConfig.model_fields["steps"].description == "Number of optimizer steps."
+
+
+def test_with_values_validates() -> None:
     assert Network().with_values(width=64) == Network(width=64)
     with pytest.raises(ConfigError, match="does not divide"):
         Network().with_values(heads=5)
@@ -127,7 +171,7 @@ def test_a_changed_copy_is_checked_like_a_new_one() -> None:
         ("model.width", "64", 64),
         ("model.width", "1_024", 1024),
         ("model.norm", "post", "post"),
-        ("model.norm", "none", "none"),  # a name of its own here, not an open setting
+        ("model.norm", "none", "none"),  # a name here, not None
         ("train.steps", "none", None),
         ("train.steps", "auto", None),
         ("train.steps", "300", 300),
@@ -147,49 +191,51 @@ def test_a_changed_copy_is_checked_like_a_new_one() -> None:
         ("note", "5 мая", "5 мая"),
     ],
 )
-def test_typed_text_is_read_as_what_the_field_holds(path: str, typed: str, value: Any) -> None:
+def test_override_setting_parses_text_to_the_type_of_the_field(
+    path: str, typed: str, value: Any
+) -> None:
     start = Whole(train=Training(steps=7), note="before")
     got = flatten(override_setting(start, path, typed))[path]
     assert got == value
     assert type(got) is type(value)
 
 
-def test_values_that_are_no_text_are_taken_as_they_are() -> None:
+def test_override_setting_takes_values_that_are_not_text() -> None:
     assert override_setting(Whole(), "train.steps", 5).train.steps == 5
     assert override_setting(Whole(note="x"), "note", None).note is None
 
 
-def test_setting_one_thing_changes_nothing_else() -> None:
+def test_override_setting_changes_one_setting_only() -> None:
     start = Whole(model=Counter(order=5), train=Training(steps=9), note="kept")
     changed = override_setting(start, "model.order", "4")
     assert diff_settings(start, changed) == ["model.order: 5 → 4"]
     assert start.model == Counter(order=5)
 
 
-def test_settings_that_depend_on_each_other_are_set_together() -> None:
+def test_override_settings_validates_after_all_changes() -> None:
     assert override_settings(Whole(), {"model.width": "30", "model.heads": "5"}).model == Network(
         width=30, heads=5
     )
 
 
 @pytest.mark.parametrize("path", ["model.widht", "modle.width", "model.width.x", "model.", "", "."])
-def test_a_path_that_does_not_exist_cannot_be_set(path: str) -> None:
+def test_override_setting_refuses_an_unknown_path(path: str) -> None:
     with pytest.raises(ConfigError, match="there is no setting") as caught:
         override_setting(Whole(), path, "1")
     assert f"{path!r}" in str(caught.value)
     assert "There are: model.dropout, model.heads, model.name, model.norm" in str(caught.value)
 
 
-def test_a_near_path_is_offered() -> None:
+def test_override_setting_suggests_the_nearest_path() -> None:
     with pytest.raises(ConfigError, match=r"'modle\.width'\. Did you mean 'model\.width'\?"):
         override_setting(Whole(), "modle.width", "1")
 
 
-def test_wrong_paths_and_wrong_values_are_told_together() -> None:
+def test_override_settings_reports_wrong_paths_and_values_together() -> None:
     with pytest.raises(ConfigError) as caught:
         override_settings(Whole(), {"model.widht": "1", "train.sed": "1", "train.seed": "many"})
     heading, *lines = str(caught.value).splitlines()
-    assert heading == "these settings do not fit:"
+    assert heading == "these settings are invalid:"
     assert [("'model.widht'" in a, "'train.sed'" in a, "'many'" in a) for a in lines] == [
         (True, False, False),
         (False, True, False),
@@ -197,14 +243,14 @@ def test_wrong_paths_and_wrong_values_are_told_together() -> None:
     ]
 
 
-def test_a_value_that_does_not_fit_is_told_as_it_was_read() -> None:
+def test_override_setting_reports_an_invalid_value() -> None:
     with pytest.raises(ConfigError, match=r"train\.seed is 0\.5: .*integer"):
         override_setting(Whole(), "train.seed", "0.5")
-    with pytest.raises(ConfigError, match=r"model\.network\.norm is 'sideways': .*'pre'"):
+    with pytest.raises(ConfigError, match=r"model\.norm is 'sideways': .*'pre'"):
         override_setting(Whole(), "model.norm", "sideways")
 
 
-def test_flatten_names_every_setting_open_ones_too() -> None:
+def test_flatten_lists_every_setting() -> None:
     assert flatten(Whole(model=Counter())) == {
         "model.name": "counter",
         "model.order": 3,
@@ -217,31 +263,31 @@ def test_flatten_names_every_setting_open_ones_too() -> None:
     }
 
 
-def test_what_nobody_set_is_open() -> None:
+def test_flatten_can_exclude_unset_settings() -> None:
     sized = Whole(model=Counter(), train=Training(steps=9))
     assert flatten(sized, exclude_unset=True) == {"model.name": "counter", "train.steps": 9}
     assert flatten(override_setting(sized, "train.seed", "1"), exclude_unset=True) == {
         "model.name": "counter",
         "train.steps": 9,
-        "train.seed": 1,  # the default, but now somebody's choice
+        "train.seed": 1,  # the default, but now set explicitly
     }
 
 
-def test_what_is_open_stays_open_when_something_else_is_set() -> None:
+def test_with_values_keeps_other_settings_unset() -> None:
     changed = Training(seed=3).with_values(steps=5)
     assert changed.model_fields_set == {"seed", "steps"}
 
 
-def test_a_group_left_at_its_default_keeps_what_the_default_says() -> None:
+def test_override_setting_keeps_the_default_of_a_group() -> None:
     class Recipe(Config):
         model: Network | Counter = Field(default=Network(width=64), discriminator="name")
 
     assert override_setting(Recipe(), "model.heads", "8").model == Network(width=64, heads=8)
 
 
-def test_differences_are_what_the_new_one_asks_for() -> None:
+def test_diff_settings_lists_explicit_differences() -> None:
     old = Whole(model=Counter(order=5), train=Training(seed=2, steps=9))
-    assert diff_settings(old, Whole(model=Counter())) == []  # it asks for nothing else
+    assert diff_settings(old, Whole(model=Counter())) == []  # nothing else is set
     assert diff_settings(old, Whole(model=Network(width=64), train=Training(seed=1), note="x")) == [
         "model.name: 'counter' → 'network'",
         "model.width: None → 64",
@@ -269,26 +315,26 @@ wholes = st.builds(
 
 
 @given(wholes)
-def test_toml_gives_the_same_settings_back(whole: Whole) -> None:
+def test_toml_round_trip(whole: Whole) -> None:
     assert build_config(Whole, tomllib.loads(to_toml(whole))) == whole
 
 
 @given(wholes)
-def test_toml_of_what_was_set_leaves_the_same_settings_open(whole: Whole) -> None:
+def test_toml_of_set_values_round_trip(whole: Whole) -> None:
     again = build_config(Whole, tomllib.loads(to_toml(whole, exclude_unset=True)))
     assert again == whole
-    wanted = {k: v for k, v in flatten(whole, exclude_unset=True).items() if v is not None}
-    assert flatten(again, exclude_unset=True) == wanted
+    expected = {k: v for k, v in flatten(whole, exclude_unset=True).items() if v is not None}
+    assert flatten(again, exclude_unset=True) == expected
 
 
-def test_a_file_holds_every_value_or_only_those_that_were_set() -> None:
+def test_to_toml_writes_all_or_only_set_values() -> None:
     whole = Whole(train=Training(label="x"))
     text = to_toml(whole)
     assert "steps" not in text and "note" not in text and "seed = 1" in text
     assert tomllib.loads(to_toml(whole, exclude_unset=True)) == {"train": {"label": "x"}}
 
 
-def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+def test_read_toml_skips_a_utf8_bom(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_bytes(b'\xef\xbb\xbfnote = "x"\r\n')
     assert read_toml(path) == {"note": "x"}
@@ -303,7 +349,7 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
         (None, r"There is no file .*mine\.toml"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_told_with_the_place(
+def test_read_toml_reports_the_line_that_cannot_be_parsed(
     tmp_path: Path, content: bytes | None, message: str
 ) -> None:
     path = tmp_path / "mine.toml"
@@ -313,8 +359,8 @@ def test_a_file_that_cannot_be_read_is_told_with_the_place(
         read_toml(path)
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"is a folder; a \.toml file was wanted"):
+def test_read_toml_refuses_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"is a folder; expected a \.toml file"):
         read_toml(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="could not be read: Not a directory"):

@@ -1,4 +1,4 @@
-"""Every example runs as its first lines say."""
+"""Every example runs with the command that its docstring gives."""
 
 import subprocess
 import sys
@@ -9,20 +9,20 @@ import pytest
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
-def command_of(example: Path) -> list[str]:
-    """The line `python examples/NAME …` of its docstring."""
+def documented_command(example: Path) -> list[str]:
+    """Return the line `python examples/NAME …` of an example's docstring, split at spaces."""
     lines = example.read_text(encoding="utf-8").splitlines()
     return next(line.split() for line in lines if line.startswith("python examples/"))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_runs(example: Path, tmp_path: Path) -> None:
-    _, _, *arguments = command_of(example)
-    done = subprocess.run(
+def test_example_runs_and_prints(example: Path, tmp_path: Path) -> None:
+    _, _, *arguments = documented_command(example)
+    completed = subprocess.run(
         [sys.executable, "-W", "error", str(example), *arguments],
         cwd=tmp_path,
         capture_output=True,
         encoding="utf-8",
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.strip()

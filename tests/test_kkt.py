@@ -1,4 +1,4 @@
-"""The conditions of Karush, Kuhn and Tucker: each violation is seen, and said in words."""
+"""Karush–Kuhn–Tucker residuals and their table."""
 
 import numpy as np
 import pytest
@@ -15,17 +15,17 @@ NUMBERS = st.floats(-10, 10)
     st.lists(st.tuples(NUMBERS, NUMBERS), max_size=4),
     st.lists(NUMBERS, max_size=4),
 )
-def test_each_is_the_largest_violation(equal, inequalities, slope):
-    at_most, pushes = [g for g, _ in inequalities], [m for _, m in inequalities]
-    found = kkt_residuals(equal, at_most, pushes, slope)
-    assert found.primal == max([0.0, *(abs(h) for h in equal), *at_most])
-    assert found.dual == max([0.0, *(-m for m in pushes)])
+def test_kkt_residuals_are_the_largest_violations(equal, inequalities, gradient):
+    values, multipliers = [g for g, _ in inequalities], [m for _, m in inequalities]
+    found = kkt_residuals(equal, values, multipliers, gradient)
+    assert found.primal == max([0.0, *(abs(h) for h in equal), *values])
+    assert found.dual == max([0.0, *(-m for m in multipliers)])
     assert found.slackness == max([0.0, *(abs(g * m) for g, m in inequalities)])
-    assert found.stationarity == max([0.0, *(abs(s) for s in slope)])
+    assert found.stationarity == max([0.0, *(abs(s) for s in gradient)])
 
 
 @pytest.mark.parametrize("which", range(4))
-def test_one_violation_is_enough_and_is_named(which):
+def test_kkt_table_names_the_violated_condition(which):
     values = [0.0] * 4
     values[which] = 0.5
     found = KKTResiduals(*values)
@@ -40,11 +40,11 @@ def test_one_violation_is_enough_and_is_named(which):
     assert "0.5" in lines[which]
 
 
-def test_what_is_not_a_number_does_not_hold():
+def test_kkt_residuals_of_nan_are_not_satisfied():
     assert not kkt_residuals([np.nan], [], [], []).are_satisfied(1e9)
     assert not kkt_residuals([], [], [], [1.0, np.nan]).are_satisfied(1e9)
 
 
-def test_every_inequality_has_a_multiplier():
+def test_kkt_residuals_refuse_missing_multipliers():
     with pytest.raises(ValueError, match="2 inequalities and 1 multipliers"):
         kkt_residuals([], [1, 2], [1], [])

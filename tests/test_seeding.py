@@ -24,11 +24,11 @@ KNOWN = {
 
 
 @pytest.mark.parametrize(("choice", "seed"), KNOWN.items())
-def test_seeds_never_change(choice: tuple[int, str, int], seed: int) -> None:
+def test_seed_for_is_stable_across_versions(choice: tuple[int, str, int], seed: int) -> None:
     assert seed_for(*choice) == seed
 
 
-def test_the_first_choices_never_change() -> None:
+def test_generator_is_stable_across_versions() -> None:
     # numpy promises that raw bits of PCG64 stay as they are, and torch's CPU generator has
     assert generator(1, "order").bit_generator.random_raw() == 3959504824119969715
     with preserve_rng():
@@ -37,19 +37,19 @@ def test_the_first_choices_never_change() -> None:
 
 
 @given(choices, choices)
-def test_different_choices_have_different_seeds(
+def test_seed_for_differs_by_seed_purpose_and_step(
     one: tuple[int, str, int], other: tuple[int, str, int]
 ) -> None:
     assert (seed_for(*one) == seed_for(*other)) == (one == other)
     assert 0 <= seed_for(*one) < 2**63
 
 
-def test_a_slash_in_the_purpose_confuses_nothing() -> None:
+def test_seed_for_separates_purposes_with_slashes() -> None:
     assert len({seed_for(1, "a/2", 3), seed_for(1, "a", 2), seed_for(1, "2/a", 3)}) == 3
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
-def test_another_process_makes_the_same_choices(hash_seed: str) -> None:
+def test_seed_for_is_the_same_in_another_process(hash_seed: str) -> None:
     code = (
         "from saccade.seeding import generator, seed_for\n"
         "print(seed_for(3, 'order', 5), generator(3, 'order', 5).permutation(6).tolist())"
@@ -66,7 +66,7 @@ def test_another_process_makes_the_same_choices(hash_seed: str) -> None:
     assert answer.strip() == f"{seed_for(3, 'order', 5)} {here}"
 
 
-def test_a_generator_starts_afresh_and_touches_no_other() -> None:
+def test_generator_is_new_and_independent() -> None:
     np.random.seed(5)
     expected = np.random.RandomState(5).random(3)
     first = generator(1, "order").random(4)
@@ -75,7 +75,7 @@ def test_a_generator_starts_afresh_and_touches_no_other() -> None:
     assert np.array_equal(np.random.random(3), expected)
 
 
-def test_reseeding_gives_the_same_dropout_again() -> None:
+def test_seed_torch_reproduces_dropout() -> None:
     ones = torch.ones(200)
     with preserve_rng():
         seed_torch(1, "dropout", 7)
@@ -86,7 +86,7 @@ def test_reseeding_gives_the_same_dropout_again() -> None:
         assert not torch.equal(first, later)
 
 
-def test_borrowing_leaves_no_mark_even_after_an_error() -> None:
+def test_preserve_rng_restores_the_state_after_an_error() -> None:
     before = torch.get_rng_state()
     with pytest.raises(KeyError), preserve_rng():
         seed_torch(9, "weights")

@@ -10,7 +10,7 @@ ROUNDINGS = 64.0  # accumulated errors, in units of one error of each weight and
 
 @torch.no_grad()
 def float32_tolerance(model: nn.Module, outputs: Callable[[], Tensor], draws: int = 4) -> float:
-    """Return how far two correct float32 evaluations of `outputs` may lie apart.
+    """Return how far two correct float32 evaluations of `outputs` may differ.
 
     Every weight and the output of every layer of the model, which must be in float64, is moved by
     one unit in the last place of float32, up or down at random; the largest change of the outputs,

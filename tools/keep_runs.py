@@ -1,6 +1,6 @@
-"""Make the small runs that later versions must be able to read: python tools/keep_runs.py
+"""Write the small runs that later versions must be able to read: python tools/keep_runs.py
 
-They go to tests/kept/formatN, once for every format N of the run's folder, and stay for good.
+They go to tests/kept/formatN, once for every format N of the run folder, and are never rewritten.
 """
 
 import json
@@ -10,7 +10,8 @@ from pathlib import Path
 
 from saccade.io.run_folder import RUN_FORMAT
 from saccade.recipes.resolve import resolve_recipe
-from saccade.runs.run import TrainOptions, load_run, resume, train_recipe
+from saccade.runs.run import load_run
+from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.training.loop import Event, StepEvent
 
 SOURCES = ["abc", "fed", "a", "cafe", "bead", ""]
@@ -29,19 +30,19 @@ SETTINGS = {
 STOP = 41
 
 
-def stopping(event: Event) -> None:
-    """As if the machine went down."""
+def interrupt(event: Event) -> None:
+    """Raise at the step STOP, as if the machine went down."""
     if isinstance(event, StepEvent) and event.step == STOP:
         raise InterruptedError
 
 
 def keep(model: str) -> None:
-    """A finished run, one that was cut off, and what they answer."""
+    """Write an interrupted run, and the predictions before and after it is resumed."""
     more = {"model.depth": 1, "model.heads": 2} if model == "transformer" else {}
     recipe = resolve_recipe("words.tsv", model=model, changes=SETTINGS | more).recipe
     folder = Path(model)
     try:
-        train_recipe(recipe, folder, TrainOptions(on_event=stopping))
+        train_recipe(recipe, folder, TrainOptions(on_event=interrupt))
     except InterruptedError:
         pass
     # the older of the two checkpoints is not needed
@@ -49,7 +50,7 @@ def keep(model: str) -> None:
     kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     resume(folder, {}, TrainOptions())
     run = load_run(folder)
-    answers = [answer._asdict() for answer in run.predict(SOURCES)]
+    answers = [answer.to_dict() for answer in run.predict(SOURCES)]
     metrics = [line for line in run.metrics() if line["step"] > STOP]
     for path in folder.rglob("*"):
         if path.is_file():
@@ -57,16 +58,16 @@ def keep(model: str) -> None:
     for path, content in kept.items():
         path.write_bytes(content)
     (folder / "report").rmdir()
-    now = [answer._asdict() for answer in load_run(folder).predict(SOURCES)]
+    now = [answer.to_dict() for answer in load_run(folder).predict(SOURCES)]
     facts = {"sources": SOURCES, "answers": now, "in the end": answers, "metrics": metrics}
     Path(f"{model}.json").write_text(json.dumps(facts, indent=1) + "\n")
 
 
 def main() -> None:
-    """One run of each model, on words and what they are backwards."""
-    place = Path(__file__).parent.parent / "tests" / "kept" / f"format{RUN_FORMAT}"
-    place.mkdir(parents=True)
-    os.chdir(place)
+    """Write one run of each model, trained to reverse words."""
+    folder = Path(__file__).parent.parent / "tests" / "kept" / f"format{RUN_FORMAT}"
+    folder.mkdir(parents=True)
+    os.chdir(folder)
     draw = random.Random(7)
     words = sorted({"".join(draw.choices("abcdef", k=draw.randint(1, 6))) for _ in range(120)})
     Path("words.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in words))

@@ -1,36 +1,36 @@
-"""Print lines per room, and the longest files and functions: sizes are looked at, not enforced."""
+"""Print lines per package, and the longest files and functions; sizes are not enforced."""
 
 import ast
 from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-SHOWN = 8
+MAX_ROWS = 8
 
 
 def main() -> None:
-    """Count the package and the tests, then show the tops of the lists."""
-    rooms: Counter[str] = Counter()
+    """Count the lines of the package and the tests, and print the largest."""
+    packages: Counter[str] = Counter()
     files: Counter[str] = Counter()
     functions: Counter[str] = Counter()
     for path in sorted([*ROOT.glob("saccade/**/*.py"), *ROOT.glob("tests/**/*.py")]):
         text = path.read_text(encoding="utf-8")
         name = path.relative_to(ROOT).as_posix()
         files[name] = text.count("\n")
-        rooms[room_of(path.relative_to(ROOT))] += files[name]
+        packages[package_of(path.relative_to(ROOT))] += files[name]
         functions.update({f"{name}:{where}": lines for where, lines in functions_of(text)})
-    show("lines per room", rooms.most_common())
-    show("longest files (look at 400)", files.most_common(SHOWN))
-    show("longest functions (look at 50)", functions.most_common(SHOWN))
+    print_list("lines per package", packages.most_common())
+    print_list("longest files (guideline: 400)", files.most_common(MAX_ROWS))
+    print_list("longest functions (guideline: 50)", functions.most_common(MAX_ROWS))
 
 
-def room_of(path: Path) -> str:
-    """`saccade/nn/masks.py` is in `nn`; all tests are in `tests`."""
+def package_of(path: Path) -> str:
+    """Return `nn` for `saccade/nn/masks.py`, and `tests` for all tests."""
     return "tests" if path.parts[0] == "tests" else path.parts[1].removesuffix(".py")
 
 
 def functions_of(text: str) -> list[tuple[str, int]]:
-    """The functions of a file as `line name`, with how many lines each takes."""
+    """Return the functions of a file as `line name`, with their number of lines."""
     return [
         (f"{node.lineno} {node.name}", (node.end_lineno or node.lineno) - node.lineno + 1)
         for node in ast.walk(ast.parse(text))
@@ -38,8 +38,8 @@ def functions_of(text: str) -> list[tuple[str, int]]:
     ]
 
 
-def show(title: str, rows: list[tuple[str, int]]) -> None:
-    """One list, with a heading."""
+def print_list(title: str, rows: list[tuple[str, int]]) -> None:
+    """Print one list with a heading."""
     print(f"\n{title}")
     for name, lines in rows:
         print(f"{lines:7,}  {name}")

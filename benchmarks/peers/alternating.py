@@ -1,8 +1,8 @@
-"""Processes that take turns, one awake at a time, and what their windows come to.
+"""Benchmark processes that alternate, and the statistics of their windows.
 
-Every contestant lives in a process of its own, with the same environment, from the beginning of
-a run to its end; between its windows it sleeps at its pipe. So what slows the machine down for a
-while slows all of them down, and no allocator or pool of threads serves two of them.
+Every contestant has its own process, with the same environment, for the whole benchmark; between
+its windows it waits on its pipe. So a temporary slow-down of the machine affects all of them, and
+no allocator or thread pool is shared.
 """
 
 import json
@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from peers.pipe import THREADS
 
-QUIET = 0.06  # the share of the machine that others may take of a window
-TRIES = 3  # of a window that was disturbed; the quietest counts
+MAX_OTHER_SHARE = 0.06  # of the machine's CPU time in a window, by other processes
+MAX_ATTEMPTS = 3  # at a disturbed window; the least disturbed counts
 _TUNING = ("OMP_", "GOMP_", "KMP_", "MKL_", "MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
 def environment() -> dict[str, str]:
-    """The same for all: two threads, and nothing else that tunes threads or the allocator."""
+    """Return the same environment for all: two threads, no other tuning of threads or allocator."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(_TUNING)}
     threads = {"OMP_NUM_THREADS": str(THREADS), "MKL_NUM_THREADS": str(THREADS)}
     folder = str(Path(__file__).resolve().parents[1])
@@ -34,7 +34,7 @@ def environment() -> dict[str, str]:
 
 
 class Window(NamedTuple):
-    """What a contestant did in one turn, and who disturbed it."""
+    """Result of one window, and the load by other processes."""
 
     value: float
     others: float  # share of the machine's CPU time that was not the contestant's
@@ -43,7 +43,7 @@ class Window(NamedTuple):
 
 
 class Contestant:
-    """A process that waits for its turn."""
+    """A benchmark process that waits for commands."""
 
     def __init__(self, name: str, *arguments: str, tuning: Mapping[str, str] | None = None):
         self.name = name
@@ -58,42 +58,42 @@ class Contestant:
             env=environment() | (tuning or {}),
             text=True,
         )
-        self.facts = self.hear()
+        self.facts = self.receive()
 
-    def hear(self) -> dict[str, Any]:
-        """The next message of the process, or why there is none."""
+    def receive(self) -> dict[str, Any]:
+        """Return the next message of the process; exit with its log if it ended."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             self._log.seek(0)
             last = "".join(self._log.readlines()[-25:])
             code = self._process.wait()
-            raise SystemExit(f"{last}\n{self.name} ended by itself (code {code}): see above.")
+            raise SystemExit(f"{last}\n{self.name} ended unexpectedly (code {code}): see above.")
         return json.loads(line)
 
     def ask(self, **command: Any) -> dict[str, Any]:
-        """Say something and wait for the answer."""
+        """Send a command and return the reply."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
-        return self.hear()
+        return self.receive()
 
     def measure(self, value: Callable[[dict[str, Any]], float], **command: Any) -> Window:
-        """One turn, with the time that the whole machine and this process took for it."""
+        """Measure one window, with the CPU time of the machine and of this process."""
         cores = os.cpu_count() or 1
-        began, busy, (user, system) = time.perf_counter(), _busy(), self._cpu()
+        start, busy, (user, system) = time.perf_counter(), _busy(), self._cpu()
         answer = self.ask(**command)
         more_user, more_system = self._cpu()
         mine = more_user - user + more_system - system
-        span = time.perf_counter() - began
+        span = time.perf_counter() - start
         others = max(0.0, _busy() - busy - mine) / (span * cores)
         kernel = (more_system - system) / mine if mine else 0.0
         return Window(value(answer), others, kernel, answer)
 
     def turn(self, value: Callable[[dict[str, Any]], float], **command: Any) -> Window:
-        """A window that counts: the first quiet one, or the quietest of a few."""
+        """Record a window: the first undisturbed one, or the least disturbed of a few."""
         tried = [self.measure(value, **command)]
-        while tried[-1].others > QUIET and len(tried) < TRIES:
+        while tried[-1].others > MAX_OTHER_SHARE and len(tried) < MAX_ATTEMPTS:
             self.repeated += 1
             tried.append(self.measure(value, **command))
         best = min(tried, key=lambda window: window.others)
@@ -102,17 +102,17 @@ class Contestant:
 
     @property
     def values(self) -> list[float]:
-        """What was measured, a value for each window."""
+        """Measured value of each window."""
         return [window.value for window in self.windows]
 
     @property
     def peak(self) -> float:
-        """The most memory the process has held so far, in MB."""
+        """Peak memory of the process in MB."""
         lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
 
     def end(self) -> None:
-        """Close the pipe, on which the process ends; it has ten seconds for that."""
+        """Close the pipe, which ends the process, and kill it after ten seconds."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -127,16 +127,16 @@ class Contestant:
 
 
 def _busy() -> float:
-    """Seconds of CPU time that the machine was not idle, what a host took of it included."""
+    """Return the non-idle CPU seconds of the machine, including time stolen by the host."""
     fields = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]))
     return (sum(fields) - fields[3] - fields[4]) / _TICK
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float], draws: int = 10_000) -> list[float]:
-    """Median over median, and the ends of its 95 % interval, windows drawn again with luck."""
-    luck = np.random.default_rng(1)
+    """Return the ratio of the medians and its 95 % bootstrap interval."""
+    generator = np.random.default_rng(1)
     middles = [
-        np.median(luck.choice(np.asarray(values), (draws, len(values))), axis=1)
+        np.median(generator.choice(np.asarray(values), (draws, len(values))), axis=1)
         for values in (ours, theirs)
     ]
     low, high = np.percentile(middles[0] / middles[1], [2.5, 97.5])
@@ -144,7 +144,7 @@ def ratio(ours: Sequence[float], theirs: Sequence[float], draws: int = 10_000) -
 
 
 def summary(contestant: Contestant) -> dict[str, Any]:
-    """What is kept of a contestant, for a file."""
+    """Return a contestant's results for the JSON file."""
     windows = contestant.windows
     return {
         "median": median(contestant.values),
@@ -157,6 +157,6 @@ def summary(contestant: Contestant) -> dict[str, Any]:
     }
 
 
-def say(text: str) -> None:
-    """A line of progress with the time of day."""
+def log_progress(text: str) -> None:
+    """Print a line of progress with the time of day."""
     print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)

@@ -1,4 +1,4 @@
-"""What a process that answers does: translate the batches it is sent, and say how long it took."""
+"""Translate the batches that arrive on the pipe, and report the time."""
 
 import time
 from collections.abc import Callable
@@ -6,32 +6,32 @@ from typing import Any
 
 from peers.pipe import Pipe
 
-LONGEST = 60  # tokens of an answer, the end mark included
+MAX_NEW_TOKENS = 60  # including end-of-sequence
 Ids = list[list[int]]
-Translate = Callable[[Ids, int], Ids]  # sources (no end mark) and a beam's width to answers
+Translate = Callable[[Ids, int], Ids]  # sources (without end-of-sequence) and beam size to outputs
 
 
-def answer_for_ever(
+def answer_until_closed(
     pipe: Pipe,
     translate: Translate,
     facts: dict[str, Any],
     judge: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> None:
-    """Wait for batches; anything else that is asked is for the judge.
+    """Translate batches; pass any other command to `judge`.
 
-    `repeats` times all batches are answered, so that a turn is not too short to be measured.
+    All batches are translated `repeats` times, so that a window is long enough to be measured.
     """
-    pipe.say(**facts)
-    while command := pipe.hear():
+    pipe.send(**facts)
+    while command := pipe.receive():
         if command["do"] != "answer":
             assert judge is not None
-            pipe.say(**judge(command))
+            pipe.send(**judge(command))
             continue
-        began = time.perf_counter()
+        start = time.perf_counter()
         for _ in range(command["repeats"]):
             answers = [
                 answer
                 for batch in command["batches"]
                 for answer in translate(batch, command["beam"])
             ]
-        pipe.say(answers=answers, seconds=time.perf_counter() - began)
+        pipe.send(answers=answers, seconds=time.perf_counter() - start)

@@ -1,9 +1,9 @@
-"""Hugging Face's `generate` over the same weights."""
+"""Hugging Face's `generate` with the same weights."""
 
 import torch
-from peers.answer import LONGEST, Ids, answer_for_ever
+from peers.answer import MAX_NEW_TOKENS, Ids, answer_until_closed
 from peers.answer_saccade import padded
-from peers.marian import hugging_face, never_write_marks, seen
+from peers.marian import attention_mask, hugging_face, suppress_special_tokens
 from peers.pipe import THREADS, Pipe
 
 from saccade.data.vocabulary import EOS
@@ -12,27 +12,27 @@ from saccade.training.device import tune_malloc
 
 
 def compete(pipe: Pipe, run: str) -> None:
-    """Answer for ever."""
+    """Translate until the pipe is closed."""
     torch.set_num_threads(THREADS)
     tune_malloc()
     ours = load_run(run)
-    model = hugging_face(ours.task.model, ours.recipe.model).eval()
-    never_write_marks(model)
+    model = hugging_face(ours.model, ours.recipe.model).eval()
+    suppress_special_tokens(model)
 
     def translate(sources: Ids, beam: int) -> Ids:
         ids, _ = padded(sources)
         with torch.inference_mode():
             found = model.generate(
                 input_ids=ids,
-                attention_mask=seen(ids),
+                attention_mask=attention_mask(ids),
                 num_beams=beam,
                 do_sample=False,
                 use_cache=True,
                 length_penalty=0.0,
-                max_new_tokens=LONGEST,
+                max_new_tokens=MAX_NEW_TOKENS,
             )
         return [row[: row.index(EOS)] if EOS in row else row for row in found[:, 1:].tolist()]
 
     parameters = sum(parameter.numel() for parameter in model.parameters())
     facts = {"parameters": parameters, "about": type(model).__name__}
-    answer_for_ever(pipe, translate, facts)
+    answer_until_closed(pipe, translate, facts)

@@ -1,7 +1,7 @@
-"""The door through which a measured process is entered: `python -m peers.contestant NAME ...`.
+"""Entry point of a benchmark process: `python -m peers.contestant NAME ...`.
 
-NAME is a file beside this one with a function `compete(pipe, *arguments)`. It is loaded by name,
-so that a process holds its own libraries and no other's.
+NAME is a module of this folder with a function `compete(pipe, *arguments)`. It is imported by name,
+so that a process loads only its own libraries.
 """
 
 import sys

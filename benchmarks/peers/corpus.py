@@ -1,7 +1,7 @@
-"""The data that all are trained on: Multi30k, English to German, one vocabulary of 8000.
+"""Training data of all contestants: Multi30k, English to German, one vocabulary of 8000.
 
-The controlling process learns the vocabulary and writes it into a folder; the others read it
-there, and make the same batches from it in the same order.
+The controlling process trains the vocabulary and writes it to a folder; the others read it and make
+the same batches in the same order.
 """
 
 import os
@@ -17,8 +17,10 @@ from saccade.data.parallel.pairs import SentencePairs
 from saccade.data.parallel.readers import read_pairs
 from saccade.data.vocabulary import PAD
 from saccade.io.atomic import read_checksummed_json, write_checksummed_json
-from saccade.tasks.recipe import TranslationRecipe
-from saccade.tasks.translation import TranslationTask
+from saccade.tasks.translation.config import TranslationRecipe
+from saccade.tasks.translation.data import PairSplit
+from saccade.tasks.translation.objective import TranslationObjective
+from saccade.tasks.translation.spec import build_translator
 from saccade.types.shapes import Batch
 
 WIDTH, DEPTH, HEADS, HIDDEN, DROPOUT = 256, 3, 4, 1024, 0.1
@@ -39,7 +41,7 @@ FOREVER = 10**9
 
 
 def multi30k(split: str) -> SentencePairs:
-    """The pairs of a split, from the folder that SACCADE_DATA names."""
+    """Return the pairs of a split from the folder in SACCADE_DATA."""
     folder = Path(os.environ.get("SACCADE_DATA", "")) / "multi30k"
     if not (folder / f"{split}.en.gz").exists():
         raise SystemExit(
@@ -50,15 +52,15 @@ def multi30k(split: str) -> SentencePairs:
 
 
 def write_vocabulary(folder: Path) -> None:
-    """Learn one byte-pair vocabulary of both languages and leave it in the folder."""
+    """Train one BPE vocabulary for both languages and write it to the folder."""
     config = TokenizerConfig(kind="bpe", size=8000, shared=True)
     write_checksummed_json(
         folder / "tokenizer.json", train_tokenizers(config, multi30k("train")).to_json()
     )
 
 
-def training_task(folder: str, **model: Any) -> TranslationTask:
-    """Our task on all training pairs; `batches` gives what every contestant with them gets."""
+def training_objective(folder: str, **model: Any) -> TranslationObjective:
+    """Return our objective on all training pairs; its `batches` are those of the contestants."""
     both = TokenizerPair.from_json(read_checksummed_json(Path(folder) / "tokenizer.json"))
     sizes = {
         "source_vocab_size": both.source.vocab_size,
@@ -70,20 +72,20 @@ def training_task(folder: str, **model: Any) -> TranslationTask:
         "learning_rate": RATE,
         "clip_norm": CLIP,
         "warmup": 0,
-        "schedule": "none",
+        "schedule": "constant",
         "steps": FOREVER,
         "evaluate_every": FOREVER,
         "checkpoint_seconds": FOREVER,
     }
     pairs = multi30k("train")
     recipe = TranslationRecipe(data={"path": pairs.name}, model={**model, **sizes}, train=train)
-    task = TranslationTask(recipe, both)
-    task.encoded["train"] = encode_pairs(pairs, both.source, both.target, lambda more: None)
-    return task
+    encoded = encode_pairs(pairs, both.source, both.target, lambda more: None)
+    splits = {"train": PairSplit(pairs, encoded)}
+    return TranslationObjective(recipe, build_translator(recipe, both), both, splits)
 
 
 def padded_target(batch: Batch) -> Tensor:
-    """What is to be guessed at every place (B, T), PAD where nothing is."""
+    """Return the target tokens (B, T), PAD at padded positions."""
     if batch.target_positions is None:
         return batch.target_out.view(batch.target_in.shape)
     flat = torch.full((batch.target_in.numel(),), PAD)
@@ -91,7 +93,7 @@ def padded_target(batch: Batch) -> Tensor:
 
 
 def source_lengths(batch: Batch) -> Tensor:
-    """How long each source is, also where all are equally long."""
+    """Return the length of each source, also where all are equal."""
     if batch.source_lengths is not None:
         return batch.source_lengths
     return torch.full((batch.source.shape[0],), batch.source.shape[1])

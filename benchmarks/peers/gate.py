@@ -1,4 +1,4 @@
-"""Training in windows: a gate at the end of every step, and the loop of those that have none."""
+"""Training in measurement windows: a gate after every step, and a plain training loop."""
 
 import time
 from collections.abc import Callable
@@ -16,15 +16,15 @@ from timing import operations
 from torch import Tensor, nn
 
 from saccade.data.vocabulary import PAD
-from saccade.tasks.translation import TranslationTask
+from saccade.tasks.translation.objective import TranslationObjective
 from saccade.training.device import tune_malloc
 from saccade.types.shapes import Batch
 
-COUNTED = 2  # batches whose operations are counted
+COUNTED_BATCHES = 2  # whose operations are counted
 
 
 class Gate:
-    """Counts the tokens of every step, and lets none begin once its window is over."""
+    """Counts the tokens of every step, and blocks when the window is over."""
 
     def __init__(self, pipe: Pipe):
         self._pipe = pipe
@@ -35,48 +35,48 @@ class Gate:
         tune_malloc()
 
     def ready(self, model: nn.Module, **facts: Any) -> None:
-        """All is built: tell so, and wait for the first window."""
+        """Report the facts of the built model and wait for the first window."""
         self._model = model
-        self._pipe.say(**facts)
+        self._pipe.send(**facts)
         self._wait()
 
     def __call__(self, tokens: int) -> None:
-        """A step is done."""
+        """Count a finished step."""
         self._tokens += tokens
         self._steps += 1
-        if self._steps < self._least or (now := time.perf_counter()) < self._end:
+        if self._steps < self._min_steps or (now := time.perf_counter()) < self._end:
             return
         if self._watching is None:
-            self._pipe.say(tokens=self._tokens, seconds=now - self._began, steps=self._steps)
+            self._pipe.send(tokens=self._tokens, seconds=now - self._start, steps=self._steps)
         else:
             self._watching.__exit__(None, None, None)
-            self._pipe.say(**shares(self._seen), steps=self._steps)
+            self._pipe.send(**shares(self._seen), steps=self._steps)
         self._wait()
 
     def _wait(self) -> None:
-        """Sleep until a command comes: a window of so many seconds, or a profile of some steps."""
-        command = self._pipe.hear()
+        """Wait for a command: a window of some seconds, or a profile of some steps."""
+        command = self._pipe.receive()
         self._tokens, self._steps, self._watching = 0, 0, None
-        self._least = command.get("steps", 1)
+        self._min_steps = command.get("steps", 1)
         if command["do"] == "profile":
             self._watching = profiled(self._model)
             self._seen = self._watching.__enter__()
-        self._began = time.perf_counter()
-        self._end = self._began + command.get("seconds", 0.0)
+        self._start = time.perf_counter()
+        self._end = self._start + command.get("seconds", 0.0)
 
 
 def smoothed(logits: Tensor, gold: Tensor) -> Tensor:
-    """The loss as a careful user writes it: of all places, those of padding left out."""
+    """Return the label-smoothed cross-entropy without padded positions."""
     return F.cross_entropy(
         logits.flatten(0, 1), gold.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING
     )
 
 
 def facts_of(
-    task: TranslationTask, model: nn.Module, loss: Callable[[Batch], Tensor]
+    objective: TranslationObjective, model: nn.Module, loss: Callable[[Batch], Tensor]
 ) -> dict[str, Any]:
-    """How large it is, and how many operations a target token costs."""
-    batches = list(islice(task.batches("train", 0), COUNTED))
+    """Return the number of parameters, and the operations per target token."""
+    batches = list(islice(objective.batches("train", 0), COUNTED_BATCHES))
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     model.train()
     done = sum(operations(model, partial(loss, batch)) for batch in batches)
@@ -88,23 +88,23 @@ def facts_of(
 
 @torch.no_grad()
 def losses_without_dropout(
-    task: TranslationTask, model: nn.Module, logits: Callable[[Batch], Tensor]
+    objective: TranslationObjective, model: nn.Module, logits: Callable[[Batch], Tensor]
 ) -> dict[str, float]:
-    """The loss of the first batch, theirs and ours; equal if both compute the same."""
-    batch = next(task.batches("train", 0))
+    """Return the loss of the first batch, theirs and ours, without dropout."""
+    batch = next(objective.batches("train", 0))
     model.eval()
-    task.model.eval()
+    objective.model.eval()
     theirs = smoothed(logits(batch), padded_target(batch))
-    return {"loss": float(theirs), "ours": float(task.loss(batch).total) / batch.tokens}
+    return {"loss": float(theirs), "ours": float(objective.loss(batch).total) / batch.tokens}
 
 
-def train_for_ever(
-    task: TranslationTask, model: nn.Module, loss: Callable[[Batch], Tensor], gate: Gate
+def train_until_closed(
+    objective: TranslationObjective, model: nn.Module, loss: Callable[[Batch], Tensor], gate: Gate
 ) -> None:
-    """A plain loop with torch's own fused AdamW."""
+    """Train in a plain loop with torch's fused AdamW."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=BETAS, fused=True)
     model.train()
-    for batch in task.batches("train", 0):
+    for batch in objective.batches("train", 0):
         loss(batch).backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()

@@ -1,8 +1,9 @@
-"""One tool learns word vectors, or labels, from one file: seconds, peak memory, and the result.
+"""Train word vectors or a classifier with one tool: seconds, peak memory, and the result.
 
     python -m peers.learn_words TOOL KIND CORPUS OUT SEED EPOCHS
 
-Reading the file is in its time; starting Python, importing the tool and compiling kernels is not.
+The time includes reading the file, but not starting Python, importing the tool or compiling
+kernels.
 """
 
 import json
@@ -13,20 +14,20 @@ from pathlib import Path
 from typing import Any
 
 THREADS = 2
-WIDTH, WINDOW, NEGATIVES, LEAST, SUBSAMPLE = 100, 5, 5, 5, 1e-3
+WIDTH, WINDOW, NEGATIVES, MIN_COUNT, SUBSAMPLE = 100, 5, 5, 5, 1e-3
 
 
 def with_gensim(kind: str, corpus: Path, out: Path, seed: int, epochs: int) -> float:
-    """From its fastest input."""
+    """Train with gensim, from its fastest kind of input."""
     from gensim.models import Word2Vec
 
     tree = kind.endswith("-tree")
-    began = time.perf_counter()
+    start = time.perf_counter()
     model = Word2Vec(
         corpus_file=str(corpus),
         vector_size=WIDTH,
         window=WINDOW,
-        min_count=LEAST,
+        min_count=MIN_COUNT,
         sample=SUBSAMPLE,
         sg=int(kind.startswith("skipgram")),
         hs=int(tree),
@@ -35,36 +36,36 @@ def with_gensim(kind: str, corpus: Path, out: Path, seed: int, epochs: int) -> f
         seed=seed,
         epochs=epochs,
     )
-    took = time.perf_counter() - began
+    took = time.perf_counter() - start
     model.wv.save_word2vec_format(str(out))
     return took
 
 
 def with_fasttext(kind: str, corpus: Path, out: Path, seed: int, epochs: int) -> float:
-    """Without n-grams of letters, unless they are asked for.
+    """Train with fastText, without character n-grams unless `kind` is fasttext.
 
-    Vectors take no seed there: with two threads no two runs are alike.
+    It takes no seed for vectors: two runs with two threads differ.
     """
     import fasttext
 
     if kind.startswith("classify"):
         return _labels_with_fasttext(corpus, out, seed)
     grams = {"minn": 3, "maxn": 6} if kind == "fasttext" else {"minn": 0, "maxn": 0}
-    began = time.perf_counter()
+    start = time.perf_counter()
     model = fasttext.train_unsupervised(
         str(corpus),
         model="cbow" if kind == "cbow" else "skipgram",
         dim=WIDTH,
         ws=WINDOW,
         neg=NEGATIVES,
-        minCount=LEAST,
+        minCount=MIN_COUNT,
         t=SUBSAMPLE,
         epoch=epochs,
         thread=THREADS,
         verbose=0,
         **grams,
     )
-    took = time.perf_counter() - began
+    took = time.perf_counter() - start
     with out.open("w", encoding="utf-8") as file:
         words = model.get_words()
         file.write(f"{len(words)} {WIDTH}\n")
@@ -77,9 +78,9 @@ def with_fasttext(kind: str, corpus: Path, out: Path, seed: int, epochs: int) ->
 def _labels_with_fasttext(corpus: Path, out: Path, seed: int) -> float:
     import fasttext
 
-    began = time.perf_counter()
+    start = time.perf_counter()
     model = fasttext.train_supervised(str(corpus), thread=THREADS, seed=seed, verbose=0)
-    took = time.perf_counter() - began
+    took = time.perf_counter() - start
     lines = (corpus.parent / "news-test.txt").read_text(encoding="utf-8").splitlines()
     texts = [line.split(" ", 1)[1] for line in lines]
     found, _ = model.predict(texts)
@@ -88,19 +89,20 @@ def _labels_with_fasttext(corpus: Path, out: Path, seed: int) -> float:
 
 
 def with_saccade(kind: str, corpus: Path, out: Path, seed: int, epochs: int) -> float:
-    """By the run that `saccade train` makes."""
+    """Train a run as `saccade train` does."""
     import shutil
 
     from saccade.recipes.resolve import resolve_recipe
-    from saccade.runs.run import TrainOptions, load_run, train_recipe
+    from saccade.runs.run import load_run
+    from saccade.runs.train import TrainOptions, train_recipe
 
     def run(data: Path, folder: Path, **more: Any) -> float:
         shutil.rmtree(folder, ignore_errors=True)
         changes = {"train.seed": seed, "train.threads": THREADS, "data.split": "whitespace", **more}
         recipe = resolve_recipe(what, data=str(data), model=model, changes=changes).recipe
-        began = time.perf_counter()
+        start = time.perf_counter()
         train_recipe(recipe, folder, TrainOptions())
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
     what = "classify" if kind.startswith("classify") else "vectors"
     model = "fasttext" if what == "classify" else kind.removesuffix("-tree")
@@ -125,7 +127,7 @@ def with_saccade(kind: str, corpus: Path, out: Path, seed: int, epochs: int) -> 
 
 
 def main() -> None:
-    """As it is asked for."""
+    """Train with the tool and model given on the command line."""
     tool, kind, corpus, out, seed, epochs = sys.argv[1:]
     learn = {"gensim": with_gensim, "fastText": with_fasttext, "saccade": with_saccade}[tool]
     took = learn(kind, Path(corpus), Path(out), int(seed), int(epochs))
@@ -137,7 +139,7 @@ def main() -> None:
 
 
 def counting(folder: Path) -> float:
-    """The seconds before the first epoch of GloVe: its end, less what the others took each."""
+    """Return the seconds before GloVe's first epoch: its end minus the mean of the others."""
     from saccade.io.run_folder import read_metrics
 
     ends = [line["seconds"] for line in read_metrics(folder / "metrics.jsonl") if "loss" in line]

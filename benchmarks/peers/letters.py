@@ -1,30 +1,33 @@
-"""The text that all GPTs are trained on: tiny Shakespeare, letter by letter, in random segments."""
+"""Training data of the GPTs: tiny Shakespeare by character, in random segments."""
 
 from typing import Any
 
 from saccade.recipes.language import tinyshakespeare_recipe
-from saccade.tasks.language import NeuralLMTask
-from saccade.tasks.text import prepare_text
+from saccade.tasks.base import PrepareContext
+from saccade.tasks.language_modeling.data import prepare_text
+from saccade.tasks.language_modeling.objective import LanguageObjective
+from saccade.tasks.language_modeling.spec import build_language_model
 
 SIZES: dict[str, dict[str, Any]] = {
-    # nanoGPT's for a laptop
+    # nanoGPT's laptop setting
     "laptop": {"width": 128, "depth": 4, "heads": 4, "context": 64, "rows": 12},
     "small": {"width": 384, "depth": 6, "heads": 6, "context": 256, "rows": 12},
 }
 FOREVER = 10**9
 
 
-def language_task(kind: str, **train: Any) -> NeuralLMTask:
-    """Our task on the training text; `batches` gives what every contestant gets."""
+def language_objective(kind: str, **train: Any) -> LanguageObjective:
+    """Return our objective on the training text; its `batches` are those of the contestants."""
     sizes = SIZES[kind]
     recipe = tinyshakespeare_recipe()
-    model = {name: sizes[name] for name in ("width", "depth", "heads", "context")}
+    model = {name: sizes[name] for name in ("width", "depth", "heads")}
+    model["context_length"] = sizes["context"]
     settings = {
         "batch_tokens": sizes["rows"] * sizes["context"],
         "steps": FOREVER,
         "evaluate_every": FOREVER,
         "checkpoint_seconds": FOREVER,
-        "schedule": "none",
+        "schedule": "constant",
         "learning_rate": 1e-3,
         **train,
     }
@@ -33,7 +36,6 @@ def language_task(kind: str, **train: Any) -> NeuralLMTask:
         model={"name": "gpt2", "dropout": 0.0, **model},
         train=settings,
     )
-    prepared = prepare_text(recipe, lambda what, done, total: None)
-    task = NeuralLMTask(prepared.recipe, prepared.vocabulary)
-    task.attach_data(prepared)
-    return task
+    data = prepare_text(recipe, PrepareContext())
+    network: Any = build_language_model(data.recipe, data.preprocessor)
+    return LanguageObjective(data.recipe, network, data.preprocessor, data.splits)

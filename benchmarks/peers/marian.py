@@ -1,14 +1,14 @@
-"""Hugging Face's model with our weights: Marian, or Pegasus where the norm comes first.
+"""Hugging Face's model with our weights: Marian (post-norm) or Pegasus (pre-norm).
 
-Both are Bart's layers with unchanging sinusoidal positions and scaled, tied embeddings; Marian
-has the paper's order of norms, Pegasus the other with a last norm. Their tables of positions hold
-all sines first, ours take turns with the cosines: theirs are overwritten with ours.
+Both are Bart's layers with fixed sinusoidal positions and scaled, tied embeddings; Pegasus has a
+final norm. Their position tables hold all sines first, ours interleave sines and cosines: theirs
+are overwritten with ours.
 """
 
 from typing import Any
 
 import torch
-from peers.weights import LONGEST, norms, positions, put_attention, put_same
+from peers.weights import MAX_POSITIONS, norms, positions, put_attention, put_same
 from torch import Tensor
 from transformers import (
     GenerationConfig,
@@ -21,11 +21,11 @@ from transformers import (
 from saccade.data.vocabulary import BOS, EOS, PAD, UNK
 from saccade.models.transformer import Transformer, TransformerConfig
 
-NEVER = -1e4  # added to the logits of what is never written, as Marian's own checkpoints do
+SUPPRESSED_LOGIT = -1e4  # added to logits of suppressed tokens, as in Marian's checkpoints
 
 
 def hugging_face(ours: Any, config: TransformerConfig) -> Any:
-    """The same model in the other library; attention by torch's fused kernel."""
+    """Return the same model of transformers, with torch's fused attention."""
     form: Any
     model: Any
     form, model = (
@@ -36,7 +36,7 @@ def hugging_face(ours: Any, config: TransformerConfig) -> Any:
     hidden = config.hidden or 4 * config.width
     theirs = model(
         form(
-            vocab_size=config.target_vocab,
+            vocab_size=config.target_vocab_size,
             d_model=config.width,
             encoder_layers=config.depth,
             decoder_layers=config.depth,
@@ -48,7 +48,7 @@ def hugging_face(ours: Any, config: TransformerConfig) -> Any:
             attention_dropout=0.0,
             activation_dropout=0.0,
             activation_function="relu",
-            max_position_embeddings=LONGEST,
+            max_position_embeddings=MAX_POSITIONS,
             scale_embedding=True,
             pad_token_id=PAD,
             bos_token_id=BOS,
@@ -98,11 +98,11 @@ def _copy_layer(block: Any, layer: Any) -> None:
 
 
 @torch.no_grad()
-def never_write_marks(theirs: Any) -> None:
-    """Padding, the begin mark and the unknown are never written, as in our search."""
-    theirs.final_logits_bias[:, [PAD, BOS, UNK]] = NEVER
+def suppress_special_tokens(theirs: Any) -> None:
+    """Suppress pad, bos and unk in generation, as our decoding does."""
+    theirs.final_logits_bias[:, [PAD, BOS, UNK]] = SUPPRESSED_LOGIT
 
 
-def seen(source: Tensor) -> Tensor:
-    """Where the source is not padding."""
+def attention_mask(source: Tensor) -> Tensor:
+    """Return 1 where the source is not padding."""
     return (source != PAD).long()

@@ -1,6 +1,6 @@
-"""What a measured process says and hears: a line of JSON for each, by its own input and output.
+"""Messages of a benchmark process: lines of JSON on its standard input and output.
 
-It loads nothing that could disturb what is measured: no torch, no Saccade.
+This module imports neither torch nor Saccade, so as not to disturb what is measured.
 """
 
 import json
@@ -12,19 +12,19 @@ THREADS = 2  # of every process that is measured
 
 
 class Pipe:
-    """The way to the process that measures; all other output goes to the log."""
+    """The channel to the controlling process; all other output goes to the log."""
 
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(1), "w", buffering=1)
-        os.dup2(2, 1)  # what a library prints must not be taken for an answer
+        os.dup2(2, 1)  # output of libraries must not be read as a message
 
-    def say(self, **facts: Any) -> None:
-        """One message."""
+    def send(self, **facts: Any) -> None:
+        """Send one message."""
         self._out.write(json.dumps(facts) + "\n")
 
-    def hear(self) -> dict[str, Any]:
-        """The next message; sleeps until it comes, and ends the process if none will."""
+    def receive(self) -> dict[str, Any]:
+        """Wait for the next message and return it; end the process if the pipe is closed."""
         line = sys.stdin.readline()
         if not line:
-            os._exit(0)  # some trainers save themselves when they are asked to end
+            os._exit(0)  # some trainers save a checkpoint on a normal exit
         return json.loads(line)

@@ -1,4 +1,4 @@
-"""Where the time of training goes, by what kind of work it is."""
+"""Profile of training by kind of operation."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -25,33 +25,37 @@ KINDS = {
     "embeddings": ("embedding", "index_select"),
 }
 REST = "rest"
-PROFILED = 6  # steps
-MARKED = ("Dropout", "Embedding", "LayerNorm")  # modules whose small operations are theirs
+PROFILED_STEPS = 6
+RECORDED_MODULES = (
+    "Dropout",
+    "Embedding",
+    "LayerNorm",
+)  # modules whose small operations are theirs
 NODE = "autograd::engine::evaluate_function"
 
 
 def kind_of(name: str) -> str:
-    """What kind of work an operator's name tells of."""
+    """Return the kind of work of an operator, by its name."""
     low = name.lower()
     return next((kind for kind, words in KINDS.items() if any(w in low for w in words)), REST)
 
 
 @contextmanager
 def profiled(model: nn.Module) -> Iterator[profile]:
-    """Watch all that happens, and mark what the small modules of a model do."""
+    """Profile all threads, and record the small modules of a model by name."""
     open_: dict[int, list[Any]] = defaultdict(list)  # of each thread, innermost last
 
     def enter(module: nn.Module, inputs: Any) -> None:
-        mark = record_function(type(module).__name__)
-        open_[get_ident()].append(mark)
-        mark.__enter__()
+        record = record_function(type(module).__name__)
+        open_[get_ident()].append(record)
+        record.__enter__()
 
     def leave(module: nn.Module, inputs: Any, output: Any) -> None:
         open_[get_ident()].pop().__exit__(None, None, None)
 
     handles = []
     for module in model.modules():
-        if type(module).__name__ in MARKED:
+        if type(module).__name__ in RECORDED_MODULES:
             handles.append(module.register_forward_pre_hook(enter))
             handles.append(module.register_forward_hook(leave))
     everywhere = _ExperimentalConfig(profile_all_threads=True)
@@ -62,7 +66,7 @@ def profiled(model: nn.Module) -> Iterator[profile]:
 
 
 def _above(event: Any) -> Iterator[Any]:
-    """The event and all that called it, the nearest first."""
+    """Yield the event and its callers, the nearest first."""
     while event is not None:
         yield event
         event = event.cpu_parent
@@ -74,7 +78,7 @@ def _by_name(event: Any) -> str:
 
 
 def _forward_kinds(events: list[Any]) -> dict[int, str]:
-    """The kind of the forward operator with each of autograd's numbers."""
+    """Return the kind of the forward operator by autograd sequence number."""
     found: dict[int, str] = {}
     for event in events:
         forward = not any(each.name.startswith(NODE) for each in _above(event))
@@ -84,10 +88,10 @@ def _forward_kinds(events: list[Any]) -> dict[int, str]:
 
 
 def shares(seen: profile) -> dict[str, Any]:
-    """Each kind's and each operator's share of the time, operators' own time only.
+    """Return the share of self time of each kind and each operator.
 
-    Where an operator's name tells nothing, what called it does; in the backward pass, the forward
-    operator whose gradient it is part of.
+    An operator without a kind takes that of its caller; in the backward pass, that of the forward
+    operator whose gradient it computes.
     """
     events = list(seen.events() or [])
     forward = _forward_kinds(events)
@@ -102,19 +106,19 @@ def shares(seen: profile) -> dict[str, Any]:
         operators[event.name] = operators.get(event.name, 0.0) + event.self_cpu_time_total
     total = sum(kinds.values()) or 1.0
 
-    def ordered(spent: dict[str, float], most: int) -> dict[str, float]:
-        costly = sorted(spent.items(), key=lambda item: -item[1])[:most]
+    def ordered(spent: dict[str, float], limit: int) -> dict[str, float]:
+        costly = sorted(spent.items(), key=lambda item: -item[1])[:limit]
         return {name: time / total for name, time in costly}
 
     return {"kinds": ordered(kinds, len(kinds)), "operators": ordered(operators, 15)}
 
 
 def show_profile(contestant: Contestant, warm: float) -> dict[str, Any]:
-    """Print where a contestant's time goes, once it is warm, and give what was printed."""
+    """Warm up a contestant, print its profile and return it."""
     contestant.ask(do="window", seconds=warm)
-    found = contestant.ask(do="profile", steps=PROFILED)
+    found = contestant.ask(do="profile", steps=PROFILED_STEPS)
     print(f"\n{contestant.name}'s own time over {found['steps']} steps, under the profiler:")
-    table(["kind of work", "of the time"], [[k, f"{v:.1%}"] for k, v in found["kinds"].items()])
+    table(["kind of work", "share of time"], [[k, f"{v:.1%}"] for k, v in found["kinds"].items()])
     print()
     table(["operator", "own time"], [[k, f"{v:.1%}"] for k, v in found["operators"].items()])
     return found

@@ -1,7 +1,7 @@
-"""A recurrent translator from d2l's own encoder and additive attention.
+"""Recurrent translation model from d2l's encoder and additive attention.
 
-The package ships the parts but not the decoder with attention, which is a listing in the book
-(section 11.4.2); it is put together here as the book does. One way, two layers of gated units.
+The package has the layers but not the decoder with attention, which is a listing in the book
+(section 11.4.2) and is built here in the same way. Unidirectional, two layers of GRU.
 """
 
 import sys
@@ -18,9 +18,9 @@ from peers.corpus import (
     WIDTH,
     padded_target,
     source_lengths,
-    training_task,
+    training_objective,
 )
-from peers.gate import Gate, facts_of, smoothed, train_for_ever
+from peers.gate import Gate, facts_of, smoothed, train_until_closed
 from peers.pipe import Pipe
 from torch import Tensor, nn
 
@@ -30,7 +30,7 @@ matplotlib.use("Agg")
 
 
 def _parts() -> Any:
-    """d2l.torch; the image library that it loads first is only for its chapters on images."""
+    """Import d2l.torch without the image library, which only its chapters on images need."""
     for name in ("torchvision", "torchvision.transforms", "torchvision.datasets"):
         empty = ModuleType(name)
         empty.__spec__ = ModuleSpec(name, None)
@@ -55,7 +55,7 @@ class Book(nn.Module):
         self.output = nn.Linear(WIDTH, size)
 
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """The logits of every place of the target."""
+        """Return the logits of every target position."""
         outputs, state = self.encoder(source)
         outputs = outputs.transpose(0, 1)
         written = []
@@ -68,16 +68,16 @@ class Book(nn.Module):
 
 
 def compete(pipe: Pipe, folder: str, kind: str) -> None:
-    """Train for ever, a window at a time."""
+    """Train until the pipe is closed, one measurement window at a time."""
     gate = Gate(pipe)
-    task = training_task(folder, **RECURRENT)
-    model = Book(task.tokenizers.target.vocab_size)
+    objective = training_objective(folder, **RECURRENT)
+    model = Book(objective.recipe.model.target_vocab_size)
 
     def loss(batch: Batch) -> Tensor:
         logits = model(batch.source, source_lengths(batch), batch.target_in)
         return smoothed(logits, padded_target(batch))
 
     with torch.no_grad():
-        loss(next(task.batches("train", 0)))  # some of its layers are made at the first call
-    gate.ready(model, about="one way, parts and our glue", **facts_of(task, model, loss))
-    train_for_ever(task, model, loss, gate)
+        loss(next(objective.batches("train", 0)))  # some of its layers are made at the first call
+    gate.ready(model, about="one way, parts and our glue", **facts_of(objective, model, loss))
+    train_until_closed(objective, model, loss, gate)

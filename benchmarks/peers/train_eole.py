@@ -1,8 +1,8 @@
-"""Eole's own trainer with its own data loading, loss and optimiser, on the same text and sizes.
+"""Eole's trainer with its own data loading, loss and optimiser, on the same text and sizes.
 
-All that is ours is a gate behind every step, where it waits for its next window; the tokens are
-those of its own statistics, as its log shows them. Its bucket holds the whole corpus, so that its
-batches are as well sorted by length as they can be.
+Only a gate is added after every step, where it waits for its next window; the tokens are those of
+its own statistics. Its bucket holds the whole corpus, so that its batches are sorted by length as
+well as possible.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ from peers.corpus import (
     TOKENS,
     TRANSFORMER,
     WIDTH,
-    training_task,
+    training_objective,
 )
 from peers.gate import Gate
 from peers.pipe import Pipe
@@ -34,11 +34,11 @@ from saccade.data.vocabulary import SPECIAL_TOKENS
 
 
 def compete(pipe: Pipe, folder: str, kind: str) -> None:
-    """Train for ever, a window at a time."""
+    """Train until the pipe is closed, one measurement window at a time."""
     gate = Gate(pipe)
-    place = Path(folder) / "eole"
-    place.mkdir(exist_ok=True)
-    _write_corpus(folder, place)
+    eole_folder = Path(folder) / "eole"
+    eole_folder.mkdir(exist_ok=True)
+    _write_corpus(folder, eole_folder)
     step, first = Trainer._train_step, True
 
     def gated(self: Any, batches: Any, norm: Any, total: Any, *rest: Any, **more: Any) -> None:
@@ -54,25 +54,25 @@ def compete(pipe: Pipe, folder: str, kind: str) -> None:
         gate(total.n_tokens - before)
 
     Trainer._train_step = gated
-    main(TrainConfig(**_settings(place)), device_id=-1)
+    main(TrainConfig(**_settings(eole_folder)), device_id=-1)
 
 
 def _drop_as_ours(model: Any) -> None:
-    """No dropout inside the feed-forward; no setting of its own takes that one away."""
+    """Disable dropout inside the feed-forward, for which Eole has no setting."""
     for module in model.modules():
         if hasattr(module, "dropout_1"):
             module.dropout_1.p = 0.0
 
 
-def _write_corpus(folder: str, place: Path) -> None:
-    """Our numbers as words between spaces, and the list of them."""
-    task = training_task(folder, **TRANSFORMER)
-    encoded = task.encoded["train"]
+def _write_corpus(folder: str, eole_folder: Path) -> None:
+    """Write our token ids as words, and their vocabulary."""
+    objective = training_objective(folder, **TRANSFORMER)
+    encoded = objective.splits["train"].encoded
     for side, name in ((encoded.source, "source"), (encoded.target, "target")):
-        (place / name).write_text("".join(f"{line}\n" for line in _lines(side)))
-    size = task.tokenizers.target.vocab_size
+        (eole_folder / name).write_text("".join(f"{line}\n" for line in _lines(side)))
+    size = objective.recipe.model.target_vocab_size
     words = [f"t{number}\t1\n" for number in range(len(SPECIAL_TOKENS), size)]
-    (place / "vocabulary").write_text("".join(words))
+    (eole_folder / "vocabulary").write_text("".join(words))
 
 
 def _lines(side: Ragged) -> list[str]:
@@ -81,17 +81,17 @@ def _lines(side: Ragged) -> list[str]:
     return [" ".join(words[a:b]) for a, b in zip(ends, ends[1:], strict=False)]
 
 
-def _settings(place: Path) -> dict[str, Any]:
-    vocabulary = str(place / "vocabulary")
+def _settings(eole_folder: Path) -> dict[str, Any]:
+    vocabulary = str(eole_folder / "vocabulary")
     return {
         "data": {
             "corpus_1": {
-                "path_src": str(place / "source"),
-                "path_tgt": str(place / "target"),
+                "path_src": str(eole_folder / "source"),
+                "path_tgt": str(eole_folder / "target"),
                 "transforms": [],
             }
         },
-        "save_data": str(place),
+        "save_data": str(eole_folder),
         "src_vocab": vocabulary,
         "tgt_vocab": vocabulary,
         "share_vocab": True,
@@ -102,7 +102,7 @@ def _settings(place: Path) -> dict[str, Any]:
         "report_every": 100,
         "transforms": [],
         "training": {
-            "model_path": str(place / "model"),
+            "model_path": str(eole_folder / "model"),
             "world_size": 1,
             "gpu_ranks": [],
             "compute_dtype": "fp32",

@@ -1,9 +1,10 @@
 """JoeyNMT's models, loss and `Batch`, given our batches: its own sampler does not sort by length.
 
-The Transformer has our weights, and loses the two dropouts that ours does not have (of attention
+The Transformer has our weights, without the two dropouts that ours does not have (of attention
 weights and inside the feed-forward). Its loss is a divergence, lower than ours by the entropy of
 the smoothed target, so what is compared is the cross-entropy of its logits. The recurrent encoder
-must read both ways (a one-way one raises an IndexError in 2.3.0), and is as wide as ours each way.
+must be bidirectional (a unidirectional one raises an IndexError in 2.3.0), with our width per
+direction.
 """
 
 import logging
@@ -24,9 +25,9 @@ from peers.corpus import (
     WIDTH,
     padded_target,
     source_lengths,
-    training_task,
+    training_objective,
 )
-from peers.gate import Gate, facts_of, losses_without_dropout, train_for_ever
+from peers.gate import Gate, facts_of, losses_without_dropout, train_until_closed
 from peers.pipe import Pipe
 from peers.weights import norms, put_attention, put_same
 from torch import Tensor, nn
@@ -36,7 +37,7 @@ from saccade.types.shapes import Batch
 
 
 def vocabulary(size: int) -> Vocabulary:
-    """Ours by number; its own constructor looks every word up in a list."""
+    """Return our vocabulary by id; their constructor would search a list for every word."""
     made = Vocabulary.__new__(Vocabulary)
     made.specials, made.lang_tags = list(SPECIAL_TOKENS), []
     made._itos = [*SPECIAL_TOKENS, *map(str, range(len(SPECIAL_TOKENS), size))]
@@ -47,7 +48,7 @@ def vocabulary(size: int) -> Vocabulary:
 
 
 def transformer(size: int) -> Any:
-    """3 + 3 layers, pre-norm, everything tied."""
+    """Return a pre-norm model of 3 + 3 layers with tied embeddings."""
     side = {
         "type": "transformer",
         "num_layers": DEPTH,
@@ -69,7 +70,7 @@ def transformer(size: int) -> Any:
 
 
 def recurrent(size: int) -> Any:
-    """Two layers of gated units, additive attention, the context fed in."""
+    """Return a two-layer GRU model with additive attention and input feeding."""
     side = {
         "type": "recurrent",
         "rnn_type": "gru",
@@ -105,7 +106,7 @@ def _built(settings: dict[str, Any], size: int) -> Any:
 
 @torch.no_grad()
 def copy_weights(ours: Any, theirs: Any) -> None:
-    """Make theirs compute what ours does."""
+    """Copy our weights to their model."""
     theirs.trg_embed.lut.weight.copy_(ours.target.table.weight)
     for mine, layer in zip(ours.encoder, theirs.encoder.layers, strict=True):
         _copy_attention(mine.self_attention, layer.src_src_att)
@@ -130,13 +131,13 @@ def _copy_rest(mine: Any, feed_forward: Any, others: list[nn.Module]) -> None:
 
 
 def their_batch(batch: Batch) -> TheirBatch:
-    """Our batch as one of theirs."""
-    begin = torch.full((batch.source.shape[0], 1), BOS)
+    """Convert our batch to theirs."""
+    bos = torch.full((batch.source.shape[0], 1), BOS)
     return TheirBatch(
         src=batch.source,
         src_length=source_lengths(batch),
         src_prompt_mask=None,
-        trg=torch.cat([begin, padded_target(batch)], dim=1),
+        trg=torch.cat([bos, padded_target(batch)], dim=1),
         trg_prompt_mask=None,
         indices=torch.arange(batch.source.shape[0]),
         device=torch.device("cpu"),
@@ -146,11 +147,11 @@ def their_batch(batch: Batch) -> TheirBatch:
 
 
 def compete(pipe: Pipe, folder: str, kind: str) -> None:
-    """Train for ever, a window at a time."""
+    """Train until the pipe is closed, one measurement window at a time."""
     logging.disable(logging.INFO)
     gate = Gate(pipe)
-    task = training_task(folder, **OURS[kind])
-    size = task.tokenizers.target.vocab_size
+    objective = training_objective(folder, **OURS[kind])
+    size = objective.recipe.model.target_vocab_size
     model = transformer(size) if kind == "transformer" else recurrent(size)
 
     def logits(batch: Batch) -> Tensor:
@@ -161,9 +162,12 @@ def compete(pipe: Pipe, folder: str, kind: str) -> None:
         theirs.sort_by_src_length()
         return theirs.normalize(model(return_type="loss", **vars(theirs))[0], "tokens")
 
-    facts: dict[str, Any] = {"about": f"both ways, {WIDTH} each, fused AdamW"}
+    facts: dict[str, Any] = {"about": f"bidirectional, {WIDTH} each, fused AdamW"}
     if kind == "transformer":
-        copy_weights(task.model, model)
-        facts = {"about": "pre-norm, fused AdamW", **losses_without_dropout(task, model, logits)}
-    gate.ready(model, **facts, **facts_of(task, model, loss))
-    train_for_ever(task, model, loss, gate)
+        copy_weights(objective.model, model)
+        facts = {
+            "about": "pre-norm, fused AdamW",
+            **losses_without_dropout(objective, model, logits),
+        }
+    gate.ready(model, **facts, **facts_of(objective, model, loss))
+    train_until_closed(objective, model, loss, gate)

@@ -1,4 +1,4 @@
-"""No model at all: the machine's own rate of matrix products, measured in turns with the others."""
+"""The machine's own matrix-product rate, measured in alternation with the models."""
 
 import torch
 from peers.pipe import THREADS, Pipe
@@ -6,8 +6,8 @@ from timing import matrix_rate
 
 
 def compete(pipe: Pipe, *rest: str) -> None:
-    """GFLOP/s of a square product, each time it is asked for."""
+    """Report the GFLOP/s of a square product on every command."""
     torch.set_num_threads(THREADS)
-    pipe.say(about="square matrix product, 1024")
-    while pipe.hear():
-        pipe.say(rate=matrix_rate(1024, 1024, 1024).middle)
+    pipe.send(about="square matrix product, 1024")
+    while pipe.receive():
+        pipe.send(rate=matrix_rate(1024, 1024, 1024).middle)

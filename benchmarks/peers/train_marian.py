@@ -1,11 +1,11 @@
-"""Hugging Face's Marian made from a configuration, with our weights and our batches.
+"""Hugging Face's Marian built from a configuration, with our weights and batches.
 
-It has the paper's order of norms only, so it is compared in loss with our model in that order.
+It is post-norm only, so its loss is compared with our post-norm model.
 """
 
-from peers.corpus import TRANSFORMER, padded_target, training_task
-from peers.gate import Gate, facts_of, losses_without_dropout, smoothed, train_for_ever
-from peers.marian import hugging_face, seen
+from peers.corpus import TRANSFORMER, padded_target, training_objective
+from peers.gate import Gate, facts_of, losses_without_dropout, smoothed, train_until_closed
+from peers.marian import attention_mask, hugging_face
 from peers.pipe import Pipe
 from torch import Tensor
 
@@ -13,15 +13,15 @@ from saccade.types.shapes import Batch
 
 
 def compete(pipe: Pipe, folder: str, kind: str) -> None:
-    """Train for ever, a window at a time."""
+    """Train until the pipe is closed, one measurement window at a time."""
     gate = Gate(pipe)
-    task = training_task(folder, **TRANSFORMER, norm_first=False)
-    model = hugging_face(task.model, task.recipe.model)
+    objective = training_objective(folder, **TRANSFORMER, norm_first=False)
+    model = hugging_face(objective.model, objective.recipe.model)
 
     def logits(batch: Batch) -> Tensor:
         return model(
             input_ids=batch.source,
-            attention_mask=seen(batch.source),
+            attention_mask=attention_mask(batch.source),
             decoder_input_ids=batch.target_in,
             use_cache=False,
         ).logits
@@ -29,6 +29,6 @@ def compete(pipe: Pipe, folder: str, kind: str) -> None:
     def loss(batch: Batch) -> Tensor:
         return smoothed(logits(batch), padded_target(batch))
 
-    facts = {**losses_without_dropout(task, model, logits), **facts_of(task, model, loss)}
+    facts = {**losses_without_dropout(objective, model, logits), **facts_of(objective, model, loss)}
     gate.ready(model, **facts, about="post-norm, fused AdamW")
-    train_for_ever(task, model, loss, gate)
+    train_until_closed(objective, model, loss, gate)

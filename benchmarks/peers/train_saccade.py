@@ -1,36 +1,38 @@
-"""Ours: the task, the optimiser and the loop that `saccade train` uses."""
+"""Our model: the objective, optimiser and loop of `saccade train`."""
 
 from typing import Any
 
-from peers.corpus import OURS, training_task
+from peers.corpus import OURS, training_objective
 from peers.gate import Gate, facts_of
 from peers.pipe import Pipe
 
 from saccade.optim import adamw
 from saccade.training.loop import Event, StepEvent, TrainState, train_loop
+from saccade.training.objective import Validation
 
 
 def compete(pipe: Pipe, folder: str, kind: str) -> None:
-    """Train for ever, a window at a time."""
-    train_ours(Gate(pipe), training_task(folder, **OURS[kind]))
+    """Train until the pipe is closed, one measurement window at a time."""
+    train_ours(Gate(pipe), training_objective(folder, **OURS[kind]))
 
 
-def train_ours(gate: Gate, task: Any) -> None:
-    """Any task of ours, by our own loop."""
-    settings = task.recipe.train
+def train_ours(gate: Gate, objective: Any) -> None:
+    """Train with our own loop."""
+    settings = objective.recipe.train
 
     def on_event(event: Event) -> None:
         if isinstance(event, StepEvent):
             gate(event.tokens)
 
-    facts = facts_of(task, task.model, lambda batch: task.loss(batch).total)
+    facts = facts_of(objective, objective.model, lambda batch: objective.loss(batch).total)
     if settings.compile:
-        task.compile()
+        objective.compile()
     beta2 = {} if settings.beta2 is None else {"beta2": settings.beta2}
-    optimizer = adamw(task.model, settings.learning_rate, settings.weight_decay, **beta2)
-    gate.ready(task.model, **facts, about="its own loop")
+    optimizer = adamw(objective.model, settings.learning_rate, settings.weight_decay, **beta2)
+    gate.ready(objective.model, **facts, about="its own loop")
     train_loop(
-        task,
+        objective,
+        lambda: Validation({}, 0.0),  # never called: settings.evaluate_every is out of reach
         optimizer,
         settings,
         TrainState(),

@@ -1,9 +1,9 @@
-"""`torch.nn.Transformer` between plain embeddings, with our weights and our batches."""
+"""`torch.nn.Transformer` with our embeddings, weights and batches."""
 
 from typing import Any
 
-from peers.corpus import TRANSFORMER, padded_target, training_task
-from peers.gate import Gate, facts_of, losses_without_dropout, smoothed, train_for_ever
+from peers.corpus import TRANSFORMER, padded_target, training_objective
+from peers.gate import Gate, facts_of, losses_without_dropout, smoothed, train_until_closed
 from peers.pipe import Pipe
 from torch import Tensor
 from transformer_training import Peer
@@ -12,10 +12,10 @@ from saccade.types.shapes import Batch
 
 
 def compete(pipe: Pipe, folder: str, kind: str) -> None:
-    """Train for ever, a window at a time."""
+    """Train until the pipe is closed, one measurement window at a time."""
     gate = Gate(pipe)
-    task = training_task(folder, **TRANSFORMER)
-    ours: Any = task.model
+    objective = training_objective(folder, **TRANSFORMER)
+    ours: Any = objective.model
     model = Peer(ours, same_dropout=True)
 
     def logits(batch: Batch) -> Tensor:
@@ -25,6 +25,6 @@ def compete(pipe: Pipe, folder: str, kind: str) -> None:
     def loss(batch: Batch) -> Tensor:
         return smoothed(logits(batch), padded_target(batch))
 
-    facts = {**losses_without_dropout(task, model, logits), **facts_of(task, model, loss)}
+    facts = {**losses_without_dropout(objective, model, logits), **facts_of(objective, model, loss)}
     gate.ready(model, **facts, about="pre-norm, fused AdamW")
-    train_for_ever(task, model, loss, gate)
+    train_until_closed(objective, model, loss, gate)

@@ -1,4 +1,4 @@
-"""Our Transformer's weights, laid out as most others name them: one matrix for each projection."""
+"""Copy our Transformer's weights to layers with one matrix per projection."""
 
 from typing import Any
 
@@ -8,18 +8,18 @@ from torch import Tensor, nn
 from saccade.models.transformer import Transformer
 from saccade.nn.attention import MultiHeadAttention
 
-LONGEST = 512  # places in the tables of those that keep a table
+MAX_POSITIONS = 512  # rows of the peers' position tables
 
 
 @torch.no_grad()
 def put(linear: nn.Module, weight: Tensor, bias: Tensor) -> None:
-    """Make a linear layer or a norm compute with these."""
+    """Copy weight and bias to a linear layer or a norm."""
     linear.weight.copy_(weight)  # type: ignore[operator]
     linear.bias.copy_(bias)  # type: ignore[operator]
 
 
 def put_same(theirs: nn.Module, ours: nn.Module) -> None:
-    """The same for a layer that has the same form in both."""
+    """Copy a layer that has the same form in both models."""
     put(theirs, ours.weight, ours.bias)  # type: ignore[arg-type]
 
 
@@ -30,7 +30,7 @@ def put_attention(
     value: nn.Module,
     out: nn.Module,
 ) -> None:
-    """Our keys and values are one matrix; theirs are two."""
+    """Copy an attention layer; our keys and values are one matrix, theirs are two."""
     put_same(query, ours.query)
     weights, biases = ours.key_value.weight.chunk(2), ours.key_value.bias.chunk(2)
     put(key, weights[0], biases[0])
@@ -39,13 +39,13 @@ def put_attention(
 
 
 def norms(block: Any) -> list[nn.Module]:
-    """The norms of one of our blocks, in the order in which they are met."""
+    """Return the norms of one of our blocks, in the order of computation."""
     names = ("around_attention", "around_source", "around_feed_forward")
     return [getattr(block, name).norm for name in names if hasattr(block, name)]
 
 
 def positions(ours: Transformer) -> Tensor:
-    """The codes of the first places, sines and cosines in turn."""
+    """Return the sinusoidal encodings of the first positions, interleaved."""
     table = ours.target.positions
     assert table is not None
-    return table(0, LONGEST)
+    return table(0, MAX_POSITIONS)

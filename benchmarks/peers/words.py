@@ -1,7 +1,6 @@
-"""One file of English text for all: lower case, words and signs apart, a line for each paragraph.
+"""The corpus of the word-vector benchmarks: lower-cased, tokenized, one paragraph per line.
 
-What is under SACCADE_DATA of IMDb, WikiText-2, Reuters, AG News, Gutenberg and PTB, about 21
-million words.
+IMDb, WikiText-2, Reuters, AG News, Gutenberg and PTB from SACCADE_DATA, about 21 million words.
 """
 
 import csv
@@ -16,14 +15,14 @@ WORDS = re.compile(r"\w+|[^\w\s]")
 
 
 def paragraphs(root: Path) -> Iterator[str]:
-    """Every text, as it is."""
+    """Yield the raw paragraphs of all data sets."""
     for part in ("train", "test"):
         for line in _lines(root / f"imdb/{part}.tsv.xz"):
             yield line.split("\t", 2)[2].replace("<br />", " ")
     for line in _lines(root / "wikitext-2/wiki.train.tokens.xz"):
         line = line.replace("<unk>", " ")
-        for mark in "-,.":
-            line = line.replace(f" @{mark}@ ", mark)
+        for sign in "-,.":
+            line = line.replace(f" @{sign}@ ", sign)
         yield line
     for part in ("train", "test"):
         for line in _lines(root / f"reuters-21578/{part}.tsv.xz"):
@@ -45,7 +44,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def corpus(path: Path) -> int:
-    """Write the file if it is not there; how many words it has."""
+    """Write the file if it does not exist, and return its number of words."""
     if not path.exists():
         root = Path(os.environ["SACCADE_DATA"])
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,19 +58,21 @@ def corpus(path: Path) -> int:
 
 
 def labelled(folder: Path, times: int) -> Path:
-    """AG News in fastText's form: training rows so many times; beside them the official test."""
+    """Write AG News in fastText's format: training rows repeated, and the official test set."""
     root = Path(os.environ["SACCADE_DATA"]) / "ag-news"
     train, test = folder / f"news-{times}.txt", folder / "news-test.txt"
     if not train.exists():
-        rows = [_marked(*line.split("\t", 1)) for line in _lines(root / "train_subset.tsv.xz")]
+        rows = [
+            _labelled_line(*line.split("\t", 1)) for line in _lines(root / "train_subset.tsv.xz")
+        ]
         train.write_text("".join(rows * times), encoding="utf-8")
     if not test.exists():
         with lzma.open(root / "test.csv.xz", "rt", encoding="utf-8", newline="") as file:
             # the training rows have no titles, so neither has the test
-            rows = [_marked(label, text) for label, _, text in csv.reader(file)]
+            rows = [_labelled_line(label, text) for label, _, text in csv.reader(file)]
         test.write_text("".join(rows), encoding="utf-8")
     return train
 
 
-def _marked(label: str, text: str) -> str:
+def _labelled_line(label: str, text: str) -> str:
     return f"__label__{label} {' '.join(WORDS.findall(text.lower()))}\n"

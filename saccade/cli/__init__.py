@@ -1,1 +1,1 @@
-"""The command line: argv in, answers out, exit code."""
+"""Command line: one module per command, named like it."""

@@ -1,55 +1,64 @@
-"""check."""
+"""`saccade check`: test that predictions do not depend on padding, batching, caching, …."""
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from saccade.cli.console import make_table, print_json, stderr_console
+from saccade.cli.options import JsonOption, RunArgument
+
+if TYPE_CHECKING:
+    from saccade.inspection.checks import CheckResult
 
 
 def check_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
-    data: Annotated[str | None, typer.Option(help="Pairs; otherwise the run's own.")] = None,
-    inputs: Annotated[int, typer.Option(help="How many pairs to try.", min=1)] = 16,
-    json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    run: RunArgument,
+    data: Annotated[
+        str | None, typer.Option(help="Data to check on; default: the run's test split.")
+    ] = None,
+    inputs: Annotated[int, typer.Option(help="Number of inputs to check.", min=1)] = 16,
+    json: JsonOption = False,
 ) -> None:
-    r"""Show that a run's answers do not depend on what they should not.
+    r"""Check that a run's predictions do not depend on padding, batching, caching or export.
 
     \b
     saccade check runs/dates
     saccade check runs/mine --data test.tsv --json
 
-    Exit code 1 if a law is broken. The findings are kept in the run, as checks.json.
+    Exit code 1 if an invariant is violated. The results are saved in the run as checks.json.
     """
     from saccade.runs.run import load_run
     from saccade.training.progress import show_progress
+    from saccade.types.progress import ProgressCounter
 
     opened = load_run(run)
     with show_progress(stderr_console(), "checking (compiling takes longest)") as bar:
-        findings = opened.check(data=data, inputs=inputs, on_result=lambda finding: bar(1))
+        counter = ProgressCounter(bar.update, "checking (compiling takes longest)")
+        results = opened.check(
+            data=data, inputs=inputs, on_result=lambda result: counter.advance(1)
+        )
     if json:
-        print_json([{**f._asdict(), "verdict": f.verdict} for f in findings])
+        print_json([{**result._asdict(), "verdict": result.verdict} for result in results])
     else:
-        print_check_results(findings)
-    if any(finding.verdict == "FAILED" for finding in findings):
+        print_check_results(results)
+    if any(result.verdict == "FAILED" for result in results):
         raise typer.Exit(1)
 
 
-def print_check_results(findings: list[Any]) -> None:
-    """The table: law, inputs tried, largest difference, verdict against the tolerance."""
+def print_check_results(results: "list[CheckResult]") -> None:
+    """Print a table: invariant, inputs, largest difference, tolerance, verdict; then the notes."""
     from rich.console import Console
 
-    shown = make_table("invariant", "inputs", "largest difference", "tolerance", "verdict")
-    for f in findings:
-        figures = (
-            (str(f.num_inputs), f"{f.difference:.2g}", f"{f.tolerance:.0e}")
-            if f.num_inputs
+    table = make_table("invariant", "inputs", "largest difference", "tolerance", "verdict")
+    for result in results:
+        numbers = (
+            (str(result.num_inputs), f"{result.difference:.2g}", f"{result.tolerance:.0e}")
+            if result.num_inputs
             else [""] * 3
         )
-        shown.add_row(f.invariant, *figures, f.verdict)
+        table.add_row(result.invariant, *numbers, result.verdict)
     console = Console(highlight=False, soft_wrap=False)
-    console.print(shown)
-    for f in findings:
-        if f.note:
-            console.print(f"{f.invariant}: {f.note}")
+    console.print(table)
+    for result in results:
+        if result.note:
+            console.print(f"{result.invariant}: {result.note}")

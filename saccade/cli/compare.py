@@ -1,4 +1,4 @@
-"""compare."""
+"""`saccade compare`: compare models, settings or layers on equal terms."""
 
 import shlex
 from pathlib import Path
@@ -7,54 +7,56 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from saccade.cli.console import make_table, print_json, stderr_console
-from saccade.cli.train import parse_overrides
+from saccade.cli.options import ImageOption, JsonOption, SetOption, parse_overrides
 from saccade.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from saccade.types.results import ComparisonMetric
     from saccade.workflows import Comparison, LayerComparison
-    from saccade.workflows.compare_measure import ComparisonMetric, ModelResults
+    from saccade.workflows.compare.measure import ModelResults
 
-
-MAX_ROWS_WITH_ALL_PAIRS = 5  # rows, of which not all pairs are spoken of
+MAX_ROWS_WITH_ALL_PAIRS = 5  # with more rows only the pairs with the best are printed
+DEFAULT_MAX_LENGTH = 2048
 
 
 def compare_command(
     what: Annotated[
         str,
         typer.Argument(
-            help="A recipe, a .toml, a file of pairs; activations, inits, optimizers; or layers."
+            help="A recipe, a .toml or a data file; activations, inits, optimizers; or layers."
         ),
     ],
     data: Annotated[
-        str | None, typer.Option(help="As in saccade train; of settings: what is trained.")
+        str | None,
+        typer.Option(help="As in saccade train; for activations, …: the recipe or file to train."),
     ] = None,
     models: Annotated[
-        str | None, typer.Option(help="Names with commas; otherwise all that the task has.")
+        str | None, typer.Option(help="Comma-separated names; default: all models of the task.")
     ] = None,
     only: Annotated[
-        str | None, typer.Option(help="activations, inits, optimizers: names with commas; or all.")
+        str | None,
+        typer.Option(help="activations, inits, optimizers: comma-separated names; default: all."),
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(help="For each training; 2 if --steps is not given.", min=0)
+        float | None,
+        typer.Option(help="Time budget of each training; default: 2 without --steps.", min=0),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="For each training.", min=1)] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of each training.", min=1)] = None,
     seeds: Annotated[int, typer.Option(help="Trainings of each model.", min=1)] = 3,
-    set: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any setting, for all models."),
-    ] = None,
+    set: SetOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="The runs' folder; otherwise runs/compare_command-NAME.")
+        Path | None, typer.Option(help="Folder of the runs; default: runs/compare-NAME.")
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option(help="layers: the longest sequence; otherwise 2048.")
+        int | None,
+        typer.Option(help=f"layers: longest sequence; default: {DEFAULT_MAX_LENGTH}."),
     ] = None,
-    save: Annotated[Path | None, typer.Option(help="The picture: .png, .svg or .pdf.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    save: ImageOption = None,
+    json: JsonOption = False,
 ) -> None:
-    r"""Compare models, or the values of one setting, on the same data; or kinds of layers.
+    r"""Compare models, or values of one setting, on the same data; or kinds of layers.
 
     \b
     saccade compare translate --data dates --models seq2seq,bahdanau,transformer --minutes 2
@@ -63,89 +65,86 @@ def compare_command(
     saccade compare inits --data table --only own,xavier,kaiming,zero --steps 300
     saccade compare layers --save layers.png
 
-    Every model is trained with every seed, with the same data, tokenizer and budget, one after
-    another. Stopped with Ctrl-C, the same command goes on. A difference is stated if it is seen
-    in the test set (paired bootstrap) and over the seeds; otherwise it is said to be none.
+    Every model is trained with every seed on the same data, tokenizer and budget, one after
+    another. After Ctrl-C the same command resumes. A difference is stated only if both the test
+    set (paired bootstrap) and the seeds support it; otherwise the pair is undecided.
     """
     if what == "layers":
-        given: dict[str, Any] = {"data": data, "models": models, "only": only}
-        given |= {"minutes": minutes, "steps": steps, "set": set or None, "out": out}
-        if strange := [f"--{name}" for name, value in given.items() if value is not None]:
+        options: dict[str, Any] = {"data": data, "models": models, "only": only}
+        options |= {"minutes": minutes, "steps": steps, "set": set or None, "out": out}
+        if refused := [f"--{name}" for name, value in options.items() if value is not None]:
             raise ConfigError(
-                f"compare layers trains nothing, so it takes no {', '.join(strange)}; "
+                f"compare layers trains nothing and takes no {', '.join(refused)}; "
                 "it takes --max-length, --save and --json."
             )
-        _layers(max_length, save, json)
+        _compare_layers(max_length, save, json)
         return
     if max_length is not None:
-        raise ConfigError("--max-length is for compare layers.")
-    from saccade.runs.run import TrainOptions
-    from saccade.workflows import compare as compare_models
+        raise ConfigError("--max-length is an option of compare layers only.")
+    from saccade.runs.train import TrainOptions
+    from saccade.workflows import compare_models
 
     console = stderr_console()
-    found = compare_models(
+    comparison = compare_models(
         what,
         data=data,
-        models=_names(models),
-        only=_names(only),
+        models=_split_names(models),
+        only=_split_names(only),
         minutes=minutes,
         steps=steps,
         seeds=seeds,
-        set=parse_overrides(set or []),
+        set=parse_overrides(set),
         out=out,
         save=save,
         options=TrainOptions(console=console, log=console.print),
     )
     if json:
-        print_json(found.to_dict())
+        print_json(comparison.to_dict())
     else:
-        _show(found)
+        _print_comparison(comparison)
 
 
-def _names(text: str | None) -> list[str] | None:
+def _split_names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
-def _show(found: "Comparison") -> None:
+def _print_comparison(comparison: "Comparison") -> None:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
-    console.print(comparison_table(found.rows, found.metric, found.compared), "")
-    best = found.rows[0].model
-    for difference in found.differences:
-        if len(found.rows) <= MAX_ROWS_WITH_ALL_PAIRS or best in (
-            difference.better,
-            difference.worse,
-        ):
+    rows = comparison.rows
+    console.print(comparison_table(rows, comparison.metric, comparison.compared), "")
+    best = rows[0].model
+    for difference in comparison.differences:
+        if len(rows) <= MAX_ROWS_WITH_ALL_PAIRS or best in (difference.better, difference.worse):
             console.print(difference.summary)
-    if len(found.rows) > MAX_ROWS_WITH_ALL_PAIRS:
-        console.print(f"These are the pairs with {best}; --json has all.")
-    for note in found.notes:
+    if len(rows) > MAX_ROWS_WITH_ALL_PAIRS:
+        console.print(f"Only pairs with {best} are listed; --json has all.")
+    for note in comparison.notes:
         console.print(note)
-    for row in found.rows:
-        early = [str(one.seed) for one in row.runs if one.stop_reason == "patience"]
+    for row in rows:
+        early = [str(result.seed) for result in row.runs if result.stop_reason == "patience"]
         if early:
             console.print(
-                f"{row.model} stopped getting better before its budget was used up, with seed "
+                f"{row.model} stopped improving before its budget was used up, with seed "
                 f"{', '.join(early)}."
             )
     console.print(
-        "dev: the best while training; test: with those weights; seeds: the least and the "
-        "greatest test score; seconds: of training until 90 % of the best on dev; ms: to answer "
-        "one input (of pairs: of the test set, all asked together). All but seeds are means over "
-        "the seeds."
+        "dev: best during training; test: with those weights; seeds: range of the test score; "
+        "seconds: of training until 90 % of the best dev score; ms: inference time per input "
+        "(of pairs: of the test set in one batch). All but seeds are means over the seeds."
     )
-    console.print(f"The curves are drawn in {shlex.quote(str(found.plot))}.")
+    console.print(f"The curves are plotted in {shlex.quote(str(comparison.plot))}.")
 
 
 def comparison_table(
     rows: "list[ModelResults]", metric: "ComparisonMetric", compared: str
 ) -> "Table":
-    """A line for each model: means over the seeds, and the range of what is compared."""
-    shown = make_table(compared, "parameters", "tokens/s", "dev", "test", "seeds", "seconds", "ms")
+    """Return a row per model: means over the seeds, and the range of the test score."""
+    table = make_table(compared, "parameters", "tokens/s", "dev", "test", "seeds", "seconds", "ms")
     for row in rows:
         tests = row.values("test")
-        shown.add_row(
+        table.add_row(
             row.model,
             f"{row.runs[0].parameters:,}",
             _mean(row, "tokens_per_second", ",.0f"),
@@ -155,18 +154,18 @@ def comparison_table(
             _mean(row, "seconds", ".1f"),
             _mean(row, "milliseconds", ".3g"),
         )
-    shown.title, shown.title_style, shown.title_justify = metric.label, "bold", "left"
-    return shown
+    table.title, table.title_style, table.title_justify = metric.label, "bold", "left"
+    return table
 
 
-def _mean(row: "ModelResults", name: str, form: str) -> str:
+def _mean(row: "ModelResults", name: str, number_format: str) -> str:
     mean = row.mean(name)
-    return "" if mean is None else format(mean, form)
+    return "" if mean is None else format(mean, number_format)
 
 
-def _layers(max_length: int | None, save: Path | None, json: bool) -> None:
-    from saccade.plots.attention import image_format
+def _compare_layers(max_length: int | None, save: Path | None, json: bool) -> None:
     from saccade.plots.comparison import save_layer_benchmark
+    from saccade.plots.style import image_format
     from saccade.training.progress import show_progress
     from saccade.workflows import compare_layers
 
@@ -176,24 +175,25 @@ def _layers(max_length: int | None, save: Path | None, json: bool) -> None:
             image_format(save)
     except ValueError as error:
         raise ConfigError(str(error)) from None
+    length = DEFAULT_MAX_LENGTH if max_length is None else max_length
     with show_progress(console, "measuring") as bar:
-        found = compare_layers(2048 if max_length is None else max_length, on_progress=bar.update)
+        comparison = compare_layers(length, on_progress=bar.update)
     if save is not None:
-        save_layer_benchmark(found.panels(), save)
-        console.print(f"The picture is in {shlex.quote(str(save))}.")
+        save_layer_benchmark(comparison.panels(), save)
+        console.print(f"Wrote the plot to {shlex.quote(str(save))}.")
     if json:
-        print_json(found.to_dict())
+        print_json(comparison.to_dict())
     else:
-        _show_layers(found)
+        _print_layers(comparison)
 
 
-def _show_layers(found: "LayerComparison") -> None:
+def _print_layers(comparison: "LayerComparison") -> None:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
-    shown = make_table("layer", "n", "ms", "MB", "in turn", "path", "operations")
-    for row in found.rows:
-        shown.add_row(
+    table = make_table("layer", "n", "ms", "MB", "sequential", "path", "operations")
+    for row in comparison.rows:
+        table.add_row(
             row.layer,
             str(row.length),
             f"{row.milliseconds:.3g}",
@@ -202,23 +202,23 @@ def _show_layers(found: "LayerComparison") -> None:
             f"{row.path:,}",
             f"{row.operations:,}",
         )
-    console.print(shown, "")
-    grown = make_table("layer", "operations", "in turn", "path", "time grows as", "memory as")
-    for layer in found.growth:
-        grown.add_row(
-            layer.layer,
-            layer.operations,
-            layer.sequential_products,
-            layer.path,
-            f"n^{layer.time_exponent:.2f} (n^{layer.theory_exponent})",
-            f"n^{layer.memory_exponent:.2f}",
+    console.print(table, "")
+    growth_table = make_table("layer", "operations", "sequential", "path", "time", "memory")
+    for growth in comparison.growth:
+        growth_table.add_row(
+            growth.layer,
+            growth.operations,
+            growth.sequential_products,
+            growth.path,
+            f"n^{growth.time_exponent:.2f} (n^{growth.theory_exponent})",
+            f"n^{growth.memory_exponent:.2f}",
         )
-    console.print(grown, "")
+    console.print(growth_table, "")
     console.print(
-        f"Width d = {found.width}, kernel k = {found.kernel}, one sequence, one thread. "
-        "ms: forward and backward, the best of several; MB: the tensors kept for the backward "
-        "pass; in turn: matrix products of which each waits for the one before; path: layers (of "
-        "the recurrence: steps) until the last place depends on the first; operations: by the "
-        "formula. The second table has the formulas; growth is fitted to the three longest lengths "
-        "(in brackets: by the formula)."
+        f"Width d = {comparison.width}, kernel k = {comparison.kernel}, one sequence, one thread. "
+        "ms: forward and backward pass, best of several; MB: tensors saved for the backward pass; "
+        "sequential: longest chain of matrix products; path: layers (of the recurrence: steps) "
+        "until the last position depends on the first; operations: by the formula. The second "
+        "table has the formulas and the measured growth, fitted to the three longest lengths (in "
+        "brackets: by the formula)."
     )

@@ -1,4 +1,4 @@
-"""doctor."""
+"""`saccade doctor`: diagnose distribution shift between two tables."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from saccade.cli.console import make_table, print_json, stderr_console
-from saccade.cli.train import parse_overrides
+from saccade.cli.options import ImageOption, JsonOption, parse_overrides
 from saccade.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -15,34 +15,35 @@ if TYPE_CHECKING:
     from saccade.workflows import Diagnosis
     from saccade.workflows.doctor import ColumnComparison
 
-MAX_LISTED_COLUMNS = 10  # columns of a table that are listed, if so many differ
+MAX_LISTED_COLUMNS = 10
 
 
 def doctor_command(
     compare: Annotated[
         tuple[Path, Path] | None,
-        typer.Option(metavar="TRAIN LIVE", help="The table learned from, and the one of now."),
+        typer.Option(metavar="TRAIN LIVE", help="Reference and current data, both tables."),
     ] = None,
-    target: Annotated[str | None, typer.Option(help="The column of the labels.")] = None,
+    target: Annotated[str | None, typer.Option(help="Label column.")] = None,
     set: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="data.ignore or data.categories."),
     ] = None,
-    save: Annotated[Path | None, typer.Option(help="A picture: .png, .svg or .pdf.")] = None,
+    save: ImageOption = None,
     save_weights: Annotated[
-        Path | None, typer.Option(help="TRAIN with a column of weights, if they help.")
+        Path | None,
+        typer.Option(help="Write TRAIN with a column of importance weights, if they help."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    json: JsonOption = False,
 ) -> None:
-    r"""Say what is wrong, and the one thing to do next: has the world moved since training?
+    r"""Diagnose distribution shift between training and current data, and recommend a remedy.
 
     \b
     saccade doctor --compare train.csv live.csv --target bought
     saccade doctor --compare train.csv live.csv --set data.ignore=id --save shift.png
     saccade doctor --compare train.csv live.csv --target bought --save-weights weighted.csv
 
-    Which kind of shift lies between two tables, if any (of inputs, of labels or of concept), which
-    columns speak for it, and what helps. Without labels only the inputs can be compared.
+    Reports the kind of shift (covariate, label or concept), the columns that differ, and what to
+    do. Without labels only the inputs can be compared.
     """
     if compare is None:
         raise ConfigError(
@@ -55,82 +56,82 @@ def doctor_command(
     class Settings(Config):
         data: ColumnsConfig = ColumnsConfig()
 
-    found = compare_tables(
+    diagnosis = compare_tables(
         *compare,
         label_column=target,
-        columns=override_settings(Settings(), parse_overrides(set or [])).data,
+        columns=override_settings(Settings(), dict(parse_overrides(set))).data,
         save=save,
         save_weights=save_weights,
     )
     if json:
-        print_json(found.to_dict())
+        print_json(diagnosis.to_dict())
     else:
-        _show(found)
-    for note in found.notes:
+        _print_diagnosis(diagnosis)
+    for note in diagnosis.notes:
         stderr_console().print(note)
 
 
-def _show(found: "Diagnosis") -> None:
+def _print_diagnosis(diagnosis: "Diagnosis") -> None:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, emoji=False)
-    console.print(f"{found.summary}\n")
-    console.print(_columns(found), "")
-    if found.classes:
-        console.print(_classes(found), "")
-    told = found.domains
+    console.print(f"{diagnosis.summary}\n")
+    console.print(_columns_table(diagnosis), "")
+    if diagnosis.classes:
+        console.print(_classes_table(diagnosis), "")
+    domains = diagnosis.domains
     console.print(
-        f"Rows that were not seen are told apart with an AUC of {told.auc:.3f}; by chance it would "
-        f"be {told.low:.3f} to {told.high:.3f}."
+        f"A classifier separates held-out rows of the two tables with an AUC of {domains.auc:.3f}; "
+        f"without a shift it would lie in {domains.low:.3f} to {domains.high:.3f}."
     )
-    if found.losses is not None:
-        losses, p = found.losses, found.p_values["answers"]
+    if diagnosis.losses is not None:
+        losses, p = diagnosis.losses, diagnosis.p_values["answers"]
         console.print(
-            f"A model of the first table loses {losses.source:.3f} a row on its own held-out rows "
-            f"({losses.reweighted:.3f} weighted as the inputs of the second, "
-            f"{losses.relabelled:.3f} as its classes) and {losses.target:.3f} on the second; that "
-            f"its answers are as right there has a p of {p:.2g}."
+            f"Loss per row of a model of the first table: {losses.source:.3f} on its held-out rows "
+            f"({losses.reweighted:.3f} weighted like the inputs of the second table, "
+            f"{losses.relabelled:.3f} like its classes), {losses.target:.3f} on the second table; "
+            f"p = {p:.2g} for the hypothesis that it predicts both equally well."
         )
-    console.print(f"\nNext: {found.next_step}")
-    for command in found.commands:
+    console.print(f"\nNext: {diagnosis.next_step}")
+    for command in diagnosis.commands:
         console.print(f"  {command}", soft_wrap=True)
 
 
-def _columns(found: "Diagnosis") -> "Table":
-    """Those that differ, or the first few; the others are counted."""
-    differ = [column for column in found.columns if column.differs]
-    listed = (differ or found.columns)[:MAX_LISTED_COLUMNS]
-    made = make_table("column", "", *found.rows, "p", "")
+def _columns_table(diagnosis: "Diagnosis") -> "Table":
+    """Return a table of the columns that differ, or of the first ones."""
+    differing = [column for column in diagnosis.columns if column.differs]
+    listed = (differing or diagnosis.columns)[:MAX_LISTED_COLUMNS]
+    table = make_table("column", "", *diagnosis.rows, "p", "")
     for column in listed:
-        made.add_row(
+        table.add_row(
             column.name,
             "mean" if column.value is None else f"share of {column.value}",
-            _figures(column, column.source),
-            _figures(column, column.target),
+            _format_statistics(column, column.source),
+            _format_statistics(column, column.target),
             f"{column.p:.2g}",
             "differs" if column.differs else "",
         )
-    if len(found.columns) > len(listed):
-        made.add_row(f"… {len(found.columns) - len(listed)} more")
-    return made
+    if len(diagnosis.columns) > len(listed):
+        table.add_row(f"… {len(diagnosis.columns) - len(listed)} more")
+    return table
 
 
-def _figures(column: "ColumnComparison", figures: dict[str, float | None]) -> str:
+def _format_statistics(column: "ColumnComparison", statistics: dict[str, float | None]) -> str:
     if column.value is not None:
-        return f"{figures['share']:.1%}"
-    mean, missing = figures["mean"], figures["missing"]
+        return f"{statistics['share']:.1%}"
+    mean, missing = statistics["mean"], statistics["missing"]
     absent = f"{missing:.1%} missing" if missing else ""
     if mean is None:
         return absent
-    return f"{mean:.4g} ± {figures['deviation']:.3g}" + (f", {absent}" if absent else "")
+    return f"{mean:.4g} ± {statistics['deviation']:.3g}" + (f", {absent}" if absent else "")
 
 
-def _classes(found: "Diagnosis") -> "Table":
-    p = found.p_values["labels"]
-    weighed = ["weight"] if found.kind == "label" else []
-    made = make_table(f"class (p {p:.2g})", *found.rows, *weighed)
-    for each in found.classes:
-        weight = "" if each.weight is None else f"{each.weight:.3g}"
-        shares = [each.name, f"{each.source:.1%}", f"{each.target:.1%}"]
-        made.add_row(*shares, *([weight] if weighed else []))
-    return made
+def _classes_table(diagnosis: "Diagnosis") -> "Table":
+    p = diagnosis.p_values["labels"]
+    weight_column = ["weight"] if diagnosis.kind == "label" else []
+    table = make_table(f"class (p {p:.2g})", *diagnosis.rows, *weight_column)
+    for shift in diagnosis.classes:
+        weight = "" if shift.weight is None else f"{shift.weight:.3g}"
+        shares = [shift.name, f"{shift.source:.1%}", f"{shift.target:.1%}"]
+        table.add_row(*shares, *([weight] if weight_column else []))
+    return table

@@ -1,7 +1,8 @@
-"""The verbs of the command line, and what becomes of an error.
+"""Entry point of the command line: the commands, and how errors are reported.
 
-Answers and figures go to standard output, all else to standard error. Exit codes: 0 done,
-2 something a person can mend, 130 stopped with Ctrl-C, 1 a fault of saccade's own.
+Predictions and metrics go to standard output, everything else to standard error. Exit codes:
+0 success, 1 an internal error (or a failed check), 2 an error that the user can fix, 130 stopped
+with Ctrl-C.
 """
 
 import os
@@ -16,38 +17,57 @@ import typer
 from saccade import __version__
 from saccade.cli.check import check_command
 from saccade.cli.compare import compare_command
+from saccade.cli.copy import copy_command
+from saccade.cli.demo import demo_command
 from saccade.cli.doctor import doctor_command
-from saccade.cli.export import export_command, import_command
+from saccade.cli.evaluate import evaluate_command
+from saccade.cli.export import export_command
+from saccade.cli.finetune import finetune_command
+from saccade.cli.import_ import import_command
 from saccade.cli.list import list_command
 from saccade.cli.look import look_command
-from saccade.cli.predict import evaluate_command, predict_command
+from saccade.cli.plot import PLOT_COMMANDS, PLOT_HELP
+from saccade.cli.predict import predict_command
 from saccade.cli.prune import prune_command
-from saccade.cli.train import copy_command, demo_command, train_command
+from saccade.cli.train import train_command
 from saccade.errors import SaccadeError
 from saccade.training.cpu import OMP_ENV
+
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 app = typer.Typer(
     name="saccade",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings=CONTEXT_SETTINGS,
+)
+plot_app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings=CONTEXT_SETTINGS,
 )
 
 
-def _version(wanted: bool) -> bool:
-    if wanted:
+def _print_version(requested: bool) -> bool:
+    if requested:
         print(f"saccade {__version__}")
         raise typer.Exit
-    return wanted
+    return requested
 
 
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which it is.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error, and more details.")
+    ] = False,
 ) -> None:
     """Train small neural models on your own data, and see why they answer as they do."""
 
@@ -56,6 +76,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo_command,
     "list": list_command,
     "train": train_command,
+    "finetune": finetune_command,
     "predict": predict_command,
     "evaluate": evaluate_command,
     "look": look_command,
@@ -68,78 +89,125 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "copy": copy_command,
 }
 
+# options that users of other tools type by habit, and what to type here
+SETTING_HINTS = {
+    "--batch-size": "--set train.batch_tokens=…",
+    "--epochs": "--set train.steps=… (model.epochs=… for vectors and classify)",
+    "--learning-rate": "--set train.learning_rate=…",
+    "--lr": "--set train.learning_rate=…",
+    "--minutes": "--set train.minutes=…",
+    "--on": "saccade finetune RUN --data FILE",
+    "--online": "saccade finetune RUN --data FILE --online",
+    "--seed": "--set train.seed=…",
+    "--steps": "--set train.steps=…",
+}
+SEARCH_HINTS = {
+    "--temperature": "--search temperature=…",
+    "--top-k": "--search top_k=…",
+    "--top-p": "--search top_p=…",
+    "--length-penalty": "--search length_penalty=…",
+}
+OPTION_HINTS = {
+    "compare": SETTING_HINTS,
+    "finetune": SETTING_HINTS,
+    "predict": SEARCH_HINTS,
+    "train": SETTING_HINTS,
+}
 
-class _Carried(Exception):
-    """Around an error that typer would take for its own, so that it reaches us."""
+
+class _PassThrough(Exception):
+    """Wrapper around an error that typer would handle itself; its cause reaches `run`."""
 
 
-def _carrying(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb, whose Ctrl-C and broken pipes typer does not see."""
+def _bypass_typer(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with Ctrl-C and OS errors wrapped so that typer does not handle them."""
 
-    @wraps(verb)
+    @wraps(command)
     def call(*arguments: object, **options: object) -> None:
         try:
-            verb(*arguments, **options)
+            command(*arguments, **options)
         except (KeyboardInterrupt, OSError) as error:
-            raise _Carried from error
+            raise _PassThrough from error
 
     return call
 
 
-for _name, _verb in COMMANDS.items():
-    # \b, which typer wants as the character itself, keeps the lines of an example apart
-    app.command(_name, help=(_verb.__doc__ or "").replace("\\b", "\b"))(_carrying(_verb))
+def _register(group: typer.Typer, commands: dict[str, Callable[..., None]]) -> None:
+    for name, command in commands.items():
+        # typer expects \b as the character itself; it keeps the lines of the examples separate
+        help_text = (command.__doc__ or "").replace("\\b", "\b")
+        group.command(name, help=help_text)(_bypass_typer(command))
+
+
+_register(app, COMMANDS)
+_register(plot_app, PLOT_COMMANDS)
+app.add_typer(plot_app, name="plot", help=PLOT_HELP.replace("\\b", "\b"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a verb and leave with its exit code."""
+    """Run a command and exit with its code."""
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 
 def run(arguments: list[str]) -> int:
-    """Run a verb and return its exit code; whatever goes wrong becomes one message."""
+    """Run a command and return its exit code; any error becomes one message."""
     for name, value in OMP_ENV.items():
         os.environ.setdefault(name, value)
     debug = "--debug" in arguments
-    # wherever it stands: nobody remembers whether it belongs before or behind the verb
+    # accepted before and after the command
     arguments = [argument for argument in arguments if argument != "--debug"]
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     try:
-        code = _ask_typer(arguments)
+        code = _run_typer(arguments, debug)
         sys.stdout.flush()
         return code
-    except _Carried as carried:
-        return _end(carried.__cause__, debug)
+    except _PassThrough as wrapper:
+        return _report_error(wrapper.__cause__, debug)
     except (Exception, KeyboardInterrupt) as error:
-        return _end(error, debug)
+        return _report_error(error, debug)
 
 
-def _ask_typer(arguments: list[str]) -> int:
-    """Typer explains what it cannot read, and leaves by SystemExit even when all is well."""
+def _run_typer(arguments: list[str], debug: bool) -> int:
+    """Parse the arguments and run the command; report usage errors as typer does."""
+    flags = ["--debug"] if debug and arguments else []
     try:
-        app(args=arguments, prog_name="saccade")
-    except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else 0
-    return 0
+        code = app(args=[*flags, *arguments], prog_name="saccade", standalone_mode=False)
+    except Exception as error:
+        show = getattr(error, "show", None)  # typer brings its own copy of click's exceptions
+        if show is None:
+            raise
+        option = getattr(error, "option_name", None)
+        hint = OPTION_HINTS.get(arguments[0], {}).get(option) if option else None
+        if hint is None:
+            show()
+        else:
+            print(f"saccade: No such option {option}; try {hint}", file=sys.stderr)
+        return 2
+    return code if isinstance(code, int) else 0
 
 
-def _end(error: BaseException | None, debug: bool) -> int:
+def _report_error(error: BaseException | None, debug: bool) -> int:
+    """Print the message of an error and return the exit code that it stands for."""
     match error:
         case SaccadeError():
-            return _say(str(error), 2, debug)
+            return _print_error(str(error), 2, debug)
         case KeyboardInterrupt():
-            return _say(str(error) or "Stopped.", 130, debug)
+            return _print_error(str(error) or "Stopped.", 130, debug)
         case BrokenPipeError():
-            # whoever was reading has enough; what is still in the buffer must not raise at exit
+            # the reader closed the pipe; what is still buffered must not raise at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         case OSError():
             where = f"{error.filename}: " if error.filename else ""
-            return _say(f"{where}{error.strerror or error}.", 2, debug)
+            return _print_error(f"{where}{error.strerror or error}.", 2, debug)
     fault = f"{type(error).__name__}: {error}".strip()
-    return _say(f"This is a fault of saccade's own ({fault}). --debug shows where.", 1, debug)
+    return _print_error(
+        f"Internal error ({fault}). Run again with --debug to see the traceback.", 1, debug
+    )
 
 
-def _say(message: str, code: int, debug: bool) -> int:
+def _print_error(message: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
     print(f"saccade: {message}" if code != 130 else message, file=sys.stderr)

@@ -1,6 +1,6 @@
-"""look at what needs no run: activations, and what depth does to signals and gradients."""
+"""Plots of `saccade plot`: activation functions, signal propagation, word frequencies."""
 
-from collections.abc import Callable
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,36 +8,19 @@ from saccade.cli.console import make_table, print_json, stderr_console
 from saccade.errors import ConfigError
 
 if TYPE_CHECKING:
-    from saccade.inspection.signal_propagation import SignalPropagation
+    import numpy as np
+    from numpy.typing import NDArray
 
-ACTIVATION_RANGE = 4.0  # activations are drawn from minus this to this
+    from saccade.inspection.figures import SignalPropagation
+
+ACTIVATION_RANGE = 4.0  # activations are plotted from minus this to this
 ACTIVATION_POINTS = 161
+MAX_FLOAT_EXPONENT = 300  # powers of ten beyond it are formatted by hand
+GELU_FORMULAS = {"gelu": "tanh (gelu)", "gelu_sigmoid": "σ(1.702 x) (gelu_sigmoid)"}
 
 
-def look_at_concept(name: str, given: dict[str, Any], save: Path | None, json: bool) -> None:
-    """Show one of `IDEAS`; `given` are the options that somebody typed, by name."""
-    show, known = CONCEPTS[name]
-    if strange := [f"--{option}" for option in given if option not in known]:
-        has = ", ".join(f"--{option}" for option in (*known, "save", "json"))
-        raise ConfigError(f"look {name} takes no {', '.join(strange)}; it takes {has}.")
-    try:
-        show(given, save, json)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-
-
-def concept_only_message(given: dict[str, Any]) -> str:
-    """The message for options that a run or a text does not take."""
-    owners = {
-        option: " or ".join(
-            f"look {name}" for name, (_, known) in CONCEPTS.items() if option in known
-        )
-        for option in given
-    }
-    return "; ".join(f"--{option} is for saccade {owner}" for option, owner in owners.items()) + "."
-
-
-def _activations(given: dict[str, Any], save: Path | None, json: bool) -> None:
+def plot_activations(save: Path | None, json: bool) -> None:
+    """Print and plot activation functions, their derivatives and the errors of GELU's forms."""
     import numpy as np
     from rich.console import Console
 
@@ -51,140 +34,173 @@ def _activations(given: dict[str, Any], save: Path | None, json: bool) -> None:
 
     x = np.linspace(-ACTIVATION_RANGE, ACTIVATION_RANGE, ACTIVATION_POINTS)
     curves = [activation_curve(name, x) for name in ACTIVATION_EQUATIONS]
-    errors_of_gelu = gelu_approximations()
+    approximations = gelu_approximations()
     if save is not None:
-        save_activations(curves, errors_of_gelu, save)
-        stderr_console().print(f"{len(curves)} activations are drawn in {save}.")
+        try:
+            save_activations(curves, approximations, save)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        stderr_console().print(f"Wrote {len(curves)} activation functions to {save}.")
     if json:
         print_json(
             {
                 "activations": [
                     {
-                        "name": one.name,
-                        "equation": ACTIVATION_EQUATIONS[one.name],
+                        "name": curve.name,
+                        "equation": ACTIVATION_EQUATIONS[curve.name],
                         "x": x.tolist(),
-                        "y": one.y.tolist(),
-                        "slope": one.derivative.tolist(),
-                        "slope_at_0": one.derivative_at_zero,
+                        "y": curve.y.tolist(),
+                        "slope": curve.derivative.tolist(),
+                        "slope_at_0": curve.derivative_at_zero,
                     }
-                    for one in curves
+                    for curve in curves
                 ],
                 "gelu": {
-                    one.name: {"largest_error": one.max_error, "at": one.max_error_x}
-                    for one in errors_of_gelu
+                    found.name: {"largest_error": found.max_error, "at": found.max_error_x}
+                    for found in approximations
                 },
             }
         )
         return
-    shown = make_table("activation", "f(x)", "least slope", "greatest", "at 0")
-    for one in curves:
-        slopes = (one.derivative.min(), one.derivative.max(), one.derivative_at_zero)
-        shown.add_row(
-            one.name,
-            ACTIVATION_EQUATIONS[one.name],
-            *(f"{derivative:.3g}" for derivative in slopes),
+    table = make_table("activation", "f(x)", "min f'(x)", "max f'(x)", "f'(0)")
+    for curve in curves:
+        slopes = (curve.derivative.min(), curve.derivative.max(), curve.derivative_at_zero)
+        table.add_row(
+            curve.name, ACTIVATION_EQUATIONS[curve.name], *(f"{slope:.3g}" for slope in slopes)
         )
-    screen = Console(highlight=False, markup=False)
-    screen.print(shown)
-    screen.print()
-    screen.print(
-        f"Slopes of x from {-ACTIVATION_RANGE:g} to {ACTIVATION_RANGE:g}. {', '.join(KINKED_ACTIVATIONS)} have a corner at 0, "
-        "where no slope is: learning takes the one that is told, a subgradient (of relu any number "
-        "from 0 to 1 would be one)."
+    console = Console(highlight=False, markup=False)
+    console.print(table)
+    console.print()
+    console.print(
+        f"Derivatives for x from {-ACTIVATION_RANGE:g} to {ACTIVATION_RANGE:g}. "
+        f"{', '.join(KINKED_ACTIVATIONS)} are not differentiable at 0; the value given there is "
+        "the subgradient used for training (for relu any number from 0 to 1 is one)."
     )
-    said = {"gelu": "by tanh (gelu)", "gelu_sigmoid": "by σ(1.702 x) (gelu_sigmoid)"}
-    found = [
-        f"{said[one.name]} {one.max_error:.2e}, at x = {one.max_error_x:.2f}"
-        for one in errors_of_gelu
+    errors = [
+        f"{GELU_FORMULAS[found.name]} {found.max_error:.2e}, at x = {found.max_error_x:.2f}"
+        for found in approximations
     ]
-    screen.print(f"Approximations of gelu_exact, and their largest error: {'; '.join(found)}.")
-    screen.print("softmax is a function of many numbers at once, and is not drawn.")
+    console.print(f"Largest error of the approximations of gelu_exact: {'; '.join(errors)}.")
+    console.print("softmax is a function of a whole vector and is not plotted.")
 
 
-def _depth(given: dict[str, Any], save: Path | None, json: bool) -> None:
-    from saccade.inspection.signal_propagation import StackConfig, propagate
-    from saccade.plots.attention import image_format
+def plot_signal(stack_options: dict[str, Any], save: Path | None, json: bool) -> None:
+    """Print and plot the variance of signals and gradients through a deep network."""
+    from saccade.inspection.figures import StackConfig
+    from saccade.inspection.signal_propagation import propagate
     from saccade.plots.signal_propagation import save_signal_propagation
+    from saccade.plots.style import image_format
 
+    try:
+        if save is not None:
+            image_format(save)  # before the computation
+        found = propagate(StackConfig(**stack_options))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     if save is not None:
-        image_format(save)
-    seen = propagate(StackConfig(**given))
-    if save is not None:
-        save_signal_propagation(seen, save)
-        stderr_console().print(f"Signals and gradients are drawn in {save}.")
+        save_signal_propagation(found, save)
+        stderr_console().print(f"Wrote signals and gradients to {save}.")
     if json:
-        print_json(_plain(seen))
+        print_json(_signal_json(found))
     else:
-        _show(seen)
+        _print_signal(found)
 
 
-def _show(seen: "SignalPropagation") -> None:
+def _print_signal(found: "SignalPropagation") -> None:
     from rich.console import Console
 
     from saccade.inspection.signal_propagation import describe_propagation, log_spaced_layers
     from saccade.plots.signal_propagation import stack_title
 
-    by_depth = {one.depth: one for one in seen.spectra}
-    shown = make_table("layer", "signals", "over inputs", "gradients", "|λ|", "σ")
-    for layer in (0, *log_spaced_layers(seen.stack.layers)):
-        figures = (seen.signals[layer], seen.differences[layer], seen.gradients[layer])
-        values = [f"{figure:.3g}" for figure in figures]
-        if one := by_depth.get(layer):
-            values += [_power(one.moduli), _power(one.singular)]
-        shown.add_row(str(layer), *values)
-    screen = Console(highlight=False, markup=False)
-    for part in (stack_title(seen.stack), "", shown, "", *describe_propagation(seen)):
-        screen.print(part)
-    screen.print(
-        "signals: the mean of h² after each layer; over inputs: its variance from one input to "
-        "the next; gradients: the mean of (∂L/∂h)²; |λ| and σ: the largest eigenvalue and singular "
-        "value of W_l … W_1. A size is the root of such a mean."
+    spectra = {spectrum.depth: spectrum for spectrum in found.spectra}
+    table = make_table("layer", "signals", "over inputs", "gradients", "|λ|", "σ")
+    for layer in (0, *log_spaced_layers(found.stack.layers)):
+        sizes = (found.signals[layer], found.differences[layer], found.gradients[layer])
+        cells = [f"{size:.3g}" for size in sizes]
+        if spectrum := spectra.get(layer):
+            cells += [_largest(spectrum.moduli), _largest(spectrum.singular)]
+        table.add_row(str(layer), *cells)
+    console = Console(highlight=False, markup=False)
+    for part in (stack_title(found.stack), "", table, "", *describe_propagation(found)):
+        console.print(part)
+    console.print(
+        "signals: mean of h² after each layer; over inputs: variance of h over the inputs; "
+        "gradients: mean of (∂L/∂h)²; |λ| and σ: largest eigenvalue modulus and singular value of "
+        "W_l … W_1. A norm is the square root of such a mean."
     )
 
 
-def _power(logs: Any) -> str:
-    """The largest of some numbers that are told by their logarithms, as others are written."""
+def _largest(logs: "NDArray[np.float64]") -> str:
+    """Format 10 ** logs[0], which may exceed the range of floats."""
     if not len(logs):
         return "0"
-    if abs(logs[0]) < 300:
+    if abs(logs[0]) < MAX_FLOAT_EXPONENT:
         return f"{10 ** logs[0]:.3g}"
-    whole = int(logs[0] // 1)
-    return f"{10 ** (logs[0] - whole):.3g}e{whole:+d}"
+    exponent = int(logs[0] // 1)
+    return f"{10 ** (logs[0] - exponent):.3g}e{exponent:+d}"
 
 
-def _plain(seen: "SignalPropagation") -> dict[str, Any]:
-    import math
+def _signal_json(found: "SignalPropagation") -> dict[str, Any]:
+    from saccade.inspection.signal_propagation import describe_propagation, norm_growths
 
-    from saccade.inspection.signal_propagation import describe_propagation
-
-    def numbers(values: Any) -> list[float | None]:  # JSON knows no infinity
+    def numbers(values: "NDArray[np.float64]") -> list[float | None]:  # JSON has no infinity
         return [value if math.isfinite(value) else None for value in values.tolist()]
 
     return {
-        **seen.stack._asdict(),
-        "signals": numbers(seen.signals),
-        "differences": numbers(seen.differences),
-        "gradients": numbers(seen.gradients),
+        **found.stack._asdict(),
+        "signals": numbers(found.signals),
+        "differences": numbers(found.differences),
+        "gradients": numbers(found.gradients),
         "products": [
             {
-                "depth": one.depth,
-                "log10_moduli": one.moduli.tolist(),
-                "log10_singular": one.singular.tolist(),
+                "depth": spectrum.depth,
+                "log10_moduli": spectrum.moduli.tolist(),
+                "log10_singular": spectrum.singular.tolist(),
             }
-            for one in seen.spectra
+            for spectrum in found.spectra
         ],
-        "norm_growths": {
-            what: norm_growth._asdict() for what, norm_growth in seen.norm_growths.items()
-        },
-        "description": describe_propagation(seen),
+        "norm_growths": {name: growth._asdict() for name, growth in norm_growths(found).items()},
+        "description": describe_propagation(found),
     }
 
 
-ConceptView = tuple[Callable[[dict[str, Any], Path | None, bool], None], tuple[str, ...]]
-CONCEPTS: dict[str, ConceptView] = {  # what shows it, and the options that it takes
-    "activations": (_activations, ()),
-    "depth": (
-        _depth,
-        ("activation", "init", "layers", "width", "norm", "residual", "seed"),
-    ),
-}
+def plot_zipf(path: Path, save: Path | None, json: bool) -> None:
+    """Print and plot the rank-frequency curves of a text and their Zipf exponents."""
+    from rich.console import Console
+
+    from saccade.data.text.corpus import read_text_corpus
+    from saccade.inspection.zipf import fit_zipf_by_order, rank_frequencies, word_ids
+    from saccade.plots.zipf import NGRAM_NAMES, save_zipf
+
+    counts = rank_frequencies(word_ids(read_text_corpus(path)))
+    fits = fit_zipf_by_order(counts)
+    if save is not None:
+        try:
+            save_zipf(counts, save)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        stderr_console().print(f"Wrote rank against frequency to {save}.")
+    if json:
+        print_json(
+            {
+                NGRAM_NAMES[order]: {
+                    "different": len(frequencies),
+                    "total": int(frequencies.sum()),
+                    **(fits[order]._asdict() if order in fits else {}),
+                }
+                for order, frequencies in counts.items()
+            }
+        )
+        return
+    table = make_table("n-grams", "distinct", "total", "once", "Zipf exponent", "fitted ranks")
+    for order, frequencies in counts.items():
+        fit = fits.get(order)
+        table.add_row(
+            NGRAM_NAMES[order],
+            f"{len(frequencies):,}",
+            f"{int(frequencies.sum()):,}",
+            f"{int((frequencies == 1).sum()):,}",
+            f"{fit.exponent:.3f}" if fit else "too few",
+            f"{fit.first:,} to {fit.last:,}" if fit else "",
+        )
+    Console(highlight=False).print(table)

@@ -1,21 +1,19 @@
-"""look schedule: how the learning rate moves."""
+"""Learning-rate schedules of `saccade plot schedules`."""
 
 from pathlib import Path
 
 from saccade.cli.console import make_table, print_json, stderr_console
-from saccade.cli.train import parse_overrides
+from saccade.cli.options import parse_overrides
 from saccade.errors import ConfigError
 
-SCHEDULE_POINTS = 1000  # of a line, at most
-SCHEDULE_TABLE_ROWS = 11  # of them in the table
-UNPLOTTED_SCHEDULES = {
-    "none",
-    "pid",
-}  # constant is its other name; what is measured cannot be foreseen
+MAX_CURVE_POINTS = 1000
+SCHEDULE_TABLE_ROWS = 11
+# "none" is the former name of "constant"; "pid" depends on measurements made while training
+UNPLOTTED_SCHEDULES = {"none", "pid"}
 
 
-def look_at_schedules(assignments: list[str], save: Path | None, json: bool) -> None:
-    """Every schedule with the settings of a training, or the one that is asked for."""
+def plot_schedules(assignments: list[str], save: Path | None, json: bool) -> None:
+    """Print and plot every schedule, or only `train.schedule` if it is set."""
     import numpy as np
     from rich.console import Console
 
@@ -27,18 +25,18 @@ def look_at_schedules(assignments: list[str], save: Path | None, json: bool) -> 
     class Settings(Config):
         train: TrainConfig = TrainConfig()
 
-    changes = parse_overrides(assignments)
-    train = override_settings(Settings(), changes).train
+    overrides = parse_overrides(assignments)
+    train = override_settings(Settings(), dict(overrides)).train
     names = sorted(SCHEDULES.keys() - UNPLOTTED_SCHEDULES)
-    if "train.schedule" in changes:
+    if "train.schedule" in overrides:
         names = [train.schedule]
     if names == ["pid"]:
         raise ConfigError(
-            "the rate of pid follows from what is measured in a training: train with it, and see "
-            "the run's report/curves.png."
+            "the pid schedule depends on losses measured while training; train with it and see "
+            "report/curves.png of the run."
         )
     steps = np.unique(
-        np.linspace(1, train.steps, min(train.steps, SCHEDULE_POINTS)).round().astype(int)
+        np.linspace(1, train.steps, min(train.steps, MAX_CURVE_POINTS)).round().astype(int)
     )
     rates = {
         name: np.array(
@@ -54,14 +52,13 @@ def look_at_schedules(assignments: list[str], save: Path | None, json: bool) -> 
             save_schedules(steps, rates, save)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        stderr_console().print(f"The learning rate over the steps is drawn in {save}.")
+        stderr_console().print(f"Wrote learning rate against step to {save}.")
     if json:
-        lists = {name: line.tolist() for name, line in rates.items()}
-        print_json({"steps": steps.tolist(), "rates": lists})
+        curves = {name: curve.tolist() for name, curve in rates.items()}
+        print_json({"steps": steps.tolist(), "rates": curves})
         return
-    shown = make_table("step", *names)
-    for place in np.unique(
-        np.linspace(0, len(steps) - 1, SCHEDULE_TABLE_ROWS).round().astype(int)
-    ).tolist():
-        shown.add_row(str(steps[place]), *(f"{rates[name][place]:.3g}" for name in names))
-    Console(highlight=False).print(shown)
+    table = make_table("step", *names)
+    rows = np.unique(np.linspace(0, len(steps) - 1, SCHEDULE_TABLE_ROWS).round().astype(int))
+    for row in rows.tolist():
+        table.add_row(str(steps[row]), *(f"{rates[name][row]:.3g}" for name in names))
+    Console(highlight=False).print(table)

@@ -1,13 +1,13 @@
-r"""Files that are answered line by line: how they are read, how an answer is written on a line.
+r"""Line-by-line prediction for files: how they are read and how predictions are written.
 
-A file is read in groups of lines. A group is answered at once, sorted by length and put back in
-order by whoever answers, and is forgotten before the next is read: memory is that of one group,
-however long the file. Groups follow from the lines alone, so a file that is taken up at the end
-of a group is answered as if it had not been left. On standard input a group ends where nothing
-more has come yet.
+A file is read in chunks of lines. A chunk is predicted together (sorted by length and put back in
+order by the predictor) and dropped before the next one is read, so memory is that of one chunk
+however long the file. Chunks depend on the lines alone, so a file that is resumed at the end of a
+chunk gives the same predictions as without the interruption. On standard input a chunk ends where
+no more input is available yet.
 
-A line in is a line out. What is no UTF-8 is read as "�" and said; what would break a line of the
-answers is written as its escape.
+One line in is one line out. Invalid UTF-8 is read as "�" with a warning; line breaks inside a
+prediction are written as escapes.
 """
 
 import json
@@ -30,59 +30,68 @@ from saccade.io.text_files import (
     read_line_blocks,
 )
 from saccade.training.progress import show_progress
+from saccade.types.progress import Progress
 
-PREDICT_CHUNK_LINES = 2000  # lines that are answered before the next are read
-PREDICT_CHUNK_CHARACTERS = 1 << 20  # of them, unless a line has more by itself
-MAX_SHOWN_WARNINGS = 5  # warnings that are said one by one
+PREDICT_CHUNK_LINES = 2000
+PREDICT_CHUNK_CHARACTERS = 1 << 20  # a longer line is a chunk of its own
+MAX_PRINTED_WARNINGS = 5  # the rest are counted
 
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_PACKED = (b"\x1f\x8b", b"\xfd7zXZ\x00")
-_BREAKS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")  # as str.splitlines has them
-_NOT_IN_JSON = re.compile("[\x85\u2028\u2029\ud800-\udfff]")  # that JSON lets stand
+_COMPRESSED = (b"\x1f\x8b", b"\xfd7zXZ\x00")
+_LINE_BREAKS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")  # as str.splitlines has them
+_UNSAFE_IN_JSON = re.compile("[\x85\u2028\u2029\ud800-\udfff]")  # json.dumps keeps them
 
+PredictFunction = Callable[..., list[Any]]
 WarnFunction = Callable[[str], None]
 TruncateFunction = Callable[[str], str]
 
 
 def predict_file(
     path: str,
-    answer: Callable[..., list[Any]],
-    format_answer: Callable[[int, str, Any], str],
+    predict: PredictFunction,
+    format_prediction: Callable[[int, str, Any], str],
     truncate: TruncateFunction,
     output: ResumableOutput | None,
 ) -> None:
-    """Answer each line of a file: into a file that can be gone on with, or on standard output.
+    """Predict each line of a file, into a resumable file or to standard output.
 
-    `answer` takes some texts, the number of the `first` and whom to `tell` of those that are
-    done; `form` writes an answer down, with the end of its line; `shorten` cuts a text that is
-    longer than can be answered.
+    Args:
+        path: a text file, compressed or not, or "-" for standard input.
+        predict: takes texts, the number of the `first` one and an `on_progress` callback.
+        format_prediction: returns the output lines of (number, source, prediction).
+        truncate: shortens a text to what the model takes.
+        output: where to write; None for standard output.
     """
     console = stderr_console()
-    warn, began = LimitedWarnings(console), time.monotonic()
-    number = before = output.lines if output else 0
-    total = count_lines(path) if console.is_terminal else None
-    with show_progress(
-        console, "answering", total=total, done=before, unit="sentences"
-    ) as on_progress:
-        for group in _groups_to_answer(path, output, warn):
-            texts = _shortened(group, truncate, path, number + 1, warn)
-            answers = answer(texts, first=number + 1, on_progress=on_progress)
-            written = "".join(
-                map(format_answer, range(number + 1, number + 1 + len(group)), group, answers)
+    warn, start_time = LimitedWarnings(console), time.monotonic()
+    number = done_before = output.lines if output else 0
+    total = count_input_lines(path) if console.is_terminal else None
+    with show_progress(console, "predicting", total=total, done=done_before, unit="lines") as bar:
+        for chunk in _remaining_chunks(path, output, warn):
+            texts = _truncate_long_lines(chunk, truncate, path, number + 1, warn)
+            predictions = predict(
+                texts, first=number + 1, on_progress=_in_file(bar.update, number, total)
             )
+            numbers = range(number + 1, number + 1 + len(chunk))
+            written = "".join(map(format_prediction, numbers, chunk, predictions))
             if output is None:
                 sys.stdout.write(written)
                 sys.stdout.flush()
             else:
-                output.add(group, written)
-            number += len(group)
+                output.add(chunk, written)
+            number += len(chunk)
     warn.finish()
     if number:
-        console.print(_summary(number - before, before, time.monotonic() - began))
+        console.print(_summary(number - done_before, done_before, time.monotonic() - start_time))
 
 
-def _groups_to_answer(
+def _in_file(on_progress: Progress, before: int, lines: int | None) -> Progress:
+    """Return a callback that reports the progress of a chunk as progress in the file."""
+    return lambda what, done, total: on_progress(what, before + done, lines)
+
+
+def _remaining_chunks(
     path: str, output: ResumableOutput | None, warn: WarnFunction
 ) -> Iterator[list[str]]:
     if output is None and path == STANDARD_INPUT:
@@ -94,24 +103,24 @@ def _groups_to_answer(
     yield from chunk_lines(lines)
 
 
-def _shortened(
+def _truncate_long_lines(
     texts: list[str], truncate: TruncateFunction, path: str, first: int, warn: WarnFunction
 ) -> list[str]:
-    cut = [truncate(text) for text in texts]
-    for number, (whole, beginning) in enumerate(zip(texts, cut, strict=True), first):
-        if len(beginning) < len(whole):
+    truncated = [truncate(text) for text in texts]
+    for number, (text, kept) in enumerate(zip(texts, truncated, strict=True), first):
+        if len(kept) < len(text):
             warn(
-                f"{path}, line {number:,} is longer than this model takes: only the first "
-                f"{len(beginning):,} of its {len(whole):,} characters are answered."
+                f"{path}, line {number:,} is longer than this model takes: truncated from "
+                f"{len(text):,} to {len(kept):,} characters."
             )
-    return cut
+    return truncated
 
 
-def _summary(lines: int, before: int, seconds: float) -> str:
-    more = f" ({before:,} were answered before)" if before else ""
+def _summary(lines: int, done_before: int, seconds: float) -> str:
+    more = f" ({done_before:,} were done before)" if done_before else ""
     return (
         f"{lines:,} line{'' if lines == 1 else 's'} in {seconds:,.1f} s: "
-        f"{lines / max(seconds, 1e-9):,.1f} sentences/s{more}"
+        f"{lines / max(seconds, 1e-9):,.1f} lines/s{more}"
     )
 
 
@@ -119,29 +128,29 @@ def _summary(lines: int, before: int, seconds: float) -> str:
 
 
 def read_lines_lenient(path: str, warn: WarnFunction) -> Iterator[str]:
-    """Each line of a text file, empty ones too, whatever bytes it has."""
+    """Yield each line of a text file, empty ones too; decode invalid UTF-8 with a warning."""
     for lines in _blocks(path, warn):
         yield from lines
 
 
 def chunk_lines(lines: Iterator[str]) -> Iterator[list[str]]:
-    """Lines that are answered together, so many that memory is bounded."""
-    group: list[str] = []
-    letters = 0
+    """Yield chunks of lines, bounded in lines and in characters."""
+    chunk: list[str] = []
+    characters = 0
     for line in lines:
-        if group and (
-            len(group) == PREDICT_CHUNK_LINES or letters + len(line) > PREDICT_CHUNK_CHARACTERS
+        if chunk and (
+            len(chunk) == PREDICT_CHUNK_LINES or characters + len(line) > PREDICT_CHUNK_CHARACTERS
         ):
-            yield group
-            group, letters = [], 0
-        group.append(line)
-        letters += len(line)
-    if group:
-        yield group
+            yield chunk
+            chunk, characters = [], 0
+        chunk.append(line)
+        characters += len(line)
+    if chunk:
+        yield chunk
 
 
 def stream_chunks(path: str, warn: WarnFunction) -> Iterator[list[str]]:
-    """For a pipe or a person: what is there is answered before more is waited for."""
+    """Yield the lines that are available before waiting for more (pipes, terminals)."""
     for lines in _blocks(path, warn):
         yield from chunk_lines(lines)
 
@@ -152,32 +161,34 @@ def _blocks(path: str, warn: WarnFunction) -> Iterator[Iterator[str]]:
         if number == 1:
             if content.startswith(_UTF16) and b"\x00" in content:
                 raise DataError(
-                    f"{path} is UTF-16 text; UTF-8 was wanted. Save it as UTF-8, "
+                    f"{path}: got UTF-16 text; expected UTF-8. Convert it, "
                     f"for example: iconv -f utf-16 -t utf-8 {path} > new-file"
                 )
             content = content.removeprefix(_BOM)
         lines = content[:-1].split(b"\n")
-        yield (_decoded(line, path, at, warn) for at, line in enumerate(lines, number))
+        yield (
+            _decode(line, path, line_number, warn) for line_number, line in enumerate(lines, number)
+        )
         number += len(lines)
 
 
-def _decoded(line: bytes, path: str, number: int, warn: WarnFunction) -> str:
+def _decode(line: bytes, path: str, number: int, warn: WarnFunction) -> str:
     line = line.removesuffix(b"\r")
     try:
         return line.decode()
     except UnicodeDecodeError as error:
         warn(
-            f"{path}, line {number:,}: what is not UTF-8 ({line[error.start]:#04x}) is read as "
-            f"�. If the file is Latin-1: iconv -f latin1 -t utf-8 {path} > new-file"
+            f"{path}, line {number:,}: invalid UTF-8 ({line[error.start]:#04x}) is read as �. "
+            f"If the file is Latin-1: iconv -f latin1 -t utf-8 {path} > new-file"
         )
         return line.decode("utf-8", "replace")
 
 
-def count_lines(path: str) -> int | None:
-    """How many there are, where that can be seen without unpacking."""
+def count_input_lines(path: str) -> int | None:
+    """Return the number of lines of an uncompressed file; None for others."""
     if path == STANDARD_INPUT or not Path(path).is_file():
         return None
-    if read_first_bytes(Path(path)).startswith(_PACKED):
+    if read_first_bytes(Path(path)).startswith(_COMPRESSED):
         return None
     count, last = 0, b"\n"
     with Path(path).open("rb") as file:
@@ -191,36 +202,36 @@ def count_lines(path: str) -> int | None:
 
 
 def escape_line_breaks(text: str) -> str:
-    r"""The text without a line break: of one that has any, each is escaped, and "\" doubled."""
-    if not _BREAKS.search(text):
+    r"""Escape line breaks; a text that has any also gets each "\" doubled."""
+    if not _LINE_BREAKS.search(text):
         return text
     doubled = text.replace("\\", "\\\\")
-    return _BREAKS.sub(lambda found: found[0].encode("unicode_escape").decode(), doubled)
+    return _LINE_BREAKS.sub(lambda match: match[0].encode("unicode_escape").decode(), doubled)
 
 
 def json_line(value: Any) -> str:
-    """A JSON value without a line break; a reader gets back every character."""
+    """Return a JSON value without line breaks; every character can be read back."""
     text = json.dumps(value, ensure_ascii=False)
-    return _NOT_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-# --- saying -----------------------------------------------------------------------------------
+# --- warnings -----------------------------------------------------------------------------------
 
 
 class LimitedWarnings:
-    """The first few are said as they come; of the others, in the end, how many there were."""
+    """Print the first warnings as they come, and in the end the number of the others."""
 
     def __init__(self, console: Console):
         self.console, self.count = console, 0
 
     def __call__(self, message: str) -> None:
-        """One more."""
+        """Print a warning, or only count it."""
         self.count += 1
-        if self.count <= MAX_SHOWN_WARNINGS:
+        if self.count <= MAX_PRINTED_WARNINGS:
             self.console.print(message, soft_wrap=True)
 
     def finish(self) -> None:
-        """Tell of those that were not said."""
-        if self.count > MAX_SHOWN_WARNINGS:
-            more = self.count - MAX_SHOWN_WARNINGS
+        """Print how many warnings were not printed."""
+        if self.count > MAX_PRINTED_WARNINGS:
+            more = self.count - MAX_PRINTED_WARNINGS
             self.console.print(f"… and {more:,} line{'s' if more > 1 else ''} more like these.")

@@ -1,4 +1,4 @@
-"""prune."""
+"""`saccade prune`: remove attention heads that do not matter."""
 
 import shlex
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from saccade.cli.console import format_metric, make_table, print_json, stderr_console
+from saccade.cli.options import JsonOption, RunArgument
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -15,41 +16,42 @@ if TYPE_CHECKING:
 
 
 def prune_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
-    out: Annotated[Path | None, typer.Option(help="The new run; otherwise RUN-pruned.")] = None,
-    tolerance: Annotated[
-        float, typer.Option(help="The share of the dev scores that may be lost.")
-    ] = 0.005,
-    json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    run: RunArgument,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the new run; default: RUN-pruned.")
+    ] = None,
+    tolerance: Annotated[float, typer.Option(help="Largest relative loss of a dev score.")] = 0.005,
+    json: JsonOption = False,
 ) -> None:
-    r"""Take out the heads of attention that do not matter, and show what that changes.
+    r"""Remove attention heads that do not matter, and report the effect.
 
     \b
     saccade prune runs/mine
     saccade prune runs/mine --tolerance 0.02 --out runs/smaller
 
-    A head is weighed by the variance of its weights and by the gradient at its output, and goes
-    if the dev scores stay with it switched off. The new run is used like any other.
+    Heads are ranked by the variance of their attention weights and by the gradient at their
+    output, and removed if the dev scores stay within the tolerance. The result is a run like any
+    other.
     """
     from saccade.training.progress import show_progress
     from saccade.workflows import prune as prune_run
 
     with show_progress(stderr_console(), "pruning") as bar:
-        found = prune_run(run, out=out, tolerance=tolerance, on_progress=bar.update)
+        result = prune_run(run, out=out, tolerance=tolerance, on_progress=bar.update)
     if json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
-        _show(found, tolerance)
+        _print_result(result, tolerance)
 
 
-def _show(found: "PruneResult", tolerance: float) -> None:
+def _print_result(result: "PruneResult", tolerance: float) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
-    scores = [name for name in ("exact", "chrf") if name in found.dev]
-    shown = make_table("kind", "layer", "head", "variance", "gradient", "loss", *scores, "verdict")
-    for head in found.heads:
-        shown.add_row(
+    scores = [name for name in ("exact", "chrf") if name in result.dev]
+    table = make_table("kind", "layer", "head", "variance", "gradient", "loss", *scores, "verdict")
+    for head in result.heads:
+        table.add_row(
             head.kind,
             str(head.layer),
             str(head.head),
@@ -59,31 +61,34 @@ def _show(found: "PruneResult", tolerance: float) -> None:
             *(format_metric(name, head.scores[name]) for name in scores),
             head.verdict,
         )
-    whole = ", ".join(
-        f"{name} {format_metric(name, found.dev[name])}" for name in ("loss", *scores)
+    baseline = ", ".join(
+        f"{name} {format_metric(name, result.dev[name])}" for name in ("loss", *scores)
     )
-    console.print(shown, f"\nLoss and scores are on dev, without the head. With all: {whole}.\n")
-    if found.folder is None:
+    console.print(
+        table, f"\nLoss and scores: on dev, without the head. With all heads: {baseline}.\n"
+    )
+    if result.folder is None:
         console.print(
-            f"No head can go without a loss of more than {100 * tolerance:g} % of a dev score. "
-            "Nothing was written; --tolerance allows for more."
+            f"No head can be removed without losing more than {100 * tolerance:g} % of a dev "
+            "score. Nothing was written; a larger --tolerance allows more."
         )
         return
-    console.print(_before_and_after(found))
-    where = shlex.quote(str(found.folder))
+    console.print(_before_and_after(result))
+    where = shlex.quote(str(result.folder))
     console.print(
         f"\nThe new run is in {where}. To train it further: saccade train … --init-from {where}"
     )
 
 
-def _before_and_after(found: "PruneResult") -> "Table":
-    assert found.after is not None
-    made = make_table("", "before", "after")
-    both = (found.before, found.after)
-    made.add_row("heads", *(str(one.heads) for one in both))
-    made.add_row("parameters", *(f"{one.parameters:,}" for one in both))
+def _before_and_after(result: "PruneResult") -> "Table":
+    assert result.after is not None
+    table = make_table("", "before", "after")
+    both = (result.before, result.after)
+    table.add_row("heads", *(str(quality.heads) for quality in both))
+    table.add_row("parameters", *(f"{quality.parameters:,}" for quality in both))
     for name in ("loss", "exact", "chrf"):
-        if name in found.before.test:
-            made.add_row(f"test {name}", *(format_metric(name, one.test[name]) for one in both))
-    made.add_row("ms for one input", *(f"{one.milliseconds:.3g}" for one in both))
-    return made
+        if name in result.before.test:
+            cells = (format_metric(name, quality.test[name]) for quality in both)
+            table.add_row(f"test {name}", *cells)
+    table.add_row("ms per input", *(f"{quality.milliseconds:.3g}" for quality in both))
+    return table

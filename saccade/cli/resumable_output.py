@@ -1,15 +1,14 @@
-"""Answers that are kept as they come, so that a run that was killed can go on where it stopped.
+"""Output file of `predict --out`, written so that a killed command can resume.
 
-They are appended to the file that `--out` names, a group of lines at a time. A note beside it
-(`answers.txt.part.json`) says how far they go: how many lines of the input are answered and a
-print of them, how many bytes that has made and a print of those, and what was asked of which
-model. The note is replaced after the answers are on the disk, so what it says is always there;
-what stands behind that was cut off in the middle and is written again. When the last line is
-answered, the note goes away.
+Predictions are appended to the file, a chunk of lines at a time. A progress file next to it
+(`predictions.txt.part.json`) records how many input lines are done and their hash, how many bytes
+of predictions that made and their hash, and the options and run used. It is replaced only after
+the predictions are on the disk, so what it records is always there; anything after that is an
+incomplete chunk and is written again. After the last line the progress file is removed.
 
-Whoever types the same command again goes on. Everything is compared by content, so the input may
-have been moved, or have grown at its end. What does not match is refused: no file is written over
-or added to that is not known to the last byte.
+The same command resumes. Everything is compared by content, so the input may have moved, or have
+grown at its end. A mismatch is refused: no file is overwritten or appended to unless all of its
+bytes are known.
 """
 
 import os
@@ -27,45 +26,45 @@ from saccade.io.lock import try_lock
 OUTPUT_HASH_CHUNK = 1 << 20
 
 
-def _new_print() -> Any:
+def _new_hash() -> "blake2b":
     return blake2b(digest_size=16)
 
 
 class OutputProgress(NamedTuple):
-    """How far a file has been answered."""
+    """State of an output file; the field names are keys of the progress file."""
 
-    lines: int  # of the input
-    read: str  # the print of those lines
-    bytes: int  # of the answers
-    written: str  # the print of those bytes
-    file: int  # which file of its folder the answers are in
+    lines: int  # input lines done
+    read: str  # hash of those lines
+    bytes: int  # bytes of predictions
+    written: str  # hash of those bytes
+    file: int  # inode of the output file
 
 
 class ResumableOutput:
-    """The file of `--out`, open for more answers; `lines` of the input are answered in it."""
+    """The file of `--out`, open for more predictions; holds those for `lines` of the input."""
 
     def __init__(self, path: Path, request: dict[str, Any]):
-        """Begin a file, or go on with one that was `asked` for the same."""
+        """Create the file, or open one that was started with the same `request`."""
         self.path, self.request = path, request
         self.progress_file = path.with_name(f"{path.name}.part.json")
-        self._file = _open_alone(path)
+        self._file = _open_locked(path)
         try:
-            self._read, self._written = _new_print(), _new_print()
-            before = self._place_before()
+            self._read, self._written = _new_hash(), _new_hash()
+            before = self._previous_progress()
             self.lines, self._bytes = (before.lines, before.bytes) if before else (0, 0)
             self._before = before
             self._file.seek(self._bytes)
             self._file.truncate()
-            for begun in path.parent.glob(f".{escape(self.progress_file.name)}.*.part"):
-                begun.unlink(missing_ok=True)
+            for leftover in path.parent.glob(f".{escape(self.progress_file.name)}.*.part"):
+                leftover.unlink(missing_ok=True)
             if before is None:
-                self._write_note()
+                self._write_progress()
         except BaseException:
             self._file.close()
             raise
 
     def skip(self, lines: Iterator[str], name: str) -> None:
-        """Pass over the lines that are answered, which must be those that were answered then."""
+        """Skip the lines that are done; raise DataError if they differ from those done before."""
         if self._before is None:
             return
         for _ in range(self.lines):
@@ -75,105 +74,106 @@ class ResumableOutput:
             self._read.update(line.encode() + b"\n")
         if self._read.hexdigest() != self._before.read:
             raise DataError(
-                f"{name} is not the file that {self.path} has answers to: its first "
-                f"{self.lines:,} lines are not those that were answered. {self._what_to_do()}"
+                f"{name} is not the input of {self.path}: its first {self.lines:,} lines differ "
+                f"from those predicted before. {self._remedy()}"
             )
 
-    def add(self, sources: Sequence[str], answers: str) -> None:
-        """Put the answers to some more lines on the disk, and note that they are there."""
-        content = answers.encode()
+    def add(self, sources: Sequence[str], predictions: str) -> None:
+        """Write the predictions for more lines to the disk, then update the progress file."""
+        content = predictions.encode()
         try:
             self._file.write(content)
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
             raise RunError(
-                f"{self.path} could not be written: {error.strerror or error}. The answers to "
-                f"{self.lines:,} lines are safe: make room, then type the same command again."
+                f"{self.path} could not be written: {error.strerror or error}. Predictions for "
+                f"{self.lines:,} lines are saved: free some space, then repeat the command."
             ) from error
         for line in sources:
             self._read.update(line.encode() + b"\n")
         self._written.update(content)
         self.lines += len(sources)
         self._bytes += len(content)
-        self._write_note()
+        self._write_progress()
 
     def finish(self) -> None:
-        """All lines are answered: the file stands by itself."""
+        """Remove the progress file: the output is complete."""
         self.progress_file.unlink(missing_ok=True)
 
     def __enter__(self) -> "ResumableOutput":
         return self
 
     def __exit__(self, *error: object) -> None:
-        with suppress(OSError):  # a full disk has been told of already
+        with suppress(OSError):  # a full disk was reported already
             self._file.close()
-        if (
-            not self.lines and self.progress_file.exists()
-        ):  # nothing was answered, so nothing is left
+        if not self.lines and self.progress_file.exists():  # nothing to resume from
             self.progress_file.unlink()
             self.path.unlink(missing_ok=True)
 
-    def _write_note(self) -> None:
-        place = OutputProgress(
+    def _write_progress(self) -> None:
+        progress = OutputProgress(
             self.lines,
             self._read.hexdigest(),
             self._bytes,
             self._written.hexdigest(),
             os.fstat(self._file.fileno()).st_ino,
         )
-        write_checksummed_json(self.progress_file, {"asked": self.request, "done": place._asdict()})
+        write_checksummed_json(
+            self.progress_file, {"asked": self.request, "done": progress._asdict()}
+        )
 
-    def _place_before(self) -> OutputProgress | None:
-        """Where a run that was stopped has come to; None: there is nothing to go on from."""
+    def _previous_progress(self) -> OutputProgress | None:
+        """Return the progress of an interrupted command; None for a new file."""
         status = os.fstat(self._file.fileno())
         if not status.st_size:
             return None
         if not self.progress_file.exists():
             raise RunError(
-                f"{self.path} is already there, and is finished or not a file of answers. "
+                f"{self.path} already exists and is complete or was not written by predict. "
                 "Choose another --out, or remove it."
             )
-        request, place = self._read_note()
+        request, progress = self._read_progress()
         if changed := _differences(request, self.request):
             raise ConfigError(
-                f"{self.path} was begun with something else ({'; '.join(changed)}). "
-                f"Ask as it was asked then. {self._what_to_do()}"
+                f"{self.path} was started with other options ({'; '.join(changed)}). "
+                f"Use the same options as before. {self._remedy()}"
             )
-        if self._is_as_it_was(place) and (place.bytes or place.file == status.st_ino):
-            return place
-        raise RunError(
-            f"{self.path} has been changed since its answers were written. {self._what_to_do()}"
-        )
+        if self._is_unchanged(progress) and (progress.bytes or progress.file == status.st_ino):
+            return progress
+        raise RunError(f"{self.path} was changed after it was written. {self._remedy()}")
 
-    def _read_note(self) -> tuple[dict[str, Any], OutputProgress]:
+    def _read_progress(self) -> tuple[dict[str, Any], OutputProgress]:
         try:
-            progress_file = read_checksummed_json(self.progress_file)
-            return progress_file["asked"], OutputProgress(**progress_file["done"])
+            content = read_checksummed_json(self.progress_file)
+            return content["asked"], OutputProgress(**content["done"])
         except (RunError, KeyError, TypeError):
             raise RunError(
-                f"{self.progress_file}, which says how far {self.path} has come, is damaged. "
-                f"{self._what_to_do()}"
+                f"{self.progress_file}, the progress file of {self.path}, is damaged. "
+                f"{self._remedy()}"
             ) from None
 
-    def _is_as_it_was(self, place: OutputProgress) -> bool:
-        left = place.bytes
+    def _is_unchanged(self, progress: OutputProgress) -> bool:
+        left = progress.bytes
         self._file.seek(0)
         while left and (content := self._file.read(min(left, OUTPUT_HASH_CHUNK))):
             self._written.update(content)
             left -= len(content)
-        return not left and self._written.hexdigest() == place.written
+        return not left and self._written.hexdigest() == progress.written
 
-    def _what_to_do(self) -> str:
-        return f"To begin anew, choose another --out, or remove {self.path.name} and {self.progress_file.name}."
+    def _remedy(self) -> str:
+        return (
+            f"To start over, choose another --out, or remove {self.path.name} and "
+            f"{self.progress_file.name}."
+        )
 
 
-def _open_alone(path: Path) -> IO[bytes]:
-    """Open for reading and writing what no other process is writing."""
+def _open_locked(path: Path) -> IO[bytes]:
+    """Open a file for reading and writing, locked against other processes."""
     if path.exists() and not path.is_file():
-        kind = "a folder" if path.is_dir() else "no ordinary file"
+        kind = "a folder" if path.is_dir() else "not a regular file"
         raise ConfigError(
-            f"--out {path} is {kind}; a file for the answers was wanted. "
+            f"--out {path} is {kind}; expected a file for the predictions. "
             "Without --out they go to standard output."
         )
     try:
@@ -189,19 +189,19 @@ def _open_alone(path: Path) -> IO[bytes]:
     return file
 
 
-def _differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return [
-        f"{name}: {then.get(name, 'not said')} then, {now.get(name, 'not said')} now"
-        for name in sorted(then.keys() | now.keys())
-        if then.get(name) != now.get(name)
+        f"{name}: {before.get(name, 'unset')} before, {now.get(name, 'unset')} now"
+        for name in sorted(before.keys() | now.keys())
+        if before.get(name) != now.get(name)
     ]
 
 
 def run_fingerprint(folder: Path) -> str:
-    """A short hash of all that an answer depends on."""
-    digest = _new_print()
+    """Return a short hash of the files of a run that its predictions depend on."""
+    digest = _new_hash()
     for name in ("run.toml", "tokenizer.json", "model.safetensors"):
         with (folder / name).open("rb") as file:
             while content := file.read(OUTPUT_HASH_CHUNK):
                 digest.update(content)
-    return str(digest.hexdigest()[:12])
+    return digest.hexdigest()[:12]

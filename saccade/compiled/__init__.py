@@ -1,1 +1,1 @@
-"""Compiled loops (numba), for packages that must not depend on each other."""
+"""Decorators for compiled loops (numba)."""

@@ -1,88 +1,106 @@
-"""Kernels: functions that numba turns into machine code, once, and keeps beside the source."""
+"""Decorators for loops that numba compiles, and a prefetch instruction for them.
+
+numba is optional: without it these modules can be imported, and a compiled function raises
+`MissingPackageError` when it is called.
+"""
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from saccade.errors import ConfigError
+from saccade.errors import MissingPackageError
+from saccade.types.arrays import Float32Array
 
 try:
     from llvmlite import ir  # type: ignore[import-untyped]
     from numba import njit, types
     from numba.extending import intrinsic
-except ImportError as error:  # pragma: no cover: an extra that the tests have
-    raise ConfigError(
-        "word vectors and support vector machines need numba, which is not installed: "
-        "pip install 'saccade[vectors]'."
-    ) from error
+except ImportError:
+    HAS_NUMBA = False
+else:
+    HAS_NUMBA = True
 
-CACHE_LINE_BYTES = 64  # bytes that memory gives at a time
+CACHE_LINE_BYTES = 64
 
 KernelFunction = TypeVar("KernelFunction", bound=Callable[..., Any])
 
 
 def jit_nogil(function: KernelFunction) -> KernelFunction:
-    """To machine code at its first call; Python's lock is not held, so threads run side by side.
+    """Compile a function at its first call; it runs without the GIL, so threads run in parallel.
 
-    Sums may be taken in any order (fastmath), which is what lets a product of two rows use the
-    processor's wide registers.
+    The machine code is cached on disk. Sums may be taken in any order (fastmath), which lets the
+    dot product of two rows use the processor's vector registers.
     """
-    kernel = njit(nogil=True, fastmath=True, cache=True, error_model="numpy")(function)
-    return cast(KernelFunction, kernel)
+    return _jit(function)
 
 
 def jit_nogil_no_nrt(function: KernelFunction) -> KernelFunction:
-    """`compiled`, for what makes no arrays: nothing keeps count of who holds one.
+    """`jit_nogil` without reference counting (NRT); the function must not allocate arrays.
 
-    A view of a row would else be counted when it is made and again when it is left, and in an inner
-    loop that takes a fifth of the time. What a kernel wants to write to is handed to it.
+    A view of a row would otherwise be counted when it is made and again when it is dropped, which
+    takes a fifth of the time of an inner loop. Output arrays are passed in by the caller.
     """
-    uncounted: dict[str, Any] = {"_nrt": False}
-    decorate = njit(nogil=True, fastmath=True, cache=True, error_model="numpy", **uncounted)
-    kernel = decorate(function)
-    return cast(KernelFunction, kernel)
+    return _jit(function, _nrt=False)
 
 
-def _prefetch_of(typing: Any, address: Any) -> Any:
-    """The processor's own instruction: begin to fetch the line at an address, wait for nothing."""
+def _jit(function: KernelFunction, **options: Any) -> KernelFunction:
+    if not HAS_NUMBA:
+        return _raise_when_called(function)
+    decorate = njit(nogil=True, fastmath=True, cache=True, error_model="numpy", **options)
+    return cast(KernelFunction, decorate(function))
+
+
+def _raise_when_called(function: KernelFunction) -> KernelFunction:
+    @wraps(function)
+    def missing(*args: Any, **kwargs: Any) -> Any:
+        raise MissingPackageError(
+            f"{function.__module__}.{function.__name__} is compiled by numba, which is not "
+            "installed: pip install 'saccade[vectors]'."
+        )
+
+    return cast(KernelFunction, missing)
+
+
+def _prefetch_code(typing: Any, address: Any) -> Any:
+    """Emit the processor's prefetch instruction for the cache line at an address."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        byte, whole = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, whole, whole, whole])
+        byte, integer = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, integer, integer, integer])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        # to be read and written; kept near; data
-        how = [ir.Constant(whole, number) for number in (1, 3, 1)]
-        builder.call(fetch, [builder.inttoptr(arguments[0], byte), *how])
+        # for writing; high locality; data cache
+        options = [ir.Constant(integer, number) for number in (1, 3, 1)]
+        builder.call(fetch, [builder.inttoptr(arguments[0], byte), *options])
         return context.get_dummy_value()
 
     return types.void(types.uintp), code
 
 
-_prefetch: Any = intrinsic(_prefetch_of)
+_prefetch: Any = intrinsic(_prefetch_code) if HAS_NUMBA else None
 
 
 @jit_nogil_no_nrt
 def prefetch_row(table: Any, row: int) -> None:
-    """Begin to fetch a row, so that it is there when it is needed.
+    """Start to load a row into the cache before it is needed.
 
-    Rows lie anywhere in many megabytes: one that is not asked for ahead is waited for.
+    Rows are spread over many megabytes, so that one that is not prefetched is a cache miss.
     """
     first = table.ctypes.data + row * table.shape[1] * 4
-    # a loop that counts by ones: one by steps of a line takes ten times as long
+    # a loop that counts by ones: one with a step of a cache line takes ten times as long
     for line in range((table.shape[1] * 4 + CACHE_LINE_BYTES - 1) // CACHE_LINE_BYTES):
         _prefetch(first + line * CACHE_LINE_BYTES)
 
 
-def aligned_zeros(count: int, width: int) -> NDArray[np.float32]:
-    """Rows of zeros, filled up to whole lines of the cache, the first at the beginning of one.
+def aligned_zeros(count: int, width: int) -> Float32Array:
+    """Return rows of zeros, padded to whole cache lines and aligned to them.
 
-    So a row is no more lines to fetch than it must be, and two threads that change rows side by
-    side never wait for the same line.
+    A row then spans as few cache lines as possible, and two threads that update neighbouring rows
+    never contend for a line (no false sharing).
     """
-    many = CACHE_LINE_BYTES // 4
-    wide = -(-width // many) * many
-    room = np.zeros(count * wide + many, np.float32)
-    first = -room.ctypes.data % CACHE_LINE_BYTES // 4
-    return room[first : first + count * wide].reshape(count, wide)
+    per_line = CACHE_LINE_BYTES // 4
+    padded = -(-width // per_line) * per_line
+    memory = np.zeros(count * padded + per_line, np.float32)
+    first = -memory.ctypes.data % CACHE_LINE_BYTES // 4
+    return memory[first : first + count * padded].reshape(count, padded)

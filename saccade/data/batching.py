@@ -1,9 +1,8 @@
-"""Encoded pairs in flat arrays, and batches of them that hold little padding.
+"""Encoded sentence pairs in flat arrays, and length-bucketed batches of them.
 
-How the pairs are cut into batches follows from their lengths alone, so the number of batches in
-an epoch and the shape of each never change; what changes with the epoch is which of the pairs of
-equal lengths go into which batch, and the order of the batches. So the batch of any step can be
-found at once, without replaying the steps before it.
+The partition into batches follows from the lengths alone, so the number of batches of an epoch and
+the shape of each never change; an epoch shuffles pairs of equal lengths among the batches, and the
+order of the batches. So the batch of any step is found without replaying the steps before it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,15 +18,15 @@ from saccade.data.parallel.pairs import SentencePairs
 from saccade.data.tokenizers import Tokenizer
 from saccade.data.vocabulary import BOS, EOS, PAD
 from saccade.seeding import generator
+from saccade.types.arrays import IntArray
 from saccade.types.shapes import Batch
 
-IntArray = NDArray[np.int64]
-ENCODE_CHUNK = 20_000  # texts that are encoded in one call
+ENCODE_CHUNK = 20_000  # texts encoded per call
 
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Many sequences of ids as one array: row i is ids[offsets[i] : offsets[i + 1]]."""
+    """Sequences of ids in one array: row i is ids[offsets[i] : offsets[i + 1]]."""
 
     ids: NDArray[Any]
     offsets: IntArray
@@ -37,58 +36,58 @@ class Ragged:
 
     @property
     def lengths(self) -> IntArray:
-        """How many ids each row has."""
+        """The length of each row."""
         return np.diff(self.offsets)
 
     def lengths_of(self, rows: IntArray) -> IntArray:
-        """The lengths of a few rows, without looking at the others."""
+        """Return the lengths of some rows."""
         return self.offsets[rows + 1] - self.offsets[rows]
 
     def take(self, rows: IntArray) -> "Ragged":
-        """The chosen rows, in the chosen order."""
+        """Return the rows at the indices, in that order."""
         lengths = self.lengths_of(rows)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        places = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return Ragged(self.ids[places], offsets)
+        positions = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return Ragged(self.ids[positions], offsets)
 
     def padded(
         self, rows: IntArray, prefix: Sequence[int] = (), suffix: Sequence[int] = ()
     ) -> IntArray:
-        """The rows as one table, each between two sets of marks, padded at the end."""
+        """Return the rows as one array, with a prefix and a suffix of ids, padded at the end."""
         lengths = self.lengths_of(rows)
         table = np.full((len(rows), int(lengths.max()) + len(prefix) + len(suffix)), PAD)
         table[:, : len(prefix)] = prefix
-        places = np.arange(lengths.max())
-        real = places < lengths[:, None]
-        inside = table[:, len(prefix) : len(prefix) + len(places)]
-        inside[real] = self.ids[(self.offsets[rows][:, None] + places)[real]]
-        for at, mark in enumerate(suffix):
-            table[np.arange(len(rows)), len(prefix) + lengths + at] = mark
+        columns = np.arange(lengths.max())
+        real = columns < lengths[:, None]
+        inside = table[:, len(prefix) : len(prefix) + len(columns)]
+        inside[real] = self.ids[(self.offsets[rows][:, None] + columns)[real]]
+        for offset, id in enumerate(suffix):
+            table[np.arange(len(rows)), len(prefix) + lengths + offset] = id
         return table
 
 
 def encode_ragged(
     tokenizer: Tokenizer, texts: Iterator[str], on_progress: Callable[[int], None]
 ) -> Ragged:
-    """Encode texts into the smallest whole numbers that hold the ids (2 bytes up to 65,536)."""
-    kind = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
+    """Encode texts into the smallest integers that fit the ids (2 bytes up to 65,536)."""
+    dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
     parts: list[NDArray[Any]] = []
     lengths: list[NDArray[Any]] = []
-    while some := list(islice(texts, ENCODE_CHUNK)):
-        encoded = tokenizer.encode_many(some)
+    while chunk := list(islice(texts, ENCODE_CHUNK)):
+        encoded = tokenizer.encode_many(chunk)
         lengths.append(np.fromiter(map(len, encoded), np.int64, len(encoded)))
         total = int(lengths[-1].sum())
-        parts.append(np.fromiter(chain.from_iterable(encoded), kind, total))
-        on_progress(len(some))
+        parts.append(np.fromiter(chain.from_iterable(encoded), dtype, total))
+        on_progress(len(chunk))
     offsets = np.zeros(sum(map(len, lengths)) + 1, np.int64)
     if lengths:
         np.cumsum(np.concatenate(lengths), out=offsets[1:])
-    return Ragged(np.concatenate([*parts, np.empty(0, kind)]), offsets)
+    return Ragged(np.concatenate([*parts, np.empty(0, dtype)]), offsets)
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedPairs:
-    """Pairs as ids: 2 bytes a token, 16 a pair for where it stands, 4 for its line."""
+    """Pairs as ids: 2 bytes per token; per pair 16 for its offsets and 4 for its line."""
 
     name: str
     source: Ragged
@@ -99,12 +98,12 @@ class EncodedPairs:
         return len(self.lines)
 
     def take(self, rows: IntArray) -> "EncodedPairs":
-        """The chosen pairs, in the chosen order."""
+        """Return the pairs at the indices, in that order."""
         sides = self.source.take(rows), self.target.take(rows)
         return EncodedPairs(self.name, *sides, self.lines[rows])
 
     def batch(self, rows: IntArray) -> Batch:
-        """The rows as tensors. The source is closed by the end mark, so it is never empty."""
+        """Return the rows as tensors. The source ends with EOS, so it is never empty."""
         source = self.source.padded(rows, suffix=(EOS,))
         target = self.target.padded(rows, prefix=(BOS,), suffix=(EOS,))
         source_lengths = self.source.lengths_of(rows) + 1
@@ -127,19 +126,19 @@ class EncodedPairs:
 
 
 def slice_batch(batch: Batch, start: int, stop: int) -> Batch:
-    """Some of the rows of a batch, with no more padding than they need among themselves."""
+    """Return the rows start … stop - 1 of a batch, without padding that none of them needs."""
     T = batch.target_in.shape[1]
     first, last, steps, real = start * T, stop * T, T, None
     if batch.target_positions is not None:
         first, last = torch.searchsorted(
             batch.target_positions, torch.tensor([first, last])
         ).tolist()
-        row, place = (
+        row, step = (
             batch.target_positions[first:last] // T - start,
             batch.target_positions[first:last] % T,
         )
-        steps = int(place.max()) + 1
-        real = row * steps + place if len(row) < (stop - start) * steps else None
+        steps = int(step.max()) + 1
+        real = row * steps + step if len(row) < (stop - start) * steps else None
     lengths = batch.source_lengths
     lengths = None if lengths is None else lengths[start:stop]
     S = batch.source.shape[1] if lengths is None else int(lengths.max())
@@ -157,7 +156,7 @@ def slice_batch(batch: Batch, start: int, stop: int) -> Batch:
 def encode_pairs(
     pairs: SentencePairs, source: Tokenizer, target: Tokenizer, on_progress: Callable[[int], None]
 ) -> EncodedPairs:
-    """Both sides of every pair as ids; `tell` is told how many texts more are done."""
+    """Encode both sides of every pair; `on_progress` gets the number of texts of each chunk."""
     return EncodedPairs(
         pairs.name,
         encode_ragged(source, pairs.sources(), on_progress),
@@ -167,16 +166,16 @@ def encode_pairs(
 
 
 class BatchPlan:
-    """Which rows make up which batch.
+    """Partition of the rows into batches.
 
-    A batch costs its rows times its longest side, end marks included, and costs at most
-    `budget`, unless one row alone is longer. Rows are ordered by target length and, within one,
-    by source length, up and down in turn: so both sides of neighbours are of about one length.
+    The size of a batch is its rows times its longest side, EOS included, and is at most `budget`,
+    unless a single row is longer. Rows are ordered by target length and, within one, by source
+    length, alternately up and down, so that both sides of neighbours have similar lengths.
     """
 
     def __init__(self, encoded: EncodedPairs, budget: int):
         source, target = encoded.source.lengths + 1, encoded.target.lengths + 1
-        # by the rank and not the length itself, for where every length is even, say
+        # by rank and not by length, since all lengths may be even
         rank = np.unique(target, return_inverse=True)[1]
         swing = np.where(rank % 2 == 0, source, -source)
         self.order = np.lexsort((swing, target))
@@ -189,11 +188,11 @@ class BatchPlan:
         return len(self.cuts) - 1
 
     def rows(self, index: int) -> IntArray:
-        """The rows of one batch, in the order in which they were cut."""
+        """Return the rows of one batch."""
         return self.order[self.cuts[index] : self.cuts[index + 1]]
 
     def epoch(self, seed: int, epoch: int) -> Iterator[IntArray]:
-        """Every row once: equals exchanged for equals, batches in random order."""
+        """Yield the batches of an epoch in random order, rows of equal lengths shuffled."""
         choose = generator(seed, "batches", epoch)
         mixed = self.order[np.lexsort((choose.random(len(self.order)), self.kind))]
         for index in choose.permutation(len(self)):
@@ -201,19 +200,19 @@ class BatchPlan:
 
 
 def _cut(longest: IntArray, budget: int) -> list[int]:
-    cuts, most = [0], 0
+    cuts, width = [0], 0
     for row, length in enumerate(longest.tolist()):
-        most = max(most, length)
-        if most * (row + 1 - cuts[-1]) > budget and row > cuts[-1]:
+        width = max(width, length)
+        if width * (row + 1 - cuts[-1]) > budget and row > cuts[-1]:
             cuts.append(row)
-            most = length
+            width = length
     return [*cuts, len(longest)]
 
 
 def training_batches(
     encoded: EncodedPairs, plan: BatchPlan, seed: int, start: int
 ) -> Iterator[Batch]:
-    """Batches without end, from the `start`-th on, as if all before had been given."""
+    """Yield batches without end, from the `start`-th on, without those before it."""
     epoch, skip = divmod(start, len(plan))
     while True:
         for index, rows in enumerate(plan.epoch(seed, epoch)):

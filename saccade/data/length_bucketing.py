@@ -1,4 +1,4 @@
-"""Which sequences are answered together."""
+"""Grouping of sequences of similar length for batched inference."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 def group_by_length(
     rows: Sequence[int], encoded: Sequence[Sequence[int]], max_tokens: int, max_rows: int
 ) -> Iterator[list[int]]:
-    """Rows of like length together, at most so many, and about so many tokens with padding."""
+    """Yield groups of rows of similar length, at most `max_rows` and about `max_tokens` padded."""
     group: list[int] = []
     for row in sorted(rows, key=lambda row: len(encoded[row])):
-        held = (len(encoded[row]) + 1) * (len(group) + 1)
-        if group and (held > max_tokens or len(group) == max_rows):
+        padded_tokens = (len(encoded[row]) + 1) * (len(group) + 1)
+        if group and (padded_tokens > max_tokens or len(group) == max_rows):
             yield group
             group = []
         group.append(row)

@@ -1,62 +1,56 @@
-r"""Points of a curve for regression: made with noise, or two columns of a file.
+r"""Points for one-dimensional regression: a noisy synthetic curve, or two columns of a file.
 
-The made curve is y = 2 sin x + x^0.8 + ε on [0, 5), the one on which textbooks show that kernel
-regression is attention.
+The synthetic curve is y = 2 sin x + x^0.8 + ε on [0, 5), the textbook example of kernel regression
+as attention.
 """
 
 from collections.abc import Callable
 from itertools import chain
-from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
-from saccade.config import Config
-from saccade.errors import ConfigError, DataError
-from saccade.io.text_files import read_lines
-from saccade.registry import lookup
+from saccade.data.source import PathSource, SourceConfig, resolve_source
+from saccade.errors import DataError
+from saccade.io.numbers import is_number
+from saccade.io.text_files import MAX_LISTED_ERRORS, read_lines
 from saccade.seeding import generator
+from saccade.types.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
-
-MAX_LISTED_ERRORS = 5  # complaints that are written out; the others are counted
-CURVE_END = 5.0  # of the made curve; it begins at 0
+CURVE_END = 5.0  # the synthetic curve is on [0, CURVE_END)
 
 
-class PointsConfig(Config):
-    """Where the points of a curve come from."""
+class PointsConfig(SourceConfig):
+    """Source and splits of the points of a curve."""
 
-    synthetic: str | None = None  # the name of a curve that is made on the spot
-    path: str | None = None  # a file with x and y in each line
-    points: int = Field(50, ge=2)  # to learn from, of a made curve; as many more are held out
-    noise: float = Field(0.5, ge=0, allow_inf_nan=False)  # the deviation of ε, of a made curve
+    points: int = Field(50, ge=2)  # training points of a synthetic curve; as many are held out
+    noise: float = Field(0.5, ge=0, allow_inf_nan=False)  # standard deviation of ε, if synthetic
     test_share: float = Field(0.2, gt=0, lt=1)  # of a file's points
-    seed: int = 1  # of the noise, and of what is held out
+    seed: int = 1  # of the noise and of the split
 
 
 class Points(NamedTuple):
-    """N points in the order of x, and what they are called."""
+    """N points sorted by x, and their name."""
 
     name: str
     x: FloatArray
     y: FloatArray
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; every bit of the numbers comes back."""
+        """Return plain values, from which every bit of the numbers is restored."""
         return {"name": self.name, "x": self.x.tolist(), "y": self.y.tolist()}
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> "Points":
-        """The same points again."""
+        """Return the points that `to_json` described."""
         sides = (np.array(values[side], np.float64) for side in ("x", "y"))
         return Points(values["name"], *sides)
 
 
 class PointSplits(NamedTuple):
-    """Points to learn from and points held out, and the curve they lie around, if it is known."""
+    """Training points, held-out points, and the true curve, if it is known."""
 
     train: Points
     test: Points
@@ -64,23 +58,23 @@ class PointSplits(NamedTuple):
 
 
 def sort_points(name: str, x: FloatArray, y: FloatArray) -> Points:
-    """The points by x; those of one place stay in their order."""
+    """Return the points sorted by x; those of equal x stay in their order."""
     order = np.argsort(x, kind="stable")
     return Points(name, x[order], y[order])
 
 
-# --- made ---------------------------------------------------------------------------------------
+# --- synthetic ----------------------------------------------------------------------------------
 
 
 def true_curve(x: FloatArray) -> FloatArray:
-    r"""f(x) = 2 sin x + x^0.8."""
+    r"""Return f(x) = 2 sin x + x^0.8."""
     return 2 * np.sin(x) + x**0.8
 
 
 def noisy_curve(count: int = 50, noise: float = 0.5, seed: int = 1, purpose: str = "") -> Points:
-    r"""y = f(x) + ε with x uniform on [0, 5) and ε normal with the standard deviation `noise`."""
+    r"""Return y = f(x) + ε with x uniform on [0, 5) and ε ~ N(0, noise²)."""
     if count < 1 or not 0 <= noise < np.inf:
-        raise ValueError(f"got {count} points and noise {noise}; wanted 1 or more and 0 or more.")
+        raise ValueError(f"got {count} points and noise {noise}; expected count ≥ 1 and noise ≥ 0.")
     draw = generator(seed, f"curve {purpose}".strip())
     x = draw.uniform(0.0, CURVE_END, count)
     return sort_points("curve", x, true_curve(x) + draw.normal(0.0, noise, count))
@@ -91,30 +85,25 @@ TRUE_CURVES: dict[str, Callable[[FloatArray], FloatArray]] = {"curve": true_curv
 
 
 def load_points(config: PointsConfig) -> PointSplits:
-    """Make or read the points, and hold some of them out."""
-    if (config.synthetic is None) == (config.path is None):
-        raise ConfigError(
-            "a recipe for a curve needs data.synthetic (a curve that is always there) or data.path "
-            f"(a file), and not both; it has made={config.synthetic!r} and path={config.path!r}."
-        )
-    if config.path is not None:
-        return split_points(read_points(config.path), config.test_share, config.seed)
-    assert config.synthetic is not None
-    make = lookup(SYNTHETIC_CURVES, config.synthetic, "made curve")
+    """Generate or read the points, and hold some of them out."""
+    source = resolve_source(config, SYNTHETIC_CURVES, what="curve")
+    if isinstance(source, PathSource):
+        return split_points(read_points(source.path), config.test_share, config.seed)
     train, test = (
-        make(config.points, config.noise, config.seed, purpose) for purpose in ("train", "test")
+        SYNTHETIC_CURVES[source.name](config.points, config.noise, config.seed, purpose)
+        for purpose in ("train", "test")
     )
-    return PointSplits(train, test, TRUE_CURVES[config.synthetic])
+    return PointSplits(train, test, TRUE_CURVES[source.name])
 
 
 def split_points(points: Points, share: float, seed: int) -> PointSplits:
-    """Hold a share of the points out, one at least, chosen at random by the seed."""
+    """Hold out a random share of the points, at least one."""
     count = len(points.x)
     held = max(1, round(share * count))
     if count - held < 2:
         raise DataError(
-            f"{points.name} has {count} point{'s' if count > 1 else ''}, of which {held} would be "
-            "held out; 2 or more must be left to learn from. Give more, or lower data.test_share."
+            f"{points.name}: got {count} point{'s' if count > 1 else ''}, of which {held} would be "
+            "held out; expected at least 2 for training; try more points, or less data.test_share."
         )
     is_test = np.zeros(count, bool)
     is_test[generator(seed, "points held out").permutation(count)[:held]] = True
@@ -126,23 +115,23 @@ def split_points(points: Points, share: float, seed: int) -> PointSplits:
 
 
 def read_points(path: str | Path) -> Points:
-    """x and y in each line, with a tab, a comma or spaces between; a first row of names may be.
+    """Read x and y in each line, with a tab, a comma or spaces between; a header row is optional.
 
-    Empty lines are no points. All that is wrong comes in one message, with its lines.
+    Empty lines are skipped. One error lists all lines that are wrong.
     """
     lines = read_lines(path)
     first = next(lines, None)
     if first is None:
-        raise DataError(f"{path} is empty; x and y in each line were wanted.")
+        raise DataError(f"{path}: got an empty file; expected x and y in each line.")
     delimiter = next((delimiter for delimiter in ("\t", ",") if delimiter in first), None)
     found: list[tuple[float, ...]] = []
     complaints: list[str] = []
     wrong = 0
     for number, line in enumerate(chain([first], lines), start=1):
         cells = [cell.strip() for cell in line.split(delimiter)]
-        if not any(cells) or (number == 1 and _names(cells)):
+        if not any(cells) or (number == 1 and _is_header(cells)):
             continue
-        if len(cells) == 2 and all(map(_is_number, cells)):
+        if len(cells) == 2 and all(map(is_number, cells)):
             found.append(tuple(map(float, cells)))
             continue
         wrong += 1
@@ -151,28 +140,21 @@ def read_points(path: str | Path) -> Points:
     if wrong:
         rest = [f"… and {wrong - MAX_LISTED_ERRORS} more"] if wrong > MAX_LISTED_ERRORS else []
         count = "1 line" if wrong == 1 else f"{wrong} lines"
-        heading = f"{path}: {count} cannot be used; x and y were wanted in each. Mend them:"
+        heading = f"{path}: {count} cannot be used; expected x and y in each; correct them:"
         raise DataError("\n  - ".join([heading, *complaints, *rest]))
     if not found:
-        raise DataError(f"{path} has no point in it; x and y in each line were wanted.")
+        raise DataError(f"{path}: got no points; expected x and y in each line.")
     x, y = np.array(found, np.float64).T
     return sort_points(str(path), x, y)
 
 
-def _names(cells: list[str]) -> bool:
-    """Whether a first row names the columns: two cells, and neither begins as a number does."""
+def _is_header(cells: list[str]) -> bool:
+    """Return True if a first row names the columns: two cells, neither like a number."""
     return len(cells) == 2 and not any(cell[:1].isdigit() or cell[:1] in "+-." for cell in cells)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        return isfinite(float(cell)) and "_" not in cell
-    except ValueError:
-        return False
 
 
 def _complaint(cells: list[str]) -> str:
     if len(cells) != 2:
-        return f"{len(cells)} cell{'s' if len(cells) > 1 else ''} where 2 were wanted"
-    wrong = next(cell for cell in cells if not _is_number(cell))
+        return f"got {len(cells)} cell{'s' if len(cells) > 1 else ''}; expected 2"
+    wrong = next(cell for cell in cells if not is_number(cell))
     return f"{wrong[:40]!r} is not a number" if wrong else "a value is missing"

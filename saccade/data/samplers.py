@@ -1,27 +1,30 @@
-"""The order in which the rows of a table are learned from."""
+"""Samplers of row indices: shuffled batches and evenly spaced rows."""
 
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from saccade.seeding import generator
+from saccade.types.arrays import IntArray
 
 
-def shuffled_batches(
-    count: int, size: int, seed: int, start: int = 0
-) -> Iterator[NDArray[np.int64]]:
-    """Batches of rows without end, from the `start`-th on.
+def shuffled_batches(count: int, size: int, seed: int, start: int = 0) -> Iterator[IntArray]:
+    """Yield batches of row indices without end, from the `start`-th on.
 
-    Each round through all rows has its own order, a function of the seed and the round, so that
-    any batch is found without those before it. All rows in one batch stay as they are.
+    The order of each epoch is a function of the seed and the epoch, so that any batch is found
+    without those before it. If one batch holds all rows, they are not shuffled.
     """
-    each = -(-count // size)  # batches in a round
-    turn, place = divmod(start, each)
+    per_epoch = -(-count // size)  # batches
+    epoch, first = divmod(start, per_epoch)
     while True:
         order = np.arange(count)
-        if each > 1:
-            order = generator(seed, "order of the rows", turn).permutation(count)
-        for at in range(place, each):
-            yield order[at * size : (at + 1) * size]
-        turn, place = turn + 1, 0
+        if per_epoch > 1:
+            order = generator(seed, "order of the rows", epoch).permutation(count)
+        for index in range(first, per_epoch):
+            yield order[index * size : (index + 1) * size]
+        epoch, first = epoch + 1, 0
+
+
+def evenly_spaced_rows(total: int, count: int) -> IntArray:
+    """Return up to `count` distinct rows of `total`, evenly spaced, with the first and the last."""
+    return np.unique(np.linspace(0, total - 1, min(count, total)).astype(np.int64))

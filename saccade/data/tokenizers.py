@@ -1,13 +1,11 @@
-"""Text to numbers and back: by character, by word, by byte pair.
+"""Tokenizers: character, word, whitespace and byte-pair encoding (BPE).
 
-Every tokenizer reads text as `normalise` leaves it: in Unicode's composed form (NFC), with a
-lone surrogate, which is half a character and none by itself, as "�". A tokenizer made with
-`one_space` reads it as `single_spaced` leaves it: runs of white space, no-break spaces among
-them, are one space, and there is none at the ends. That is the tokenizer's own, kept in its JSON,
-so that a model sees one form in training and in answering. Nothing else is changed: case,
-punctuation and control characters stay. Text comes a line at a time, so that line ends do not
-occur in it. After that, `bytepair` gives any text back exactly; `character` and `word` say in
-`loses` what they do not.
+Every tokenizer applies `normalise` to its input: Unicode NFC, and "�" for a lone surrogate. With
+`collapse_spaces` it applies `collapse_whitespace`: runs of white space, including no-break spaces,
+become one space, and none is left at the ends. The setting is stored in the tokenizer's JSON, so
+that training and prediction see the same form. Nothing else is changed: case, punctuation and
+control characters are kept. Input is one line, without a line end. After that, BPE is lossless;
+`round_trip_loss` describes what the others lose.
 """
 
 import json
@@ -26,80 +24,81 @@ from saccade.data.word_splitting import join_words, split_words
 from saccade.errors import ConfigError, DataError, RunError
 from saccade.registry import lookup
 
-UNK_SYMBOL = "�"  # what an unknown token is shown as
-SPECIAL_SYMBOLS = ("∅", "▷", "⏎", UNK_SYMBOL)  # the four special tokens, in pictures
+UNK_SYMBOL = "�"  # display of an unknown token
+SPECIAL_SYMBOLS = ("∅", "▷", "⏎", UNK_SYMBOL)  # display of the four special tokens in plots
 DEFAULT_BPE_SIZE = 8000
-SINGLE_SPACES = "one"  # how JSON says that text is read with single spaces
+SINGLE_SPACES = "one"  # value of "spaces" in the JSON of a tokenizer that collapses spaces
+MAX_CHARS_PER_TOKEN = 32  # assumed by `truncate`, so that a long text is not tokenized whole
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def normalise(text: str) -> str:
-    """The text as the tokenizers read it: NFC, and "�" for a lone surrogate."""
+    """Return the text in NFC, with "�" for a lone surrogate."""
     if text.isascii():
         return text
-    if not text.isprintable():  # surrogates count as not printable; most text is
+    if not text.isprintable():  # surrogates are not printable; most text is
         text = _SURROGATE.sub(UNK_SYMBOL, text)
     return text if is_normalized("NFC", text) else normalize("NFC", text)
 
 
 def collapse_whitespace(text: str) -> str:
-    """`normalise`, with one plain space for every run of white space and none at the ends."""
+    """Apply `normalise`, collapse every run of white space to one space, and strip the ends."""
     return " ".join(normalise(text).split())
 
 
-def _reading(collapse_spaces: bool) -> Callable[[str], str]:
+def _normaliser(collapse_spaces: bool) -> Callable[[str], str]:
     return collapse_whitespace if collapse_spaces else normalise
 
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """What every tokenizer can do. Begin and end marks are the caller's to add."""
+    """Interface of a tokenizer. The caller adds BOS and EOS."""
 
     kind: str
-    round_trip_loss: str  # in words, what decode(encode(text)) may lose of the text as it is read
-    collapse_spaces: bool  # whether text is read with single spaces
+    round_trip_loss: str  # what decode(encode(text)) may lose of the normalised text
+    collapse_spaces: bool
 
     @property
     def vocab_size(self) -> int:
-        """How many numbers there are, the four marks included."""
+        """Number of ids, including the four special tokens."""
 
     def encode(self, text: str) -> list[int]:
-        """The numbers of a text, without begin and end marks."""
+        """Return the ids of a text, without BOS and EOS."""
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` for each of them, in the fastest way there is."""
+        """Encode several texts, in parallel if possible."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text; marks are left out and the unknown token is "�"."""
+        """Return the text, without special tokens and with "�" for the unknown token."""
 
     def display_tokens(self, ids: Sequence[int]) -> list[str]:
-        """One readable piece for each number, for pictures."""
+        """Return a readable string for each id, for plots."""
 
     def to_json(self) -> dict[str, Any]:
-        """The tokenizer as plain JSON values, for `from_json`."""
+        """Return the tokenizer as plain values for `tokenizer_from_json`."""
 
 
-# --- by character and by word: a list of what was seen ------------------------------------------
+# --- characters and words: a listed vocabulary --------------------------------------------------
 
 
 class _Listed:
-    """What the tokenizers with a listed vocabulary share."""
+    """Base class of the tokenizers with a listed vocabulary."""
 
     kind: str
 
     def __init__(self, tokens: Sequence[str], collapse_spaces: bool = False):
         self.vocabulary = Vocabulary(tokens)
         self.collapse_spaces = collapse_spaces
-        self._read = _reading(collapse_spaces)
+        self._read = _normaliser(collapse_spaces)
 
     @property
     def vocab_size(self) -> int:
-        """How many numbers there are, the four marks included."""
+        """Number of ids, including the four special tokens."""
         return len(self.vocabulary)
 
     def display_tokens(self, ids: Sequence[int]) -> list[str]:
-        """One readable piece for each number, for pictures."""
+        """Return a readable string for each id, for plots."""
         return [
             SPECIAL_SYMBOLS[id]
             if 0 <= id < len(SPECIAL_SYMBOLS)
@@ -108,15 +107,15 @@ class _Listed:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """The tokenizer as plain JSON values, for `from_json`."""
+        """Return the tokenizer as plain values for `tokenizer_from_json`."""
         return {
             "kind": self.kind,
             "tokens": list(self.vocabulary.tokens),
-            **_spaces(self.collapse_spaces),
+            **_spaces_field(self.collapse_spaces),
         }
 
-    def _shown(self, ids: Sequence[int]) -> list[str]:
-        """The tokens that a reader sees: no marks, and "�" for the unknown."""
+    def _visible_tokens(self, ids: Sequence[int]) -> list[str]:
+        """Return the tokens without special tokens, and "�" for the unknown one."""
         return [
             UNK_SYMBOL if id == UNK else self.vocabulary.token_of(id)
             for id in ids
@@ -125,76 +124,76 @@ class _Listed:
 
 
 class CharacterTokenizer(_Listed):
-    """One token for each code point."""
+    """Tokenizer with one token for each code point."""
 
     kind = "character"
     round_trip_loss = f"characters that were not seen in training become {UNK_SYMBOL}"
 
     def encode(self, text: str) -> list[int]:
-        """The numbers of a text, without begin and end marks."""
+        """Return the ids of a text, without BOS and EOS."""
         return self.vocabulary.ids_of(self._read(text))
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` for each of them."""
+        """Encode several texts."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text; marks are left out and the unknown token is "�"."""
-        return "".join(self._shown(ids))
+        """Return the text, without special tokens and with "�" for the unknown token."""
+        return "".join(self._visible_tokens(ids))
 
 
 class WordTokenizer(_Listed):
-    """One token for each word, number or sign; `saccade.data.word_splitting` has the rule."""
+    """Tokenizer with one token for each word, number or symbol (`saccade.data.word_splitting`)."""
 
     kind = "word"
     round_trip_loss = (
         f"words that were not seen often enough become {UNK_SYMBOL}; spaces are put where they "
-        "usually stand, not where they stood"
+        "are usual, not where they were"
     )
 
     def encode(self, text: str) -> list[int]:
-        """The numbers of a text, without begin and end marks."""
+        """Return the ids of a text, without BOS and EOS."""
         return self.vocabulary.ids_of(split_words(self._read(text)))
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` for each of them."""
+        """Encode several texts."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text; marks are left out and the unknown token is "�"."""
-        return join_words(self._shown(ids))
+        """Return the text, without special tokens and with "�" for the unknown token."""
+        return join_words(self._visible_tokens(ids))
 
 
 class WhitespaceTokenizer(_Listed):
-    """One token for each word between spaces: texts that others have cut up already."""
+    """Tokenizer that splits at spaces, for text that is already tokenized."""
 
     kind = "whitespace"
     round_trip_loss = f"words that were not seen become {UNK_SYMBOL}; runs of spaces become one"
 
     def encode(self, text: str) -> list[int]:
-        """The numbers of a text, without begin and end marks."""
+        """Return the ids of a text, without BOS and EOS."""
         return self.vocabulary.ids_of(self._read(text).split())
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` for each of them."""
+        """Encode several texts."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text; marks are left out and the unknown token is "�"."""
-        return " ".join(self._shown(ids))
+        """Return the text, without special tokens and with "�" for the unknown token."""
+        return " ".join(self._visible_tokens(ids))
 
 
-# --- by byte pair -------------------------------------------------------------------------------
+# --- byte-pair encoding -------------------------------------------------------------------------
 
 
 def _byte_letters() -> str:
-    """The letter that stands for each byte inside a merge: itself where it can be seen.
+    """Return the character for each byte in a merge: itself if it is printable.
 
-    The table of GPT-2 (Radford et al. 2019): the others take the code points from 256 on.
+    The table of GPT-2 (Radford et al. 2019): the others have the code points from 256 on.
     """
-    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = iter(range(256, 512))
-    return "".join(chr(byte if byte in seen else next(others)) for byte in range(256))
+    return "".join(chr(byte if byte in printable else next(others)) for byte in range(256))
 
 
 _LETTERS = _byte_letters()
@@ -202,12 +201,12 @@ _BYTE_OF = {letter: byte for byte, letter in enumerate(_LETTERS)}
 
 
 class BPETokenizer:
-    """Bytes, and the pairs of them that were merged, most frequent first (Sennrich et al. 2016).
+    """Byte-level BPE: merges of byte pairs, the most frequent first (Sennrich et al. 2016).
 
-    Any text can be written in the 256 bytes, so nothing is unknown. The merges are all there is
-    to keep: numbers 4 to 259 are the bytes (in the order of their letters), and each merge that
-    makes something new takes the next. Our marks are not in the engine at all, so that no text
-    can be taken for one.
+    Any text can be written in the 256 bytes, so nothing is unknown. The merges are the only state:
+    ids 4 to 259 are the bytes (in the order of their characters), and each merge that gives a new
+    token has the next id. The special tokens are not in the engine, so that no text can be taken
+    for one.
     """
 
     kind = "bpe"
@@ -216,22 +215,24 @@ class BPETokenizer:
     def __init__(self, merges: Sequence[tuple[str, str]], collapse_spaces: bool = False):
         self.merges = tuple(merges)
         self.collapse_spaces = collapse_spaces
-        self._read = _reading(collapse_spaces)
+        self._read = _normaliser(collapse_spaces)
         known = dict.fromkeys(sorted(_LETTERS))
         for left, right in self.merges:
             if left not in known or right not in known:
-                raise ValueError(f"The merge of {left!r} and {right!r} comes before its parts.")
+                raise ValueError(
+                    f"got the merge of {left!r} and {right!r} before its parts; expected it after."
+                )
             known[left + right] = None
         vocabulary = {token: id for id, token in enumerate(known)}
         self._engine = Engine(models.BPE(vocab=vocabulary, merges=list(self.merges)))
         self._engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         self._known = tuple(known)
-        marks = [b"", b"", b"", UNK_SYMBOL.encode()]
-        self._bytes = marks + [bytes(_BYTE_OF[letter] for letter in token) for token in known]
+        special = [b"", b"", b"", UNK_SYMBOL.encode()]
+        self._bytes = special + [bytes(_BYTE_OF[letter] for letter in token) for token in known]
 
     @classmethod
     def fit(cls, texts: Iterable[str], size: int) -> "BPETokenizer":
-        """Merge the most frequent pair, again and again, until there are `size` numbers."""
+        """Merge the most frequent pair repeatedly until there are `size` ids."""
         engine = Engine(models.BPE())
         engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         trainer = trainers.BpeTrainer(
@@ -247,59 +248,59 @@ class BPETokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """How many numbers there are, the four marks included."""
+        """Number of ids, including the four special tokens."""
         return len(self._bytes)
 
     def encode(self, text: str) -> list[int]:
-        """The numbers of a text, without begin and end marks."""
+        """Return the ids of a text, without BOS and EOS."""
         return [id + len(SPECIAL_TOKENS) for id in self._engine.encode(self._read(text)).ids]
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` for each of them, on all cores."""
+        """Encode several texts on all cores."""
         encodings = self._engine.encode_batch_fast([self._read(text) for text in texts])
         return [[id + len(SPECIAL_TOKENS) for id in encoding.ids] for encoding in encodings]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text; marks are left out, and bytes that make no letter become "�"."""
+        """Return the text, without special tokens and with "�" for invalid UTF-8."""
         return b"".join(map(self._bytes_of, ids)).decode("utf-8", "replace")
 
     def display_tokens(self, ids: Sequence[int]) -> list[str]:
-        """One readable piece for each number, for pictures.
+        """Return a readable string for each id, for plots.
 
-        A letter whose bytes are spread over several numbers is shown at each of them with the
-        number of the part (年₁ 年₂ 年₃); bytes that make no letter as ⟨e5⟩.
+        A character whose bytes are spread over several tokens is shown at each of them with the
+        number of the part (年₁ 年₂ 年₃); invalid bytes as ⟨e5⟩.
         """
-        owners = [place for place, id in enumerate(ids) for _ in self._bytes_of(id)]
-        shown = [SPECIAL_SYMBOLS[id] if id < len(SPECIAL_SYMBOLS) else "" for id in ids]
+        owners = [position for position, id in enumerate(ids) for _ in self._bytes_of(id)]
+        pieces = [SPECIAL_SYMBOLS[id] if id < len(SPECIAL_SYMBOLS) else "" for id in ids]
         at = 0
         for letter, length in _letters(b"".join(map(self._bytes_of, ids))):
-            places = list(dict.fromkeys(owners[at : at + length]))
+            positions = list(dict.fromkeys(owners[at : at + length]))
             at += length
-            for part, place in enumerate(places, start=1):
-                if ids[place] != UNK:
-                    shown[place] += letter + (chr(0x2080 + part) if len(places) > 1 else "")
+            for part, position in enumerate(positions, start=1):
+                if ids[position] != UNK:
+                    pieces[position] += letter + (chr(0x2080 + part) if len(positions) > 1 else "")
         return [
             piece if id < len(SPECIAL_SYMBOLS) else make_visible(piece)
-            for id, piece in zip(ids, shown, strict=True)
+            for id, piece in zip(ids, pieces, strict=True)
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """The tokenizer as plain JSON values, for `from_json`."""
+        """Return the tokenizer as plain values for `tokenizer_from_json`."""
         merges = [f"{left} {right}" for left, right in self.merges]
-        return {"kind": self.kind, "merges": merges, **_spaces(self.collapse_spaces)}
+        return {"kind": self.kind, "merges": merges, **_spaces_field(self.collapse_spaces)}
 
     def get_vocab(self) -> dict[str, int]:
-        """Each token, in the letters that stand for bytes, and its number; no marks."""
+        """Return token → id, with a character for each byte, without the special tokens."""
         return {token: id for id, token in enumerate(self._known, start=len(SPECIAL_TOKENS))}
 
     def _bytes_of(self, id: int) -> bytes:
         if not 0 <= id < len(self._bytes):
-            raise ValueError(f"There is no token {id}; there are 0 to {len(self._bytes) - 1}.")
+            raise ValueError(f"got token id {id}; expected 0 to {len(self._bytes) - 1}.")
         return self._bytes[id]
 
 
 def _letters(content: bytes) -> Iterable[tuple[str, int]]:
-    """Each letter and how many bytes it takes; a byte of no letter as its hexadecimal."""
+    """Yield each character and its number of bytes; an invalid byte in hexadecimal."""
     for letter in content.decode("utf-8", "surrogateescape"):
         if "\udc80" <= letter <= "\udcff":
             yield f"⟨{ord(letter) - 0xDC00:02x}⟩", 1
@@ -308,11 +309,11 @@ def _letters(content: bytes) -> Iterable[tuple[str, int]]:
 
 
 def make_visible(piece: str) -> str:
-    """A piece with its spaces and control characters to be seen (␣ ␉), for pictures."""
-    shown = "".join(map(_visible_letter, piece))
-    if any(map(str.isprintable, shown)):
-        return shown
-    return "".join(f"⟨{ord(letter):04x}⟩" for letter in shown)
+    """Replace spaces and control characters by visible ones (␣ ␉), for plots."""
+    visible = "".join(map(_visible_letter, piece))
+    if any(map(str.isprintable, visible)):
+        return visible
+    return "".join(f"⟨{ord(letter):04x}⟩" for letter in visible)
 
 
 def _visible_letter(letter: str) -> str:
@@ -323,115 +324,138 @@ def _visible_letter(letter: str) -> str:
     return "␣" if letter.isspace() else letter
 
 
-# --- making one ---------------------------------------------------------------------------------
+# --- fitting and loading ------------------------------------------------------------------------
 
 
 def _train_character(texts: Iterable[str], size: int | None) -> Tokenizer:
     letters = chain.from_iterable(map(normalise, texts))
-    return CharacterTokenizer(Vocabulary.from_counts(letters, max_size=_room(size)).tokens)
+    return CharacterTokenizer(
+        Vocabulary.from_counts(letters, max_size=_without_special_tokens(size)).tokens
+    )
 
 
 def _train_word(texts: Iterable[str], size: int | None) -> Tokenizer:
     counts = Counter(chain.from_iterable(split_words(normalise(text)) for text in texts))
-    # a model must meet the unknown word to bear it, so those seen once stay out, unless that
-    # would leave none
-    often = 2 if size is None and any(times > 1 for times in counts.values()) else 1
+    # the model needs unknown words in training, so words seen once are left out, unless all are
+    min_count = 2 if size is None and any(times > 1 for times in counts.values()) else 1
     return WordTokenizer(
-        Vocabulary.from_counts(counts, min_count=often, max_size=_room(size)).tokens
+        Vocabulary.from_counts(
+            counts, min_count=min_count, max_size=_without_special_tokens(size)
+        ).tokens
     )
 
 
-def _train_spaced(texts: Iterable[str], size: int | None) -> Tokenizer:
-    # whoever cut the text up has also said which words are unknown
+def _train_whitespace(texts: Iterable[str], size: int | None) -> Tokenizer:
+    # text that is already tokenized has its own token for unknown words
     words = chain.from_iterable(normalise(text).split() for text in texts)
-    return WhitespaceTokenizer(Vocabulary.from_counts(words, max_size=_room(size)).tokens)
+    return WhitespaceTokenizer(
+        Vocabulary.from_counts(words, max_size=_without_special_tokens(size)).tokens
+    )
 
 
-def _train_bytepair(texts: Iterable[str], size: int | None) -> Tokenizer:
+def _train_bpe(texts: Iterable[str], size: int | None) -> Tokenizer:
     return BPETokenizer.fit(texts, DEFAULT_BPE_SIZE if size is None else size)
 
 
-def _room(size: int | None) -> int | None:
+def _without_special_tokens(size: int | None) -> int | None:
     return None if size is None else size - len(SPECIAL_TOKENS)
 
 
 TOKENIZER_TRAINERS: dict[str, Callable[[Iterable[str], int | None], Tokenizer]] = {
     "character": _train_character,
-    "whitespace": _train_spaced,
+    "whitespace": _train_whitespace,
     "word": _train_word,
-    "bpe": _train_bytepair,
+    "bpe": _train_bpe,
 }
 
 
 def train_tokenizer(
     kind: str, texts: Iterable[str], size: int | None = None, collapse_spaces: bool = False
 ) -> Tokenizer:
-    """A tokenizer of that kind for these texts, which are read once.
+    """Fit a tokenizer to texts, which are read once.
 
-    The same texts in another order give the same tokenizer. `size` is the largest number of
-    tokens, marks included. Left open, it is every character, every word seen twice, or 8000 byte
-    pairs (fewer if the text repeats less). `one_space`: see the top of this file.
+    The same texts in another order give the same tokenizer. `size` is the maximum number of tokens,
+    including the special ones; by default it is every character, every word seen twice, or 8000
+    byte pairs (fewer if the text repeats less).
     """
     fit = lookup(TOKENIZER_TRAINERS, kind, "tokenizer")
     smallest = len(SPECIAL_TOKENS) + (256 if kind == "bpe" else 1)
     if size is not None and size < smallest:
-        raise ConfigError(
-            f"A {kind} tokenizer of {size} tokens is too small; it needs {smallest} at least."
-        )
-    tokenizer = fit(map(_reading(collapse_spaces), texts), size)
+        raise ConfigError(f"got size={size} for a {kind} tokenizer; expected at least {smallest}.")
+    tokenizer = fit(map(_normaliser(collapse_spaces), texts), size)
     if collapse_spaces:
         tokenizer = tokenizer_from_json({**tokenizer.to_json(), "spaces": SINGLE_SPACES})
     if tokenizer.vocab_size == len(SPECIAL_TOKENS):
-        raise DataError(
-            f"There was no text to make a {kind} tokenizer from: no line holds a {kind}. "
-            "Give it some text."
-        )
+        raise DataError(f"got no text to fit a {kind} tokenizer to; expected at least one {kind}.")
     return tokenizer
 
 
 def tokenizer_from_json(value: Any) -> Tokenizer:
-    """The tokenizer that `to_json` described; nothing is executed, whatever the value holds."""
+    """Return the tokenizer that `to_json` described; nothing in the value is executed."""
     try:
         match value:
             case {"kind": "character", "tokens": [*tokens], **others}:
-                return CharacterTokenizer(_texts(tokens), _one_space(dict(others)))
+                return CharacterTokenizer(_texts(tokens), _collapses_spaces(dict(others)))
             case {"kind": "word", "tokens": [*tokens], **others}:
-                return WordTokenizer(_texts(tokens), _one_space(dict(others)))
+                return WordTokenizer(_texts(tokens), _collapses_spaces(dict(others)))
             case {"kind": "whitespace" | "spaced", "tokens": [*tokens], **others}:
-                return WhitespaceTokenizer(_texts(tokens), _one_space(dict(others)))
+                return WhitespaceTokenizer(_texts(tokens), _collapses_spaces(dict(others)))
             case {"kind": "bpe" | "bytepair", "merges": [*merges], **others}:
                 return BPETokenizer(
-                    [_merge(merge) for merge in _texts(merges)], _one_space(dict(others))
+                    [_merge(merge) for merge in _texts(merges)], _collapses_spaces(dict(others))
                 )
-        reason = f"a kind ({', '.join(TOKENIZER_TRAINERS)}) and its tokens or merges were wanted."
+        reason = f"expected a kind ({', '.join(TOKENIZER_TRAINERS)}) and its tokens or merges."
     except ValueError as error:
         reason = str(error)
     raise RunError(
         f"This is not a tokenizer that Saccade wrote: {reason} "
-        "Copy tokenizer.json again from where it came, or train again."
+        "Copy tokenizer.json again from its source, or train again."
     )
 
 
-def _spaces(collapse_spaces: bool) -> dict[str, str]:
-    """What JSON says of the spaces: nothing where they are kept, as it was before they could go."""
+def _spaces_field(collapse_spaces: bool) -> dict[str, str]:
+    """Return the JSON field for collapsed spaces; none if they are kept, as in older files."""
     return {"spaces": SINGLE_SPACES} if collapse_spaces else {}
 
 
-def _one_space(others: dict[Any, Any]) -> bool:
+def _collapses_spaces(others: dict[Any, Any]) -> bool:
     if others.get("spaces", SINGLE_SPACES) != SINGLE_SPACES:
-        raise ValueError(
-            f"It has spaces {others['spaces']!r:.40} where {SINGLE_SPACES!r} was wanted."
-        )
+        raise ValueError(f"got spaces={others['spaces']!r:.40}; expected {SINGLE_SPACES!r}.")
     return "spaces" in others
 
 
 def _texts(values: list[Any]) -> list[str]:
     for value in values:
         if not isinstance(value, str) or not value:
-            raise ValueError(f"It lists {value!r:.40} where some text was wanted.")
+            raise ValueError(f"got {value!r:.40} in a list of tokens; expected text.")
     return values
 
 
 def _merge(text: str) -> tuple[str, str]:
     left, _, right = text.partition(" ")
     return left, right
+
+
+# --- truncation ---------------------------------------------------------------------------------
+
+
+def truncate(text: str, tokenizer: Tokenizer, max_length: int) -> str:
+    """Return the text, or its longest prefix of at most `max_length` tokens.
+
+    Of a text that is much too long only `MAX_CHARS_PER_TOKEN` characters for each token are
+    tokenized, whatever the length of the rest.
+    """
+    prefix = text[: max_length * MAX_CHARS_PER_TOKEN]
+    # a token has at least one byte, so that most texts need not be tokenized
+    if len(prefix) == len(text) and len(normalise(text).encode()) <= max_length:
+        return text
+    if len(tokenizer.encode(prefix)) <= max_length:
+        return prefix
+    fits, too_long = 0, len(prefix)
+    while too_long - fits > 1:
+        middle = (fits + too_long) // 2
+        if len(tokenizer.encode(prefix[:middle])) <= max_length:
+            fits = middle
+        else:
+            too_long = middle
+    return prefix[:fits]

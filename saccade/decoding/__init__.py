@@ -1,5 +1,12 @@
-"""Which token next, given a step function."""
+"""Decoding: `generate`, and the searches that it selects, for any model with a step function."""
 
+from saccade.decoding.beam import beam_search
+from saccade.decoding.config import (
+    DecodingConfig,
+    GenerationConfig,
+    check_decoding,
+    parse_decoding,
+)
 from saccade.decoding.constraints import (
     NO_CONSTRAINTS,
     RepetitionConstraints,
@@ -7,37 +14,48 @@ from saccade.decoding.constraints import (
     repetition_penalty,
 )
 from saccade.decoding.exhaustive import exhaustive_search
-from saccade.decoding.generate import (
-    Hypothesis,
+from saccade.decoding.generate import generate, run_decoding
+from saccade.decoding.greedy import greedy_search
+from saccade.decoding.penalties import coverage_penalty, length_penalty
+from saccade.decoding.protocol import (
+    AutoregressiveModel,
+    Seq2SeqModel,
     SpecialTokens,
     TokenCallback,
-    beam_search,
-    greedy_search,
     ignore_token,
 )
-from saccade.decoding.penalties import coverage_penalty, length_penalty
-from saccade.decoding.protocol import AutoregressiveModel
 from saccade.decoding.rerank import rerank_by_coverage
 from saccade.decoding.sampling import apply_temperature, keep_top_k, keep_top_p, sample
+from saccade.decoding.token_loop import Hypothesis
+from saccade.decoding.wrappers import PromptedDecoder, UncachedDecoder
 
 __all__ = [
     "AutoregressiveModel",
+    "DecodingConfig",
+    "GenerationConfig",
     "Hypothesis",
     "NO_CONSTRAINTS",
+    "PromptedDecoder",
     "RepetitionConstraints",
+    "Seq2SeqModel",
     "SpecialTokens",
     "TokenCallback",
+    "UncachedDecoder",
     "apply_temperature",
     "beam_search",
+    "check_decoding",
     "coverage_penalty",
     "exhaustive_search",
+    "generate",
     "greedy_search",
     "ignore_token",
     "keep_top_k",
     "keep_top_p",
     "length_penalty",
+    "parse_decoding",
     "repeated_ngrams",
     "repetition_penalty",
     "rerank_by_coverage",
+    "run_decoding",
     "sample",
 ]

@@ -1,12 +1,12 @@
-"""The answers of a beam, judged again by what of the source they looked at."""
+"""Reranking of beam search hypotheses by their coverage of the source."""
 
 from collections.abc import Sequence
 
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.decoding.generate import Hypothesis
 from saccade.decoding.penalties import coverage_penalty
+from saccade.decoding.token_loop import Hypothesis
 
 
 def rerank_by_coverage(
@@ -16,29 +16,30 @@ def rerank_by_coverage(
     beta: float,
     n_best: int = 1,
 ) -> list[list[Hypothesis]]:
-    r"""The `n_best` of each sentence by log P / lp + β Σ_i log min(Σ_t α_ti, 1), best first.
+    r"""Return the `n_best` of each example by log P / lp + β Σ_i log min(Σ_t α_ti, 1), best first.
 
-    Wu et al. 2016, eq. 14. `weights[b][k]` are those of the answer `found[b][k]`, read again in
-    one pass: a row for each of its tokens, the end mark included if it was reached, a column for
-    each real place of the source; of several heads or layers, their mean or any one.
+    Wu et al. 2016, eq. 14. `weights[b][k]` are those of the hypothesis `found[b][k]`, computed in
+    one pass over it: a row for each of its tokens, eos included if it was generated, a column for
+    each real source position; of several heads or layers, their mean or any one.
 
-    A beam needs to know nothing of it: like the length penalty, coverage judges the hypotheses
-    that ended, not the open ones among each other, and re-reading gives the weights of the
-    search. Hand in all that the beam found (its `n_best` equal to its `width`: then it does not
-    stop early either), and what comes out is what a beam that kept the weights would give.
+    The beam search itself does not need the weights: like the length penalty, coverage ranks ended
+    hypotheses, and a second pass gives the same weights as the search. Pass all hypotheses of the
+    beam (`n_best` equal to `width`, which also disables early stopping); the result is that of a
+    beam search that had recorded the weights.
     """
     if n_best < 1:
-        raise ValueError(f"the {n_best} best were asked for; wanted 1 or more.")
-    judged = []
-    for b, (answers, tables) in enumerate(zip(found, weights, strict=True)):
-        again = []
-        for answer, table in zip(answers, tables, strict=True):
-            tokens = len(answer.ids) + answer.finished
+        raise ValueError(f"got n_best {n_best}; expected 1 or more.")
+    reranked = []
+    for b, (hypotheses, tables) in enumerate(zip(found, weights, strict=True)):
+        rescored = []
+        for hypothesis, table in zip(hypotheses, tables, strict=True):
+            tokens = len(hypothesis.ids) + hypothesis.finished
             if table.shape[0] != tokens:
                 raise ValueError(
-                    f"sentence {b} has an answer of {tokens} tokens and weights of "
-                    f"{table.shape[0]} steps; give one row for each token, the end mark included."
+                    f"got attention weights of {table.shape[0]} steps for a hypothesis of {tokens} "
+                    f"tokens (example {b}); expected one row for each token, eos included."
                 )
-            again.append(answer._replace(score=answer.score + coverage_penalty(table, beta)))
-        judged.append(sorted(again, key=lambda answer: -answer.score)[:n_best])
-    return judged
+            score = hypothesis.score + coverage_penalty(table, beta)
+            rescored.append(hypothesis._replace(score=score))
+        reranked.append(sorted(rescored, key=lambda hypothesis: -hypothesis.score)[:n_best])
+    return reranked

@@ -1,1 +1,1 @@
-"""Fused decoders for trained models."""
+"""Inference engines for trained models: `engine.make_decoder(model, engine="fused")`."""

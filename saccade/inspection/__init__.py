@@ -1,1 +1,1 @@
-"""What a model does, as data: attention capture, signal propagation, invariance checks."""
+"""Observations of a model as data: attention capture, signal propagation, checks, figures."""

@@ -1,68 +1,30 @@
-"""Activations as curves, with their slopes; and how near to GELU its approximations come."""
-
-from typing import NamedTuple
+"""Activation functions and their derivatives as curves, and the errors of GELU's approximations."""
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from saccade.inspection.figures import ACTIVATION_EQUATIONS as ACTIVATION_EQUATIONS
+from saccade.inspection.figures import KINKED_ACTIVATIONS as KINKED_ACTIVATIONS
+from saccade.inspection.figures import ActivationCurve, GELUApproximation
 from saccade.nn.activations import ACTIVATIONS
 from saccade.registry import lookup
 
-ACTIVATION_EQUATIONS = {  # in the order in which they are shown; softmax is of many numbers, not of one
-    "sigmoid": "1 / (1 + exp(-x))",
-    "tanh": "2σ(2x) - 1",
-    "relu": "max(0, x)",
-    "leaky_relu": "max(0.01 x, x)",
-    "elu": "x, or exp(x) - 1 below 0",
-    "selu": "1.051 x, or 1.758 (exp(x) - 1) below 0",
-    "silu": "x σ(x)",
-    "gelu_exact": "x Φ(x)",
-}
 GELU_APPROXIMATIONS = {
     "gelu": "x/2 (1 + tanh(√(2/π) (x + 0.044715 x³)))",
     "gelu_sigmoid": "x σ(1.702 x)",
 }
-KINKED_ACTIVATIONS = ("relu", "leaky_relu", "selu")  # where the slope jumps at 0
-GELU_ERROR_LIMIT, GELU_ERROR_POINTS = (
-    8.0,
-    160_001,
-)  # farther out all three of GELU are 0 or x to a millionth
-
-
-class ActivationCurve(NamedTuple):
-    """An activation at some numbers."""
-
-    name: str
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-    derivative: NDArray[np.float64]
-    derivative_at_zero: float  # the slope that is taken there, whether or not there is one
-
-
-class GELUApproximation(NamedTuple):
-    """How far from x Φ(x) another function is."""
-
-    name: str
-    x: NDArray[np.float64]
-    error: NDArray[np.float64]
-
-    @property
-    def max_error(self) -> float:
-        """The largest distance."""
-        return float(np.abs(self.error).max())
-
-    @property
-    def max_error_x(self) -> float:
-        """The x of it."""
-        return float(self.x[np.abs(self.error).argmax()])
+# beyond ±8 GELU and both approximations are 0 or x to within 1e-6
+GELU_ERROR_LIMIT, GELU_ERROR_POINTS = 8.0, 160_001
 
 
 def activation_curve(name: str, x: NDArray[np.float64]) -> ActivationCurve:
-    """An activation and its slope, as learning gets it."""
+    """Evaluate an activation and its derivative (by autograd) at `x`."""
     f = lookup(ACTIVATIONS, name, "activation")
     if name == "softmax":
-        raise ValueError("softmax is a function of many numbers; wanted one of one number.")
+        raise ValueError(
+            "got softmax, a function of a vector; expected an activation of one number."
+        )
     points = torch.tensor([*x, 0.0], dtype=torch.float64, requires_grad=True)
     y = f(points)
     (derivative,) = torch.autograd.grad(y.sum(), points)
@@ -72,7 +34,7 @@ def activation_curve(name: str, x: NDArray[np.float64]) -> ActivationCurve:
 
 
 def gelu_approximations() -> list[GELUApproximation]:
-    """Both of GELU's, measured against the exact one."""
+    """Measure the tanh and the sigmoid approximation against the exact GELU."""
     x = torch.linspace(-GELU_ERROR_LIMIT, GELU_ERROR_LIMIT, GELU_ERROR_POINTS, dtype=torch.float64)
     exact = ACTIVATIONS["gelu_exact"](x)
     return [

@@ -1,4 +1,4 @@
-"""Seeing the attention of a model while it works, without changing what it does."""
+"""Capture of attention weights during forward passes, without changing their results."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,53 +10,55 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.nn.attention import Attention
+from saccade.nn.hooks import register_thread_hook
 
 
 class AttentionRecorder:
-    """The maps that were seen, by the name of the attention in the model, in order of its calls."""
+    """Captured weights by the name of the attention module, in the order of its calls."""
 
     def __init__(self) -> None:
         self.calls: dict[str, list[Tensor]] = {}
 
     def names(self) -> list[str]:
-        """The attentions that were called."""
+        """Return the names of the attention modules that were called."""
         return list(self.calls)
 
     def weights(self, name: str) -> Float[Tensor, "B H T S"]:
-        """All that one attention has seen: calls follow each other along T.
+        """Return the weights of one module, its calls concatenated along T.
 
-        A later call may have had more keys than an earlier one; what was not there yet got no
-        weight.
+        A later call may have more keys than an earlier one (incremental decoding); the missing
+        keys of earlier calls get weight 0.
         """
         calls = self.calls[name]
-        most = max(call.shape[-1] for call in calls)
-        return torch.cat([F.pad(call, (0, most - call.shape[-1])) for call in calls], dim=2)
+        max_keys = max(call.shape[-1] for call in calls)
+        return torch.cat([F.pad(call, (0, max_keys - call.shape[-1])) for call in calls], dim=2)
 
 
 @contextmanager
 def capture_attention(model: nn.Module) -> Iterator[AttentionRecorder]:
-    """Collect the weights of every attention in `model` while the block is open.
+    """Record the weights of every attention module of `model` inside the `with` block.
 
-    The fused kernel computes the results as before; the weights are computed beside it from the
-    same queries and keys. Outside the block it costs nothing. It sees eager passes: a compiled
-    model or another engine is watched by reading its answer again in one eager pass.
+    The fused kernel still computes the results; a forward hook computes the weights separately
+    from the same queries and keys. There is no cost outside the block. Only eager passes of the
+    calling thread are captured, so other threads may use the model meanwhile; for a compiled model
+    or another engine, score its output in one eager pass.
     """
-    seen = AttentionRecorder()
+    recorder = AttentionRecorder()
     hooks = []
 
-    def follow(name: str, module: Attention) -> None:
+    def attach(name: str, module: Attention) -> None:
         @torch.no_grad()
-        def note(module: Any, inputs: Any, output: Tensor) -> None:
+        def record(module: Any, inputs: Any, output: Tensor) -> None:
             query, keys, _, mask = inputs
-            seen.calls.setdefault(name, []).append(module.weights(query, keys, mask))
+            recorder.calls.setdefault(name, []).append(module.weights(query, keys, mask))
 
-        hooks.append(module.register_forward_hook(note))
+        hooks.append(register_thread_hook(module, record))
 
     for name, module in model.named_modules():
         if isinstance(module, Attention):
-            follow(name, module)
+            attach(name, module)
     try:
-        yield seen
+        yield recorder
     finally:
         for hook in hooks:
             hook.remove()

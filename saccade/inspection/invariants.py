@@ -1,8 +1,8 @@
-"""What must not change an answer, as functions that measure by how much it does.
+"""Invariance checks: padding, batching, caching, causality, beam size, threads, compilation.
 
-Each takes a model that encodes, starts and steps, and some input, and returns a `Finding`: the
-largest difference that was seen between two ways that must agree. The tests run them on random
-models; on a trained one they speak about that very model.
+Each takes a model with `encode`, `init_state` and `step` and an example, computes the same output
+in two ways that must agree, and returns the largest deviation as a `CheckResult`. The tests run
+them on random models, `saccade check` on a trained one.
 """
 
 from collections.abc import Iterator
@@ -13,21 +13,34 @@ import torch
 from torch import Tensor, nn
 
 from saccade.decoding import Hypothesis, SpecialTokens, beam_search, greedy_search
-from saccade.inspection.checks import CheckResult, skipped
+from saccade.inspection.checks import (
+    BATCH_INVARIANCE,
+    BEAM1_IS_GREEDY,
+    BEAM_SCORE_CONSISTENCY,
+    CACHE_CONSISTENCY,
+    CAUSALITY,
+    COMPILE_PARITY,
+    KERNEL_PARITY,
+    NBEST_PREFIX,
+    PADDING_INVARIANCE,
+    THREAD_INVARIANCE,
+    CheckResult,
+    skipped,
+)
 from saccade.nn.attention import Attention
 from saccade.types.shapes import Lengths, TokenIds
 
-# Of logits, in each format: some hundred roundings, one on the other. A law that is broken shows
-# as a difference near 1.
+# Largest deviation of logits that rounding explains, by dtype: some hundred rounding errors. A
+# violated invariant shows as a deviation near 1.
 LOGIT_TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.bfloat16: 0.1}
 
 
 class CheckExample(NamedTuple):
-    """Input for the laws: sources with their lengths, and something to read as the target."""
+    """Input of the checks: a batch of sources with their lengths, and targets."""
 
     source: TokenIds
     lengths: Lengths
-    target: TokenIds  # starts with the begin mark
+    target: TokenIds  # starts with bos
 
 
 def _logits(model: Any, source: Tensor, lengths: Tensor | None, target: Tensor) -> Tensor:
@@ -35,38 +48,38 @@ def _logits(model: Any, source: Tensor, lengths: Tensor | None, target: Tensor) 
     return logits
 
 
-def _finding(invariant: str, num_inputs: int, pairs: list[tuple[Tensor, Tensor]]) -> CheckResult:
-    differences = [float((one - other).abs().max()) for one, other in pairs if one.numel()]
-    worst = max(differences, key=lambda d: (d != d, d), default=0.0)  # NaN counts as the worst
+def _result(invariant: str, num_inputs: int, pairs: list[tuple[Tensor, Tensor]]) -> CheckResult:
+    differences = [float((a - b).abs().max()) for a, b in pairs if a.numel()]
+    worst = max(differences, key=lambda d: (d != d, d), default=0.0)  # NaN is the worst
     return CheckResult(invariant, num_inputs, worst, LOGIT_TOLERANCE[pairs[0][0].dtype])
 
 
 @torch.no_grad()
-def padding_invariance(model: Any, example: CheckExample, more: int = 3) -> CheckResult:
-    """More padding at the end of the sources changes nothing."""
+def padding_invariance(model: Any, example: CheckExample, padding: int = 3) -> CheckResult:
+    """Compare logits with and without additional padding after the sources."""
     source, lengths, target = example
-    # ids that mean something, so that a place that is not masked is noticed
-    filler = source[:, :1].expand(-1, more)
+    # real token ids, so that an unmasked padding position changes the logits
+    filler = source[:, :1].expand(-1, padding)
     padded = torch.cat([source, filler], dim=1)
-    one, other = (_logits(model, s, lengths, target) for s in (source, padded))
-    return _finding("padding changes nothing", len(source), [(one, other)])
+    before, after = (_logits(model, s, lengths, target) for s in (source, padded))
+    return _result(PADDING_INVARIANCE, len(source), [(before, after)])
 
 
 @torch.no_grad()
 def batch_invariance(model: Any, example: CheckExample) -> CheckResult:
-    """An answer alone is the answer in a batch."""
+    """Compare the logits of each example by itself with those in the batch."""
     source, lengths, target = example
-    together = _logits(model, source, lengths, target)
+    batched = _logits(model, source, lengths, target)
     pairs = []
     for row, length in enumerate(lengths.tolist()):
-        alone = _logits(model, source[row : row + 1, :length], None, target[row : row + 1])
-        pairs.append((together[row], alone[0]))
-    return _finding("neighbours change nothing", len(source), pairs)
+        single = _logits(model, source[row : row + 1, :length], None, target[row : row + 1])
+        pairs.append((batched[row], single[0]))
+    return _result(BATCH_INVARIANCE, len(source), pairs)
 
 
 @torch.no_grad()
 def causality(model: Any, example: CheckExample, vocab_size: int) -> CheckResult:
-    """A changed token changes nothing before it."""
+    """Compare the logits before a position with and without a change from that position on."""
     source, lengths, target = example
     before = _logits(model, source, lengths, target)
     pairs = []
@@ -76,37 +89,42 @@ def causality(model: Any, example: CheckExample, vocab_size: int) -> CheckResult
         after = _logits(model, source, lengths, changed)
         pairs.append((before[:, :t], after[:, :t]))
     pairs = pairs or [(before[:, :0], before[:, :0])]
-    return _finding("the future is not seen", len(source), pairs)
+    return _result(CAUSALITY, len(source), pairs)
 
 
 @torch.no_grad()
 def cache_consistency(model: Any, example: CheckExample, stepper: Any = None) -> CheckResult:
-    """Step by step, with what is remembered, equals all at once; another's steps do so, too."""
+    """Compare incremental decoding with one forward pass; `stepper` is checked too if given."""
     source, lengths, target = example
-    whole = _logits(model, source, lengths, target)
+    full = _logits(model, source, lengths, target)
     pairs = []
-    for steps in (model,) if stepper is None else (model, stepper):
-        state = steps.init_state(steps.encode(source, lengths))
+    for decoder in (model,) if stepper is None else (model, stepper):
+        state = decoder.init_state(decoder.encode(source, lengths))
         for t in range(target.shape[1]):
-            logits, state = steps.step(target[:, t : t + 1], state)
-            pairs.append((whole[:, t], logits[:, 0]))
-    return _finding("step by step equals all at once", len(source), pairs)
+            logits, state = decoder.step(target[:, t : t + 1], state)
+            pairs.append((full[:, t], logits[:, 0]))
+    return _result(CACHE_CONSISTENCY, len(source), pairs)._replace(note=_engine_note(stepper))
+
+
+def _engine_note(stepper: Any) -> str:
+    """Return which engine a check compared with the model's forward pass."""
+    return "" if stepper is None else f"compared the engine {stepper.engine_name!r}"
 
 
 def beam1_is_greedy(
     model: Any, example: CheckExample, special_tokens: SpecialTokens, limit: int
 ) -> CheckResult:
-    """A beam of 1 writes what greedy search writes.
+    """Compare beam search of width 1 with greedy search.
 
-    The difference is between the log-probabilities of the two answers: where the best two tokens
+    The deviation is that of the log-probabilities of the two outputs: where the best two tokens
     are closer to each other than rounding, either may be chosen.
     """
     source, lengths, _ = example
     max_lengths = torch.full_like(lengths, limit)
-    plain = greedy_search(
+    greedy = greedy_search(
         model, model.encode(source, lengths), special_tokens=special_tokens, max_lengths=max_lengths
     )
-    one = beam_search(
+    beams = beam_search(
         model,
         model.encode(source, lengths),
         special_tokens=special_tokens,
@@ -114,10 +132,10 @@ def beam1_is_greedy(
         width=1,
     )
     pairs = [
-        (_exact(a.log_probability, model), _exact(b[0].log_probability, model))
-        for a, b in zip(plain, one, strict=True)
+        (_in_dtype(a.log_probability, model), _in_dtype(b[0].log_probability, model))
+        for a, b in zip(greedy, beams, strict=True)
     ]
-    return _finding("a beam of 1 is greedy", len(source), pairs)
+    return _result(BEAM1_IS_GREEDY, len(source), pairs)
 
 
 def beam_score_consistency(
@@ -128,45 +146,46 @@ def beam_score_consistency(
     width: int = 3,
     stepper: Any = None,
 ) -> CheckResult:
-    """The score of every answer of a beam is its score when it is read again."""
+    """Compare the score of every beam hypothesis with its score by teacher forcing."""
     source, lengths, _ = example
     max_lengths = torch.full_like(lengths, limit)
-    stepper = model if stepper is None else stepper
-    found = beam_search(
-        stepper,
-        stepper.encode(source, lengths),
+    decoder = model if stepper is None else stepper
+    beams = beam_search(
+        decoder,
+        decoder.encode(source, lengths),
         special_tokens=special_tokens,
         max_lengths=max_lengths,
         width=width,
         n_best=width,
     )
     pairs = []
-    for row, answers in enumerate(found):
-        for answer in answers:
-            again = rescore(model, source[row : row + 1, : lengths[row]], answer, special_tokens)
-            pairs.append((_exact(answer.log_probability, model), _exact(again, model)))
-    return _finding("beam scores equal re-reading", len(source), pairs)
+    for row, hypotheses in enumerate(beams):
+        for hypothesis in hypotheses:
+            unpadded = source[row : row + 1, : lengths[row]]
+            score = rescore(model, unpadded, hypothesis, special_tokens)
+            pairs.append((_in_dtype(hypothesis.log_probability, model), _in_dtype(score, model)))
+    return _result(BEAM_SCORE_CONSISTENCY, len(source), pairs)._replace(note=_engine_note(stepper))
 
 
 @torch.no_grad()
 def rescore(
-    model: Any, source: TokenIds, answer: Hypothesis, special_tokens: SpecialTokens
+    model: Any, source: TokenIds, hypothesis: Hypothesis, special_tokens: SpecialTokens
 ) -> float:
-    """The log-probability of an answer to one source, read all at once."""
-    written = [*answer.ids, special_tokens.eos] if answer.finished else answer.ids
-    target = torch.tensor([[special_tokens.bos, *written[:-1]]], device=source.device)
-    logits = _logits(model, source, None, target)[0].log_softmax(dim=-1)
-    return float(logits[torch.arange(len(written)), torch.tensor(written)].double().sum())
+    """Return the log-probability of a hypothesis for one source, by teacher forcing."""
+    ids = [*hypothesis.ids, special_tokens.eos] if hypothesis.finished else hypothesis.ids
+    target = torch.tensor([[special_tokens.bos, *ids[:-1]]], device=source.device)
+    log_probs = _logits(model, source, None, target)[0].log_softmax(dim=-1)
+    return float(log_probs[torch.arange(len(ids)), torch.tensor(ids)].double().sum())
 
 
-def _exact(value: float, model: nn.Module) -> Tensor:
-    """A figure in the model's own format, whose tolerance it is held to."""
+def _in_dtype(value: float, model: nn.Module) -> Tensor:
+    """Return a number in the model's dtype, which sets the tolerance."""
     return torch.tensor(value, dtype=next(model.parameters()).dtype)
 
 
 @contextmanager
 def reference_attention(model: nn.Module) -> Iterator[None]:
-    """Let every attention of a model take the clear path while the block is open."""
+    """Run every attention of a model by its reference implementation inside the `with` block."""
     attentions = [module for module in model.modules() if isinstance(module, Attention)]
     for module in attentions:
         module.forward = module.reference  # type: ignore[method-assign]
@@ -178,34 +197,34 @@ def reference_attention(model: nn.Module) -> Iterator[None]:
 
 
 def kernel_parity(model: Any, example: CheckExample) -> CheckResult:
-    """The fused path equals the clear path: values, and the gradients of all weights."""
+    """Compare fused with reference attention: logits, and the gradients of all weights."""
     source, lengths, target = example
 
     def run() -> tuple[Tensor, list[Tensor]]:
         with torch.enable_grad():
             logits = _logits(model, source, lengths, target)
             weights = [p for p in model.parameters() if p.requires_grad]
-            # a weight that one path does not reach has a slope of zero, and the other's shows
-            slopes = torch.autograd.grad(logits.square().mean(), weights, materialize_grads=True)
-        return logits.detach(), list(slopes)
+            # a weight that one path does not use gets a zero gradient, so the other's is compared
+            gradients = torch.autograd.grad(logits.square().mean(), weights, materialize_grads=True)
+        return logits.detach(), list(gradients)
 
-    quick, quick_slopes = run()
+    fused, fused_gradients = run()
     with reference_attention(model):
-        reference, clear_slopes = run()
-    pairs = [(quick, reference), *zip(quick_slopes, clear_slopes, strict=True)]
-    return _finding("fused attention equals clear", len(source), pairs)
+        reference, reference_gradients = run()
+    pairs = [(fused, reference), *zip(fused_gradients, reference_gradients, strict=True)]
+    return _result(KERNEL_PARITY, len(source), pairs)
 
 
 def nbest_prefix(
     model: Any, example: CheckExample, special_tokens: SpecialTokens, limit: int, width: int = 3
 ) -> CheckResult:
-    """The first of the n best is the best, however many are asked for."""
+    """Compare the first hypothesis of an n-best list with that of n = 1."""
     source, lengths, _ = example
     max_lengths = torch.full_like(lengths, limit)
     firsts = []
     for n_best in (1, width):
         memory = model.encode(source, lengths)
-        found = beam_search(
+        beams = beam_search(
             model,
             memory,
             special_tokens=special_tokens,
@@ -213,48 +232,47 @@ def nbest_prefix(
             width=width,
             n_best=n_best,
         )
-        firsts.append([_exact(answers[0].log_probability, model) for answers in found])
-    return _finding("the n best begin with the best", len(source), list(zip(*firsts, strict=True)))
+        firsts.append([_in_dtype(beam[0].log_probability, model) for beam in beams])
+    return _result(NBEST_PREFIX, len(source), list(zip(*firsts, strict=True)))
 
 
 @torch.no_grad()
 def thread_invariance(model: Any, example: CheckExample) -> CheckResult:
-    """One thread and two give the same answer."""
+    """Compare logits computed with one thread and with two."""
     source, lengths, target = example
     before = torch.get_num_threads()
-    both = []
+    logits = []
     try:
         for count in (1, 2):
             torch.set_num_threads(count)
-            both.append(_logits(model, source, lengths, target))
+            logits.append(_logits(model, source, lengths, target))
     finally:
         torch.set_num_threads(before)
-    return _finding("one thread and two agree", len(source), [(both[0], both[1])])
+    return _result(THREAD_INVARIANCE, len(source), [(logits[0], logits[1])])
 
 
 @torch.no_grad()
 def compile_parity(model: Any, example: CheckExample) -> CheckResult:
-    """The compiled model is the eager one."""
-    invariant = "compiled equals eager"
+    """Compare the logits of `torch.compile` with eager ones; skipped where it does not work."""
     source, lengths, target = example
-    quick = torch.compile(_logits, dynamic=True)
+    compiled_logits = torch.compile(_logits, dynamic=True)
     eager = _logits(model, source, lengths, target)
     try:
-        other = quick(model, source, lengths, target)
+        compiled = compiled_logits(model, source, lengths, target)
     except Exception as error:
-        # a missing compiler, or a backend that cannot: torch has many errors for that
+        # no C++ compiler or no backend: torch raises many types for that
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return skipped(invariant, f"torch.compile does not work here: {reason}")
+        return skipped(COMPILE_PARITY, f"torch.compile does not work here: {reason}")
     finally:
         torch._dynamo.reset()
-    return _finding(invariant, len(source), [(eager, other)])
+    return _result(COMPILE_PARITY, len(source), [(eager, compiled)])
 
 
 @torch.no_grad()
 def same_outputs(invariant: str, model: Any, other: Any, example: CheckExample) -> CheckResult:
-    """Two models that must be one: saved and reopened, exported and original."""
-    one, two = (_logits(m, *example) for m in (model, other))
-    return _finding(invariant, len(example.source), [(one, two)])
+    """Compare the logits of two models that must agree, such as one and its reloaded copy."""
+    own, others = (_logits(m, *example) for m in (model, other))
+    return _result(invariant, len(example.source), [(own, others)])
 
 
 def check_all(
@@ -265,15 +283,15 @@ def check_all(
     limit: int,
     stepper: Any = None,
 ) -> Iterator[CheckResult]:
-    """Every law that a model with `encode`, `start` and `step` must keep, one after the other.
+    """Yield the result of every check of a model with `encode`, `init_state` and `step`.
 
-    `stepper` is what answers are searched for with, if that is not the model itself.
+    `stepper` is the decoder that search uses, if that is not the model itself.
     """
     yield batch_invariance(model, example)
     try:
         yield padding_invariance(model, example)
-    except ValueError as error:  # learned positions end somewhere
-        yield skipped("padding changes nothing", str(error))
+    except ValueError as error:  # the padded source exceeds the learned positions
+        yield skipped(PADDING_INVARIANCE, str(error))
     yield cache_consistency(model, example, stepper)
     yield causality(model, example, vocab_size)
     yield kernel_parity(model, example)

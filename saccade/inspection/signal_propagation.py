@@ -1,11 +1,11 @@
-r"""What becomes of signals and gradients on their way through many layers that have not learned.
+r"""Propagation of signals and gradients through a deep stack of untrained layers.
 
-    h_l = f(norm(W_l h_{l-1}))                the norm where Ioffe and Szegedy 2015 have it
-    h_l = h_{l-1} + W_l f(norm(h_{l-1}))      with a way around, He et al. 2016 (identity mappings)
+    h_l = f(norm(W_l h_{l-1}))                norm before the activation (Ioffe and Szegedy 2015)
+    h_l = h_{l-1} + W_l f(norm(h_{l-1}))      pre-activation residual (He et al. 2016)
 
-from h_0 ~ N(0, 1), and back from a random ∂L/∂h_L ~ N(0, 1) (Glorot and Bengio 2010). Beside them
-stand the eigenvalues and singular values of W_l … W_1: where f and the norm are left out, they say
-how much a vector can grow or shrink on its way.
+from h_0 ~ N(0, 1), and back from a random ∂L/∂h_L ~ N(0, 1) (Glorot and Bengio 2010). The
+eigenvalues and singular values of W_l … W_1 bound how much a vector grows or shrinks in a linear
+stack without norms.
 """
 
 import math
@@ -13,65 +13,28 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from saccade.inspection.figures import (
+    ProductSpectrum,
+    SignalPropagation,
+    StackConfig,
+)
 from saccade.nn.activations import ACTIVATIONS
 from saccade.nn.init import init_weight
 from saccade.nn.norm import NORMS
 from saccade.registry import lookup
 from saccade.seeding import seed_for
+from saccade.types.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
-PROPAGATION_INPUTS = 256  # inputs that go through together
-MIN_RELATIVE_EIGENVALUE = (
-    1e-13  # an eigenvalue this much smaller than the matrix is rounding, and left out
-)
-STABLE_FACTOR, EXTREME_FACTOR = 3.0, 100.0  # times as large or as small, from one end to the other
-MAX_STACK_WEIGHTS = 1 << 27  # weights in all: a gigabyte
-
-
-class StackConfig(NamedTuple):
-    """Layers, one upon the other, all of one kind."""
-
-    activation: str = "tanh"
-    init: str = "xavier"
-    layers: int = 50
-    width: int = 256
-    norm: str = "none"
-    residual: bool = False
-    seed: int = 0
-
-
-class ProductSpectrum(NamedTuple):
-    """The values of W_depth … W_1, largest first, as log10: they may be beyond any number."""
-
-    depth: int
-    moduli: FloatArray  # of the eigenvalues
-    singular: FloatArray
-
-
-class SignalPropagation(NamedTuple):
-    """What was seen, layer by layer from the input (0) on."""
-
-    stack: StackConfig
-    signals: FloatArray  # the mean of h²
-    differences: FloatArray  # the variance of h over the inputs: by how much they are told apart
-    gradients: FloatArray  # the mean of (∂L/∂h)²
-    spectra: list[ProductSpectrum]
-
-    @property
-    def norm_growths(self) -> "dict[str, NormGrowth]":
-        """What becomes of each, the gradients from the end to the beginning."""
-        return {
-            "signals": norm_growth(self.signals),
-            "differences": norm_growth(self.differences),
-            "gradients": norm_growth(self.gradients[::-1]),
-        }
+PROPAGATION_INPUTS = 256  # random inputs
+MIN_RELATIVE_EIGENVALUE = 1e-13  # smaller ones, relative to the matrix norm, are rounding errors
+STABLE_FACTOR, EXTREME_FACTOR = 3.0, 100.0  # total growth or shrinkage over the whole stack
+MAX_STACK_WEIGHTS = 1 << 27  # of all layers together: 1 GB in float64
 
 
 def propagate(stack: StackConfig) -> SignalPropagation:
-    """Send numbers through the layers, and gradients back."""
+    """Measure signals of a forward pass, gradients of a backward pass, and weight spectra."""
     weights, x, back = random_stack(stack)
     h = [x.requires_grad_()]
     for weight in weights:
@@ -79,15 +42,15 @@ def propagate(stack: StackConfig) -> SignalPropagation:
     gradients = torch.autograd.grad((h[-1] * back).sum(), h)
     return SignalPropagation(
         stack,
-        _each([one.square().mean() for one in h]),
-        _each([one.var(dim=0, correction=0).mean() for one in h]),
-        _each([one.square().mean() for one in gradients]),
+        _to_array([hidden.square().mean() for hidden in h]),
+        _to_array([hidden.var(dim=0, correction=0).mean() for hidden in h]),
+        _to_array([gradient.square().mean() for gradient in gradients]),
         product_spectra([weight.numpy() for weight in weights]),
     )
 
 
 def random_stack(stack: StackConfig) -> tuple[list[Tensor], Tensor, Tensor]:
-    """The weights, the inputs, and the gradient that comes in at the end."""
+    """Return random weights, inputs, and the gradient at the output."""
     _check(stack)
     generator = torch.Generator().manual_seed(seed_for(stack.seed, "depth"))
     D = stack.width
@@ -108,14 +71,14 @@ def random_stack(stack: StackConfig) -> tuple[list[Tensor], Tensor, Tensor]:
 def _check(stack: StackConfig) -> None:
     if stack.layers < 1 or stack.width < 2:
         raise ValueError(
-            f"got {stack.layers} layers of width {stack.width}; wanted 1 layer or more, of width "
-            "2 or more."
+            f"got {stack.layers} layers of width {stack.width}; expected at least 1 layer of width "
+            "2."
         )
     if stack.layers * stack.width**2 > MAX_STACK_WEIGHTS:
         raise ValueError(
             f"{stack.layers} layers of width {stack.width} would take "
-            f"{8e-9 * stack.layers * stack.width**2:.1f} GB; wanted 1 GB or less: at this width up "
-            f"to {MAX_STACK_WEIGHTS // stack.width**2} layers."
+            f"{8e-9 * stack.layers * stack.width**2:.1f} GB; expected at most 1 GB: at this width "
+            f"up to {MAX_STACK_WEIGHTS // stack.width**2} layers."
         )
 
 
@@ -127,62 +90,76 @@ def _layer(h: Tensor, weight: Tensor, stack: StackConfig) -> Tensor:
     return f(norm(h @ weight.T))
 
 
-def _each(values: list[Tensor]) -> FloatArray:
+def _to_array(values: list[Tensor]) -> FloatArray:
     return torch.stack(values).detach().numpy()
 
 
-# --- the matrices themselves ----------------------------------------------------------------------
+# --- spectra of the weights -----------------------------------------------------------------------
 
 
 def product_spectra(weights: list[FloatArray]) -> list[ProductSpectrum]:
-    """Of W_l … W_1 for some l; the product is kept at size 1, its true size as a logarithm."""
-    shown = set(log_spaced_layers(len(weights)))
-    product, size = np.eye(len(weights[0])), 0.0
-    found = []
+    """Return the spectra of W_l … W_1 for log-spaced l.
+
+    The product is kept at norm 1 and its true norm as a logarithm, so that it cannot overflow.
+    """
+    depths = set(log_spaced_layers(len(weights)))
+    product, log_norm = np.eye(len(weights[0])), 0.0
+    spectra = []
     for depth, weight in enumerate(weights, 1):
         product = weight @ product
         norm = float(np.linalg.norm(product))
         if norm > 0:
-            product, size = product / norm, size + math.log10(norm)
-        if depth in shown:
+            product, log_norm = product / norm, log_norm + math.log10(norm)
+        if depth in depths:
             moduli = np.sort(np.abs(np.linalg.eigvals(product)))[::-1]
             singular = np.linalg.svd(product, compute_uv=False).astype(np.float64)
-            found.append(ProductSpectrum(depth, _logs(moduli, size), _logs(singular, size)))
-    return found
+            spectra.append(
+                ProductSpectrum(depth, _log10(moduli, log_norm), _log10(singular, log_norm))
+            )
+    return spectra
 
 
-def _logs(values: FloatArray, size: float) -> FloatArray:
-    """log10 of those that are more than rounding, of a matrix of norm 1."""
-    return np.log10(values[values > MIN_RELATIVE_EIGENVALUE]) + size
+def _log10(values: FloatArray, log_norm: float) -> FloatArray:
+    """Return log10 of the values above rounding, of a matrix scaled by 10^-log_norm."""
+    return np.log10(values[values > MIN_RELATIVE_EIGENVALUE]) + log_norm
 
 
 def log_spaced_layers(layers: int) -> list[int]:
-    """1, 2, 5, 10, 20, 50 … and the last."""
+    """Return 1, 2, 5, 10, 20, 50, … and the last layer."""
     steps = [n * 10**power for power in range(len(str(layers))) for n in (1, 2, 5)]
     return sorted({*(step for step in steps if step <= layers), layers})
 
 
-# --- in words -------------------------------------------------------------------------------------
+# --- growth of norms ------------------------------------------------------------------------------
 
 
 class NormGrowth(NamedTuple):
-    """What becomes of the size (the root of the mean square) of something from layer to layer."""
+    """Growth of the root mean square from layer to layer."""
 
     word: str  # vanishes, fades, holds, grows, explodes
-    factor: float  # a layer
-    total: float  # from one end to the other, or to where it was last a number above 0
-    layers: int  # how many that is
+    factor: float  # per layer
+    total: float  # over the stack, or up to the last layer with a finite, positive value
+    layers: int  # layers that `total` covers
+
+
+def norm_growths(propagation: SignalPropagation) -> dict[str, NormGrowth]:
+    """Return the growth of signals and differences forward, and of gradients backward."""
+    return {
+        "signals": norm_growth(propagation.signals),
+        "differences": norm_growth(propagation.differences),
+        "gradients": norm_growth(propagation.gradients[::-1]),
+    }
 
 
 def norm_growth(squares: FloatArray) -> NormGrowth:
-    """Of mean squares, in the order in which the layers are gone through."""
-    sizes = np.sqrt(squares)
-    whole = np.isfinite(sizes) & (sizes > 0)
-    last = len(sizes) - 1 if whole.all() else int(np.argmin(whole)) - 1
-    total = float(sizes[last] / sizes[0])
+    """Return the growth of mean squares, given in the order of propagation."""
+    norms = np.sqrt(squares)
+    valid = np.isfinite(norms) & (norms > 0)
+    last = len(norms) - 1 if valid.all() else int(np.argmin(valid)) - 1
+    total = float(norms[last] / norms[0])
     factor = total ** (1 / last) if last else 0.0
-    if last < len(sizes) - 1:
-        return NormGrowth("vanishes" if sizes[last + 1] == 0 else "explodes", factor, total, last)
+    if last < len(norms) - 1:
+        return NormGrowth("vanishes" if norms[last + 1] == 0 else "explodes", factor, total, last)
     return NormGrowth(_word(total), factor, total, last)
 
 
@@ -194,26 +171,26 @@ def _word(total: float) -> str:
     return "grows" if total <= EXTREME_FACTOR else "explodes"
 
 
-def describe_propagation(depth: SignalPropagation) -> list[str]:
-    """What is seen, a sentence for each."""
-    names = {
-        "signals": "The size of signals",
-        "differences": "What tells one input from another",
-        "gradients": "The size of gradients, on their way back,",
+def describe_propagation(propagation: SignalPropagation) -> list[str]:
+    """Describe the growth of signals, differences and gradients in a sentence each."""
+    subjects = {
+        "signals": "The norm of signals",
+        "differences": "The difference between inputs",
+        "gradients": "The norm of gradients (backward)",
     }
-    whole = depth.stack.layers
+    layers = propagation.stack.layers
     return [
-        _sentence(names[what], norm_growth, whole)
-        for what, norm_growth in depth.norm_growths.items()
+        _growth_sentence(subjects[name], growth, layers)
+        for name, growth in norm_growths(propagation).items()
     ]
 
 
-def _sentence(what: str, norm_growth: NormGrowth, layers: int) -> str:
-    start = f"{what} {norm_growth.word}: "
-    if norm_growth.layers == 0:
-        return start + "it is 0 after the first layer."
-    each = f"{norm_growth.factor:.3g} times as much in each layer, "
-    if norm_growth.layers < layers:
-        end = "0" if norm_growth.word == "vanishes" else "more than a number can hold"
-        return start + each + f"and {end} after {norm_growth.layers + 1} of the {layers}."
-    return start + each + f"{norm_growth.total:.3g} times after {layers}."
+def _growth_sentence(subject: str, growth: NormGrowth, layers: int) -> str:
+    start = f"{subject} {growth.word}: "
+    if growth.layers == 0:
+        return start + "0 after the first layer."
+    factor = f"×{growth.factor:.3g} per layer, "
+    if growth.layers < layers:
+        end = "0" if growth.word == "vanishes" else "overflows"
+        return start + factor + f"{end} after {growth.layers + 1} of {layers} layers."
+    return start + factor + f"×{growth.total:.3g} after {layers} layers."

@@ -1,1 +1,1 @@
-"""Our weights and vocabularies in other tools' formats. Nothing is loaded until it is asked for."""
+"""Weights and vocabularies in the formats of other tools; `registry` lists the formats."""

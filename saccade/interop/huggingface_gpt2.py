@@ -1,14 +1,14 @@
-r"""A GPT in the layout of Hugging Face's GPT-2, out and in: config, weights and tokenizer.
+r"""GPT-2 in Hugging Face's layout, export and import: config, weights and tokenizer.
 
-Theirs and ours compute the same. What differs is how it is written down:
+Both sides compute the same. What differs is the storage:
 
 - their linear layers hold the transposed matrix, and one matrix for queries, keys and values;
-- their vocabulary begins with the bytes, ours with four marks; a line's end is a token of the text
-  for them ("\n") and our end mark, so the end mark takes that token's place. What they have no
-  token for (padding, the unknown) is never predicted: `GPTConfig.absent`.
+- their vocabulary starts with the bytes, ours with four special tokens; a line's end is a token of
+  the text for them ("\n") and eos for us, so eos takes the row of that token. Tokens that they do
+  not have (padding, unknown) are never predicted: `GPTConfig.missing_tokens`.
 
-The tokenizer goes out as the tokenizer.json of their library, in which "\n" is our end mark.
-Nothing here loads `transformers`.
+The tokenizer is written as the tokenizer.json of their library, in which "\n" is our eos.
+`transformers` is not imported.
 """
 
 import json
@@ -24,14 +24,16 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Engine
 from torch import Tensor
 
+from saccade.config import Config, build_config
 from saccade.data.tokenizers import BPETokenizer, CharacterTokenizer, Tokenizer
 from saccade.data.vocabulary import BOS, EOS, SPECIAL_TOKENS, UNK
 from saccade.errors import ConfigError, DataError, bullet_list
+from saccade.interop.registry import ModelParts
 from saccade.models.gpt import GPTConfig
 
-END_OF_TEXT = "<|endoftext|>"  # between their texts; ours are parted by nothing but lines
+END_OF_TEXT = "<|endoftext|>"  # their separator of documents
 GPT2_NORM_EPSILON = 1e-5
-GPT2_ACTIVATIONS = {  # what they call those that they have
+GPT2_ACTIVATIONS = {  # our name → name of Hugging Face
     "gelu": "gelu_new",
     "gelu_exact": "gelu",
     "gelu_sigmoid": "quick_gelu",
@@ -45,7 +47,7 @@ GPT2_ACTIVATIONS = {  # what they call those that they have
 ACTIVATION_FROM_GPT2 = {name: own for own, name in GPT2_ACTIVATIONS.items()} | {
     "gelu_pytorch_tanh": "gelu"
 }
-NEWLINE_TOKEN = "Ċ"  # "\n" in the letters of GPT-2
+NEWLINE_TOKEN = "Ċ"  # "\n" in GPT-2's byte-to-unicode alphabet
 GPT2_WEIGHT_PREFIX = "transformer."
 GPT2_SPECIAL_TOKENS = {
     "pad_token": SPECIAL_TOKENS[0],
@@ -55,65 +57,73 @@ GPT2_SPECIAL_TOKENS = {
 }
 
 
-# --- out ------------------------------------------------------------------------------------------
+# --- export ---------------------------------------------------------------------------------------
+
+
+def export_parts_to_huggingface(parts: ModelParts, folder: Path, options: dict[str, Any]) -> None:
+    """GPT-2 as Hugging Face's transformers reads it: a gpt2 with bpe or character tokens."""
+    build_config(Config, options, "the export")  # it has no options
+    export_gpt2(folder, parts.recipe.model, parts.preprocessor, parts.weights)
 
 
 def export_gpt2(
-    folder: Path, model: Any, tokenizer: Tokenizer, weights: Mapping[str, Tensor]
+    folder: Path, model: Config, tokenizer: Tokenizer, weights: Mapping[str, Tensor]
 ) -> None:
     """Write a GPT into a folder that `AutoModelForCausalLM.from_pretrained` opens."""
     if complaints := unsupported_by_gpt2(model, tokenizer):
-        raise ConfigError(bullet_list(complaints, "this run cannot go out in GPT-2's layout:"))
+        raise ConfigError(bullet_list(complaints, "this run cannot be exported as GPT-2:"))
+    assert isinstance(model, GPTConfig)
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; choose a new folder (--out).")
-    begun = folder.with_name(f".{folder.name}.begun")
-    shutil.rmtree(begun, ignore_errors=True)
-    begun.mkdir(parents=True)
-    written = to_gpt2_weights(model, weights)
-    if model.missing_tokens:  # it once came in, and goes out with the vocabulary that it came with
+    partial_folder = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial_folder, ignore_errors=True)
+    partial_folder.mkdir(parents=True)
+    tensors = to_gpt2_weights(model, weights)
+    embeddings = f"{GPT2_WEIGHT_PREFIX}wte.weight"
+    if model.missing_tokens:  # it was imported, and is exported with its original vocabulary
         assert isinstance(tokenizer, BPETokenizer)
-        tokens = _as_it_came(model, tokenizer)
-        written[f"{GPT2_WEIGHT_PREFIX}wte.weight"] = written[f"{GPT2_WEIGHT_PREFIX}wte.weight"][
-            list(tokens.values())
-        ]
-        numbers = {token: place for place, token in enumerate(tokens)}
-        engine, marks = _engine_as_it_came(tokenizer, numbers), {"eos_token": END_OF_TEXT}
+        tokens = _original_tokens(model, tokenizer)
+        tensors[embeddings] = tensors[embeddings][list(tokens.values())]
+        ids = {token: id for id, token in enumerate(tokens)}
+        engine, special_tokens = _original_engine(tokenizer, ids), {"eos_token": END_OF_TEXT}
     else:
-        numbers = {mark: id for id, mark in enumerate(SPECIAL_TOKENS)}
-        engine, marks = _engine(tokenizer), dict(GPT2_SPECIAL_TOKENS)
-    ids = {f"{name}_id": numbers[mark] for name, mark in marks.items() if mark in numbers}
-    size = len(written[f"{GPT2_WEIGHT_PREFIX}wte.weight"])
-    _write(begun / "config.json", {**_config_of(model), "vocab_size": size, **ids})
-    save_file(written, begun / "model.safetensors", metadata={"format": "pt"})
-    (begun / "tokenizer.json").write_text(engine.to_str(), encoding="utf-8")
-    reader = {
+        ids = {token: id for id, token in enumerate(SPECIAL_TOKENS)}
+        engine, special_tokens = _engine(tokenizer), dict(GPT2_SPECIAL_TOKENS)
+    special_ids = {f"{name}_id": ids[t] for name, t in special_tokens.items() if t in ids}
+    size = len(tensors[embeddings])
+    config = {**_config_of(model), "vocab_size": size, **special_ids}
+    _write_json(partial_folder / "config.json", config)
+    save_file(tensors, partial_folder / "model.safetensors", metadata={"format": "pt"})
+    (partial_folder / "tokenizer.json").write_text(engine.to_str(), encoding="utf-8")
+    tokenizer_config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": model.context_length,
     }
-    _write(begun / "tokenizer_config.json", {**marks, **reader})
+    _write_json(partial_folder / "tokenizer_config.json", {**special_tokens, **tokenizer_config})
     if folder.exists():
         folder.rmdir()
-    begun.rename(folder)
+    partial_folder.rename(folder)
 
 
-def unsupported_by_gpt2(model: Any, tokenizer: Tokenizer) -> list[str]:
-    """What of a run GPT-2's layout cannot express, each by its name."""
+def unsupported_by_gpt2(model: Config, tokenizer: Tokenizer) -> list[str]:
+    """Return the properties of a run that GPT-2's layout cannot express, as messages."""
     if not isinstance(model, GPTConfig):
-        return [f"it is a {model.name}; gpt2 alone can."]
+        name = getattr(model, "name", type(model).__name__)
+        return [f"got the model {name}; only gpt2 can be exported."]
     complaints = []
     if model.name != "gpt2":
-        what = "norms after the sublayers" if model.name == "gpt1" else "layers that see a band"
-        complaints.append(f"it is a {model.name}, with {what}; gpt2 alone can.")
+        what = "post-norm layers" if model.name == "gpt1" else "banded attention layers"
+        complaints.append(f"got the model {model.name}, with {what}; only gpt2 can be exported.")
     if model.positions != "learned":
         complaints.append(f"model.positions is {model.positions}; GPT-2 has learned ones.")
     if model.activation not in GPT2_ACTIVATIONS:
         complaints.append(
-            f"model.activation is {model.activation}; they have {', '.join(GPT2_ACTIVATIONS)}."
+            f"model.activation is {model.activation}; GPT-2 has {', '.join(GPT2_ACTIVATIONS)}."
         )
     if not isinstance(tokenizer, BPETokenizer | CharacterTokenizer):
         complaints.append(
-            f"its tokens are of the kind {tokenizer.kind}, by rules that their tokenizers do not "
-            "have; bytepair and character go."
+            f"the tokenizer is {tokenizer.kind}, which their library does not have; bpe and "
+            "character can be exported."
         )
     return complaints
 
@@ -137,7 +147,7 @@ def _config_of(model: GPTConfig) -> dict[str, Any]:
 
 
 def to_gpt2_weights(model: GPTConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our weights by their names, as their matrices lie."""
+    """Return the weights under their names and in their memory layout."""
     own = {name: tensor.float().cpu() for name, tensor in weights.items()}
     found = {
         "wte.weight": own["table.weight"],
@@ -155,26 +165,26 @@ def to_gpt2_weights(model: GPTConfig, weights: Mapping[str, Tensor]) -> dict[str
             "mlp.c_fc": f"{ours}.feed_forward.inner",
             "mlp.c_proj": f"{ours}.feed_forward.outer",
         }
-        for name, place in parts.items():
-            found[f"h.{layer}.{name}.weight"] = own[f"{place}.weight"].t()
-            found[f"h.{layer}.{name}.bias"] = own[f"{place}.bias"]
+        for name, own_name in parts.items():
+            found[f"h.{layer}.{name}.weight"] = own[f"{own_name}.weight"].t()
+            found[f"h.{layer}.{name}.bias"] = own[f"{own_name}.bias"]
         for what in ("weight", "bias"):
-            both = [own[f"{attention}.query.{what}"], own[f"{attention}.key_value.{what}"]]
-            found[f"h.{layer}.attn.c_attn.{what}"] = torch.cat(both).t()
-    # a vector has no transpose, and safetensors wants each in one piece of memory
+            joined = [own[f"{attention}.query.{what}"], own[f"{attention}.key_value.{what}"]]
+            found[f"h.{layer}.attn.c_attn.{what}"] = torch.cat(joined).t()
+    # t() leaves a vector unchanged; safetensors needs contiguous tensors
     return {GPT2_WEIGHT_PREFIX + name: tensor.contiguous() for name, tensor in found.items()}
 
 
-def _as_it_came(model: GPTConfig, tokenizer: BPETokenizer) -> dict[str, int]:
-    """The tokens of a GPT-2 that came in, and where we have each."""
+def _original_tokens(model: GPTConfig, tokenizer: BPETokenizer) -> dict[str, int]:
+    """Return the tokens of an imported GPT-2 in their order, with our ids."""
     tokens = {**tokenizer.get_vocab(), NEWLINE_TOKEN: EOS}
     if BOS not in model.missing_tokens:
         tokens[END_OF_TEXT] = BOS
     return tokens
 
 
-def _engine_as_it_came(tokenizer: BPETokenizer, numbers: dict[str, int]) -> Engine:
-    engine = Engine(models.BPE(vocab=numbers, merges=list(tokenizer.merges)))
+def _original_engine(tokenizer: BPETokenizer, ids: dict[str, int]) -> Engine:
+    engine = Engine(models.BPE(vocab=ids, merges=list(tokenizer.merges)))
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     engine.decoder = decoders.ByteLevel()
     engine.add_special_tokens([END_OF_TEXT])
@@ -182,36 +192,36 @@ def _engine_as_it_came(tokenizer: BPETokenizer, numbers: dict[str, int]) -> Engi
 
 
 def _engine(tokenizer: Tokenizer) -> Engine:
-    r"""Our tokenizer as one of their library: "\n" is the end mark."""
-    marks = {mark: id for id, mark in enumerate(SPECIAL_TOKENS)}
+    r"""Return our tokenizer as one of their library, with "\n" as eos."""
+    special_ids = {token: id for id, token in enumerate(SPECIAL_TOKENS)}
     if isinstance(tokenizer, BPETokenizer):
         engine = Engine(
-            models.BPE(vocab=marks | tokenizer.get_vocab(), merges=list(tokenizer.merges))
+            models.BPE(vocab=special_ids | tokenizer.get_vocab(), merges=list(tokenizer.merges))
         )
         engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         engine.decoder = decoders.ByteLevel()
     else:
         assert isinstance(tokenizer, CharacterTokenizer)
         known = {token: tokenizer.vocabulary.id_of(token) for token in tokenizer.vocabulary.tokens}
-        engine = Engine(models.WordLevel(marks | known, unk_token=SPECIAL_TOKENS[UNK]))
+        engine = Engine(models.WordLevel(special_ids | known, unk_token=SPECIAL_TOKENS[UNK]))
         engine.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         engine.decoder = decoders.Fuse()
     line_end = normalizers.Replace("\n", SPECIAL_TOKENS[EOS])
     engine.normalizer = normalizers.Sequence([normalizers.NFC(), line_end])
     engine.add_special_tokens(
         [
-            AddedToken(mark, normalized=mark == SPECIAL_TOKENS[EOS], special=True)
-            for mark in SPECIAL_TOKENS
+            AddedToken(token, normalized=token == SPECIAL_TOKENS[EOS], special=True)
+            for token in SPECIAL_TOKENS
         ]
     )
     return engine
 
 
-# --- in -------------------------------------------------------------------------------------------
+# --- import ---------------------------------------------------------------------------------------
 
 
 class ImportedGPT2(NamedTuple):
-    """A GPT that came in: its settings, vocabulary and weights."""
+    """An imported GPT: settings, vocabulary and weights."""
 
     model: GPTConfig
     vocabulary: BPETokenizer | CharacterTokenizer
@@ -219,7 +229,7 @@ class ImportedGPT2(NamedTuple):
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """As plain values."""
+        """Settings of the run, as plain values."""
         return {
             "task": "language",
             "data": {
@@ -231,11 +241,11 @@ class ImportedGPT2(NamedTuple):
 
 
 def import_gpt2(folder: Path) -> ImportedGPT2:
-    """A GPT-2 from the folder that `save_pretrained` wrote, tokenizer and all."""
-    config = _read(folder / "config.json")
-    if complaints := _strange(config):
-        raise DataError(bullet_list(complaints, f"{folder} is not a GPT-2 that can be taken in:"))
-    tokenizer, rows, missing_tokens = _tokenizer(folder)
+    """GPT-2 as `save_pretrained` writes it, with its tokenizer."""
+    config = _read_json(folder / "config.json")
+    if complaints := _unsupported_config(config):
+        raise DataError(bullet_list(complaints, f"{folder} is not a GPT-2 that can be imported:"))
+    tokenizer, rows, missing_tokens = _read_tokenizer(folder)
     model = GPTConfig(
         name="gpt2",
         vocab_size=tokenizer.vocab_size,
@@ -248,11 +258,11 @@ def import_gpt2(folder: Path) -> ImportedGPT2:
         context_length=config["n_positions"],
         missing_tokens=missing_tokens,
     )
-    return ImportedGPT2(model, tokenizer, _ours(model, _weights(folder), rows, folder))
+    return ImportedGPT2(model, tokenizer, _own_weights(model, _read_weights(folder), rows, folder))
 
 
-def _strange(config: dict[str, Any]) -> list[str]:
-    wanted: dict[str, tuple[Any, ...]] = {
+def _unsupported_config(config: dict[str, Any]) -> list[str]:
+    expected: dict[str, tuple[Any, ...]] = {
         "model_type": ("gpt2",),
         "activation_function": ("gelu_new", *ACTIVATION_FROM_GPT2),
         "layer_norm_epsilon": (GPT2_NORM_EPSILON,),
@@ -262,100 +272,104 @@ def _strange(config: dict[str, Any]) -> list[str]:
         "tie_word_embeddings": (True,),
     }
     complaints = [
-        f"{name} is {config[name]!r}; {values[0]!r} was wanted."
-        for name, values in wanted.items()
+        f"got {name} {config[name]!r}; expected {values[0]!r}."
+        for name, values in expected.items()
         if name in config and config[name] not in values
     ]
     for name in ("n_embd", "n_layer", "n_head", "n_positions", "model_type"):
         if name not in config:
-            complaints.append(f"its config.json says nothing of {name}.")
+            complaints.append(f"{name} is missing in its config.json.")
     return complaints
 
 
-def _tokenizer(
+def _read_tokenizer(
     folder: Path,
 ) -> tuple[BPETokenizer | CharacterTokenizer, list[int | None], list[int]]:
-    """Ours for theirs; then as `_rows` says. By letters it can only be one that we wrote."""
+    """Return our form of the tokenizer, and the rows and missing tokens of `_match_rows`.
+
+    A character tokenizer can only be one that we exported.
+    """
     path = folder / "tokenizer.json"
-    model = (_read(path) if path.exists() else {}).get("model") or {}
+    model = (_read_json(path) if path.exists() else {}).get("model") or {}
     if model.get("type") == "WordLevel":
         known = sorted(model["vocab"], key=model["vocab"].__getitem__)
-        marks, letters = known[: len(SPECIAL_TOKENS)], known[len(SPECIAL_TOKENS) :]
-        if marks != list(SPECIAL_TOKENS) or any(len(letter) != 1 for letter in letters):
+        specials, characters = known[: len(SPECIAL_TOKENS)], known[len(SPECIAL_TOKENS) :]
+        if specials != list(SPECIAL_TOKENS) or any(len(token) != 1 for token in characters):
             raise DataError(
-                f"{path} is a tokenizer by whole words, which is not GPT-2's; one by byte pairs, "
-                "or one by letters that `saccade export` wrote, was wanted."
+                f"{path}: got a word-level tokenizer; expected GPT-2's byte pairs, or characters "
+                "as `saccade export` writes them."
             )
-        tokenizer = CharacterTokenizer(letters)
+        tokenizer = CharacterTokenizer(characters)
         return tokenizer, list(range(tokenizer.vocab_size)), []
-    theirs, merges = _vocabulary(folder)
+    vocabulary, merges = _read_vocabulary(folder)
     pairs = BPETokenizer(merges)
-    return pairs, *_rows(theirs, pairs, folder)
+    return pairs, *_match_rows(vocabulary, pairs, folder)
 
 
-def _vocabulary(folder: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Their tokens with their numbers, and the merges: of tokenizer.json, or of the older two."""
+def _read_vocabulary(folder: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Return token ids and merges, from tokenizer.json or from vocab.json and merges.txt."""
     if (folder / "tokenizer.json").exists():
-        values = _read(folder / "tokenizer.json")
+        values = _read_json(folder / "tokenizer.json")
         try:
             model = values["model"]
             if model["type"] != "BPE":
                 raise KeyError(f"its model is {model['type']}")
             added = {token["content"]: token["id"] for token in values.get("added_tokens") or []}
-            return model["vocab"] | added, [_merge(merge) for merge in model["merges"]]
+            return model["vocab"] | added, [_parse_merge(merge) for merge in model["merges"]]
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
-                f"{folder / 'tokenizer.json'} is no byte-pair tokenizer as GPT-2 has ({error})."
+                f"{folder / 'tokenizer.json'} is not a byte-pair tokenizer like GPT-2's ({error})."
             ) from None
-    vocabulary = _read(folder / "vocab.json")
+    vocabulary = _read_json(folder / "vocab.json")
     lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
-    return vocabulary, [_merge(line) for line in lines if line and not line.startswith("#version")]
+    return vocabulary, [
+        _parse_merge(line) for line in lines if line and not line.startswith("#version")
+    ]
 
 
-def _merge(merge: Any) -> tuple[str, str]:
+def _parse_merge(merge: str | list[str]) -> tuple[str, str]:
     left, right = merge.split(" ") if isinstance(merge, str) else merge
     return left, right
 
 
-def _rows(
-    theirs: dict[str, int], tokenizer: BPETokenizer, folder: Path
+def _match_rows(
+    vocabulary: dict[str, int], tokenizer: BPETokenizer, folder: Path
 ) -> tuple[list[int | None], list[int]]:
-    """Which of their rows each of our tokens takes, and those of ours that are never predicted."""
-    ours = tokenizer.get_vocab()
-    missing = [token for token in ours if token not in theirs]
-    if missing or NEWLINE_TOKEN not in theirs:
+    """Return their row for each of our tokens, and our tokens that have none."""
+    own = tokenizer.get_vocab()
+    missing = [token for token in own if token not in vocabulary]
+    if missing or NEWLINE_TOKEN not in vocabulary:
         raise DataError(
             f"{folder}: its tokenizer has no token {(missing or [NEWLINE_TOKEN])[0]!r}; "
-            "the byte pairs of GPT-2 were wanted."
+            "expected the byte pairs of GPT-2."
         )
-    if [theirs.get(mark) for mark in SPECIAL_TOKENS] == list(
-        range(len(SPECIAL_TOKENS))
-    ):  # we wrote it
+    special_ids = [vocabulary.get(token) for token in SPECIAL_TOKENS]
+    if special_ids == list(range(len(SPECIAL_TOKENS))):  # exported by us
         return list(range(tokenizer.vocab_size)), []
     rows: list[int | None] = [None] * tokenizer.vocab_size
-    for token, id in ours.items():
-        rows[id] = theirs[token]
-    rows[EOS], rows[ours[NEWLINE_TOKEN]] = theirs[NEWLINE_TOKEN], None
-    if END_OF_TEXT in theirs:
-        rows[BOS] = theirs[END_OF_TEXT]
+    for token, id in own.items():
+        rows[id] = vocabulary[token]
+    rows[EOS], rows[own[NEWLINE_TOKEN]] = vocabulary[NEWLINE_TOKEN], None
+    if END_OF_TEXT in vocabulary:
+        rows[BOS] = vocabulary[END_OF_TEXT]
     return rows, [id for id, row in enumerate(rows) if row is None]
 
 
-def _weights(folder: Path) -> dict[str, Tensor]:
+def _read_weights(folder: Path) -> dict[str, Tensor]:
     path = folder / "model.safetensors"
     try:
         found = load_file(path)
     except FileNotFoundError:
         raise DataError(
-            f"{path} is missing; GPT-2's weights as safetensors were wanted "
-            "(save_pretrained writes them)."
+            f"{path} is missing; expected GPT-2's weights as safetensors (save_pretrained writes "
+            "them)."
         ) from None
     except (SafetensorError, OSError) as error:
         raise DataError(f"{path} could not be read: {error}.") from None
     return {name.removeprefix(GPT2_WEIGHT_PREFIX): tensor.float() for name, tensor in found.items()}
 
 
-def _ours(
+def _own_weights(
     model: GPTConfig, theirs: dict[str, Tensor], rows: list[int | None], folder: Path
 ) -> dict[str, Tensor]:
     try:
@@ -385,25 +399,25 @@ def _block(ours: str, theirs: str, weights: dict[str, Tensor]) -> dict[str, Tens
         whole = weights[f"{theirs}.attn.c_attn.{what}"].t()
         found[f"{ours}.self_attention.query.{what}"] = whole[:width]
         found[f"{ours}.self_attention.key_value.{what}"] = whole[width:]
-        for name, place in (
+        for name, their_name in (
             ("self_attention.out", "attn.c_proj"),
             ("feed_forward.inner", "mlp.c_fc"),
             ("feed_forward.outer", "mlp.c_proj"),
             ("around_attention.norm", "ln_1"),
             ("around_feed_forward.norm", "ln_2"),
         ):
-            found[f"{ours}.{name}.{what}"] = weights[f"{theirs}.{place}.{what}"].t()
+            found[f"{ours}.{name}.{what}"] = weights[f"{theirs}.{their_name}.{what}"].t()
     return found
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        raise DataError(f"{path} is missing. Is {path.parent} a folder of GPT-2?") from None
+        raise DataError(f"{path} is missing. Is {path.parent} the folder of a GPT-2?") from None
     except (OSError, ValueError, TypeError) as error:
         raise DataError(f"{path} could not be read: {error}.") from None
 
 
-def _write(path: Path, values: dict[str, Any]) -> None:
+def _write_json(path: Path, values: dict[str, Any]) -> None:
     path.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")

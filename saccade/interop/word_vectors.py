@@ -1,11 +1,11 @@
-"""Word vectors in other tools' files: word2vec (text and binary), GloVe, fastText (.vec and .bin).
+"""File formats of word vectors: word2vec (text and binary), GloVe, fastText (.vec and .bin).
 
-- word2vec text, and fastText's .vec: "words width" in the first line, then a word and its numbers;
+- word2vec text and fastText's .vec: "words width" in the first line, then a word and its numbers;
 - GloVe: the same without the first line;
-- word2vec binary: that first line, then each word, a space, and its numbers as they are in memory;
-- fastText's .bin: settings, dictionary, and the rows of words and of all buckets of n-grams.
+- word2vec binary: the same first line, then each word, a space, and its numbers as float32;
+- fastText's .bin: settings, dictionary, and the rows of words and of all n-gram buckets.
 
-Numbers are written with nine digits, so that they are read as the same bits.
+Numbers are written with nine digits, which restore the same bits.
 """
 
 import struct
@@ -16,22 +16,23 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from saccade.config import Config, build_config
 from saccade.data.text.word_corpus import WordVocabulary
-from saccade.errors import DataError
+from saccade.errors import ConfigError, DataError
 from saccade.estimators.word_vectors.fasttext import CharNgrams, subword_bags
+from saccade.interop.registry import ModelParts
 from saccade.io.atomic import write_atomically
 from saccade.io.text_files import read_lines
+from saccade.types.arrays import Float32Array
 
-FloatArray = NDArray[np.float32]
-
-_MAGIC, _VERSION = 793712314, 12
+FASTTEXT_MAGIC, FASTTEXT_VERSION = 793712314, 12
 
 
 class VectorTable(NamedTuple):
-    """Words, a row for each, and after those the rows of n-grams, if there are any."""
+    """Words with a row each, followed by the rows of n-grams if there are any."""
 
     words: list[str]
-    rows: FloatArray
+    rows: Float32Array
     counts: NDArray[np.int64]
     grams: CharNgrams | None = None
 
@@ -40,37 +41,40 @@ class VectorTable(NamedTuple):
 
 
 def read_text_vectors(path: Path) -> VectorTable:
-    """word2vec's, fastText's or GloVe's text: whether there is a first line is seen from it."""
+    """Read word2vec, fastText or GloVe text; detect whether there is a header line."""
     lines = enumerate(read_lines(path), 1)
     first = next(lines, (0, ""))[1]
     header = first.split()
-    said: tuple[int, int] | None = None
+    declared: tuple[int, int] | None = None  # words and width by the header
     words: list[str] = []
-    rows: list[FloatArray] = []
+    rows: list[Float32Array] = []
     if len(header) == 2 and all(field.isdecimal() for field in header):
-        said = int(header[0]), int(header[1])
+        declared = int(header[0]), int(header[1])
     elif first:
         _add(path, 1, first, words, rows, None)
-    width = said[1] if said else len(rows[0]) if rows else None
+    width = declared[1] if declared else len(rows[0]) if rows else None
     for number, line in lines:
         if line.strip():
             _add(path, number, line, words, rows, width)
     if not words:
+        raise DataError(f"{path} has no vectors; expected a word and its numbers in each line.")
+    if declared and declared[0] != len(words):
         raise DataError(
-            f"{path} holds no vectors: a word and its numbers were wanted in each line."
-        )
-    if said and said[0] != len(words):
-        raise DataError(
-            f"{path} says in its first line that it has {said[0]:,} words, and has {len(words):,}: "
-            "it is cut short, or its first line is wrong."
+            f"{path}: got {len(words):,} words; expected {declared[0]:,} by its first line. The "
+            "file is truncated, or its first line is wrong."
         )
     return _checked(path, words, np.array(rows, np.float32))
 
 
 def _add(
-    path: Path, number: int, line: str, words: list[str], rows: list[FloatArray], width: int | None
+    path: Path,
+    number: int,
+    line: str,
+    words: list[str],
+    rows: list[Float32Array],
+    width: int | None,
 ) -> None:
-    """A word may hold spaces, but no number after one: the numbers are what stands last."""
+    """Parse a line; a word may contain spaces, but no number after one."""
     fields = line.rstrip().split(" ")
     if width is None:
         width = len(fields) - 1
@@ -83,7 +87,7 @@ def _add(
     if not word or len(row) != width or not width or too_many:
         raise DataError(
             f"{path}, line {number}: got {len(fields) - 1} fields after {fields[0][:30]!r}; "
-            f"{width} numbers were wanted, as in the first line."
+            f"expected {width} numbers, as in the first line."
         )
     words.append(word)
     rows.append(row)
@@ -97,26 +101,26 @@ def _is_number(field: str) -> bool:
     return True
 
 
-def _checked(path: Path, words: list[str], rows: FloatArray) -> VectorTable:
+def _checked(path: Path, words: list[str], rows: Float32Array) -> VectorTable:
     wrong = np.flatnonzero(~np.isfinite(rows).all(1))
     if len(wrong):
-        shown = ", ".join(repr(words[row]) for row in wrong[:3])
+        listed = ", ".join(repr(words[row]) for row in wrong[:3])
         raise DataError(
-            f"{path}: the vectors of {len(wrong):,} words ({shown}) are not all finite numbers. "
-            "Write the file again."
+            f"{path}: the vectors of {len(wrong):,} words ({listed}) have values that are not "
+            "finite. Write the file again."
         )
     if len(set(words)) < len(words):
         seen: set[str] = set()
         double = next(word for word in words if word in seen or seen.add(word))  # type: ignore[func-returns-value]
-        raise DataError(f"{path} has the word {double!r} more than once; each was wanted once.")
-    # how often a word was met is not said: the order is
+        raise DataError(f"{path}: got the word {double!r} more than once; expected each once.")
+    # the file has no frequencies, only their order
     return VectorTable(words, rows, np.arange(len(words), 0, -1))
 
 
 def write_text_vectors(
-    path: Path, words: Iterable[str], rows: FloatArray, *, header: bool = True
+    path: Path, words: Iterable[str], rows: Float32Array, *, header: bool = True
 ) -> None:
-    """word2vec's text, which fastText's .vec is too; without the first line GloVe's."""
+    """Write word2vec text (also fastText's .vec); without the header it is GloVe's."""
     listed = list(words)
     lines = [f"{len(listed)} {rows.shape[1]}"] if header else []
     lines += [
@@ -130,33 +134,33 @@ def write_text_vectors(
 
 
 def read_binary_vectors(path: Path) -> VectorTable:
-    """word2vec's: a line's end after each row is there or not."""
+    """Read word2vec's binary format, with or without a line end after each row."""
     content = path.read_bytes()
     end = content.find(b"\n")
     header = content[: max(end, 0)].split()
     if len(header) != 2 or not all(field.isdigit() for field in header):
         raise DataError(
-            f"{path} does not begin with two whole numbers (words and width), as word2vec's binary "
+            f"{path} does not start with two integers (words and width), as word2vec's binary "
             "files do."
         )
     count, width = int(header[0]), int(header[1])
-    words, rows, place = [], np.empty((count, width), np.float32), end + 1
+    words, rows, offset = [], np.empty((count, width), np.float32), end + 1
     for row in range(count):
-        space = content.find(b" ", place)
+        space = content.find(b" ", offset)
         last = space + 1 + 4 * width
         if space < 0 or last > len(content):
             raise DataError(
-                f"{path} says that it has {count:,} words, and ends in the {row + 1:,}th: "
-                "it is cut short, or its first line is wrong."
+                f"{path}: expected {count:,} words by its first line, but the file ends in word "
+                f"{row + 1:,}. It is truncated, or its first line is wrong."
             )
-        words.append(content[place:space].lstrip(b"\n").decode(errors="replace"))
+        words.append(content[offset:space].lstrip(b"\n").decode(errors="replace"))
         rows[row] = np.frombuffer(content, "<f4", width, space + 1)
-        place = last
+        offset = last
     return _checked(path, words, rows)
 
 
-def write_binary_vectors(path: Path, words: Iterable[str], rows: FloatArray) -> None:
-    """As word2vec writes it."""
+def write_binary_vectors(path: Path, words: Iterable[str], rows: Float32Array) -> None:
+    """Write word2vec's binary format."""
     listed = list(words)
     parts = [f"{len(listed)} {rows.shape[1]}\n".encode()]
     for word, row in zip(listed, rows.astype("<f4"), strict=True):
@@ -168,84 +172,112 @@ def write_binary_vectors(path: Path, words: Iterable[str], rows: FloatArray) -> 
 
 
 def read_fasttext_model(path: Path) -> VectorTable:
-    """The words' and n-grams' rows of a model of fastText; a word is the mean of its rows."""
+    """Read the word and n-gram rows of a fastText model; a word is the mean of its rows."""
     with path.open("rb") as file:
         try:
             return _fasttext(path, file)
         except struct.error:
-            raise DataError(f"{path} is cut short: it ends inside its own tables.") from None
+            raise DataError(f"{path} is truncated: it ends inside its dictionary.") from None
 
 
 def _fasttext(path: Path, file: IO[bytes]) -> VectorTable:
-    magic, version = _take(file, "ii")
-    if magic != _MAGIC or version > _VERSION:
+    magic, version = _unpack(file, "ii")
+    if magic != FASTTEXT_MAGIC or version > FASTTEXT_VERSION:
         raise DataError(
-            f"{path} is not a model of fastText that can be read here (mark {magic}, version "
-            f"{version}; wanted {_MAGIC}, at most {_VERSION})."
+            f"{path} is not a fastText model that can be read: got magic number {magic}, version "
+            f"{version}; expected {FASTTEXT_MAGIC}, at most {FASTTEXT_VERSION}."
         )
-    settings = _take(file, "12id")
+    settings = _unpack(file, "12id")
     width, buckets, min_n, max_n = settings[0], settings[8], settings[9], settings[10]
-    size, count, labels, _, pruned = _take(file, "iiiqq")
+    size, count, labels, _, pruned = _unpack(file, "iiiqq")
     words, counts = [], []
     for number in range(size):
         word = b"".join(iter(lambda: file.read(1), b"\0")).decode(errors="replace")
-        met, _ = _take(file, "qb")
+        frequency, _ = _unpack(file, "qb")
         if number < count:
             words.append(word)
-            counts.append(met)
-    if pruned > 0 or _take(file, "?")[0]:
-        raise DataError(f"{path} is a quantized model (.ftz); a whole one (.bin) was wanted.")
-    rows, columns = _take(file, "qq")
+            counts.append(frequency)
+    if pruned > 0 or _unpack(file, "?")[0]:
+        raise DataError(f"{path}: got a quantized model (.ftz); expected a full one (.bin).")
+    rows, columns = _unpack(file, "qq")
     content = file.read(4 * rows * columns)
     if len(content) != 4 * rows * columns or columns != width or labels < 0:
-        raise DataError(f"{path} is cut short: it ends inside its vectors.")
+        raise DataError(f"{path} is truncated: it ends inside its vectors.")
     table = np.frombuffer(content, "<f4").reshape(rows, columns)
     grams = CharNgrams(min_n, max_n, buckets, np.arange(buckets)) if max_n > 0 else None
     return VectorTable(words, table, np.array(counts, np.int64), grams)
 
 
-def _take(file: IO[bytes], layout: str) -> tuple[int, ...]:
+def _unpack(file: IO[bytes], layout: str) -> tuple[int, ...]:
     layout = "<" + layout
     return struct.unpack(layout, file.read(struct.calcsize(layout)))
 
 
-# --- to and from runs -----------------------------------------------------------------------------
+# --- export and import ----------------------------------------------------------------------------
 
 
 class ImportedVectors(NamedTuple):
-    """Word vectors that came in, as a run keeps them."""
+    """Imported word vectors, in the form of a run."""
 
     recipe: dict[str, Any]
     vocabulary: WordVocabulary
     weights: dict[str, NDArray[Any]]
 
 
-def export_word_vectors(layout: str, path: Path, words: list[str], rows: FloatArray) -> None:
-    """Write vectors as another tool has them."""
+def export_fasttext(parts: ModelParts, path: Path, options: dict[str, Any]) -> None:
+    """Word vectors as fastText's .vec text."""
+    export_word2vec(parts, path, options)
+
+
+def export_glove(parts: ModelParts, path: Path, options: dict[str, Any]) -> None:
+    """Word vectors as GloVe's text, without a header line."""
+    words, rows = _word_vectors(parts, options)
     path.parent.mkdir(parents=True, exist_ok=True)
-    if layout == "word2vec-binary":
-        write_binary_vectors(path, words, rows)
-    else:
-        write_text_vectors(path, words, rows, header=layout != "glove")
+    write_text_vectors(path, words, rows, header=False)
+
+
+def export_word2vec(parts: ModelParts, path: Path, options: dict[str, Any]) -> None:
+    """Word vectors as word2vec's text."""
+    words, rows = _word_vectors(parts, options)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text_vectors(path, words, rows)
+
+
+def export_word2vec_binary(parts: ModelParts, path: Path, options: dict[str, Any]) -> None:
+    """Word vectors in word2vec's binary format."""
+    words, rows = _word_vectors(parts, options)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_binary_vectors(path, words, rows)
+
+
+def _word_vectors(parts: ModelParts, options: dict[str, Any]) -> tuple[list[str], Float32Array]:
+    """Return the words of a model and a row for each."""
+    build_config(Config, options, "the export")  # it has no options
+    if parts.recipe.task != "vectors":
+        raise ConfigError(
+            f"got a run of the task {parts.recipe.task}; only word vectors (vectors) have this "
+            "format."
+        )
+    return parts.preprocessor.words, parts.model.word_vectors()
 
 
 def import_text_vectors(path: Path) -> ImportedVectors:
-    """word2vec's, fastText's or GloVe's text."""
-    return _taken(read_text_vectors(path))
+    """Word vectors as word2vec, fastText or GloVe text."""
+    return _without_ngrams(read_text_vectors(path))
 
 
 def import_binary_vectors(path: Path) -> ImportedVectors:
-    """word2vec's binary."""
-    return _taken(read_binary_vectors(path))
+    """Word vectors in word2vec's binary format."""
+    return _without_ngrams(read_binary_vectors(path))
 
 
 def import_fasttext_vectors(path: Path) -> ImportedVectors:
-    """A model (.bin), whose n-grams are taken in too, or vectors alone (.vec)."""
+    """fastText model with its n-grams (.bin), or vectors only (.vec)."""
     if path.suffix != ".bin":
         return import_text_vectors(path)
     found = read_fasttext_model(path)
     if found.grams is None:
-        return _taken(found)
+        return _without_ngrams(found)
     grams = found.grams
     _, used = subword_bags(found.words, grams.min_n, grams.max_n, grams.buckets)
     count = len(found.words)
@@ -257,12 +289,12 @@ def import_fasttext_vectors(path: Path) -> ImportedVectors:
         "max_n": grams.max_n,
         "buckets": grams.buckets,
     }
-    # the rows that words are held against are not taken in: it can be asked, and not learn on
+    # the output rows are not imported: the model can be queried, but not trained further
     weights = {"inputs": inputs, "outputs": np.zeros((count, inputs.shape[1]), np.float32)}
     return ImportedVectors(_recipe(model), WordVocabulary(found.words, found.counts), weights)
 
 
-def _taken(found: VectorTable) -> ImportedVectors:
+def _without_ngrams(found: VectorTable) -> ImportedVectors:
     count = len(found.words)
     model = {"name": "glove", "width": found.rows.shape[1]}
     lexicon = WordVocabulary(found.words, found.counts)

@@ -1,9 +1,9 @@
-"""Files that are whole or not there, and that know whether they are as they were written.
+"""Atomic writes, and text and JSON files that carry their own checksum.
 
-A file is written beside its place, flushed to the disk and renamed: whoever reads sees the old
-one or the new one, never half of one. Each file carries its own seal, a SHA-256 of the rest of
-it, so that a flipped bit or a cut tail is found when it is read, and files need no order among
-each other. Nothing that is read here is ever executed.
+A file is written to a temporary name in the same folder, flushed to the disk and renamed: a reader
+sees the old file or the new one, never half of one. Each file contains a SHA-256 checksum of the
+rest of it, so that a flipped bit or a truncated file is found when it is read; files need not be
+written in any particular order. Nothing that is read here is ever executed.
 """
 
 import json
@@ -17,38 +17,39 @@ from typing import Any
 from saccade.errors import RunError
 
 CHECKSUM_KEY = "sha256"
+HEADER_KEY = "sealed"  # of a safetensors file: the entry with its metadata and checksum
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace `path` by `content` in one move; on any failure the old file stays as it was."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """Replace the file at `path` by `content`; on any failure the old file is unchanged."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with beside.open("wb") as file:
+        with part.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(part, path)
     except OSError as error:
-        _forget(beside)
+        _remove_part(part)
         raise RunError(
             f"{path} could not be written: {error.strerror or error}. "
-            "What was there before is untouched; make room or choose another folder."
+            "The old file is unchanged; free some space or choose another folder."
         ) from error
     except BaseException:
-        _forget(beside)
+        _remove_part(part)
         raise
     _flush_folder(path.parent)
 
 
-def _forget(beside: Path) -> None:
-    """Remove what was begun; if that fails too, the first error is the one to tell."""
+def _remove_part(part: Path) -> None:
+    """Remove the temporary file; if that fails too, the first error is the one to report."""
     with suppress(OSError):
-        beside.unlink()
+        part.unlink()
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make a rename survive a power cut, where folders can be flushed (on Windows they cannot)."""
-    # the file itself is whole and in its place by now, so a refusal here is no failure
+    """Make a rename survive a power failure, where folders can be flushed (not on Windows)."""
+    # the file itself is complete and renamed by now, so an error here is not a failed write
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -58,10 +59,10 @@ def _flush_folder(folder: Path) -> None:
 
 
 def corrupt_file_error(path: Path, reason: str) -> RunError:
-    """The error for a file that is not as it was written."""
+    """Return the error for a file whose content differs from what was written."""
     return RunError(
         f"{path} is damaged: {reason}. It was not used. "
-        "Copy it again from where it came, or train again."
+        "Copy it again from its source, or train again."
     )
 
 
@@ -74,56 +75,56 @@ def _read(path: Path) -> bytes:
         raise RunError(f"{path} could not be read: {error.strerror or error}.") from None
 
 
-# --- text: the last line is a comment with the seal ---------------------------------------------
+# --- text: the last line is a comment with the checksum ------------------------------------------
 
 
 def write_checksummed_text(path: Path, text: str) -> None:
-    """Write text whose last line, a `#` comment, seals the rest (TOML)."""
+    """Write text (TOML) with a last line, a `#` comment, that holds the checksum of the rest."""
     body = text if text.endswith("\n") else text + "\n"
-    write_atomically(path, _sealed_text(body.encode()))
+    write_atomically(path, _with_checksum_line(body.encode()))
 
 
 def read_checksummed_text(path: Path) -> str:
-    """The text that `write_text` wrote, or a `RunError` if it was changed since."""
+    """Return the text that `write_checksummed_text` wrote; `RunError` if the file was changed."""
     raw = _read(path)
     body, _, _ = raw.rpartition(f"# {CHECKSUM_KEY} ".encode())
-    if raw != _sealed_text(body):
+    if raw != _with_checksum_line(body):
         raise corrupt_file_error(
             path, "it is not as it was written (a run's files are not meant to be edited)"
         )
     return body.decode()
 
 
-def _sealed_text(body: bytes) -> bytes:
+def _with_checksum_line(body: bytes) -> bytes:
     return body + f"# {CHECKSUM_KEY} {sha256(body).hexdigest()}\n".encode()
 
 
-# --- JSON: one field holds the seal ---------------------------------------------------------------
+# --- JSON: one field holds the checksum -----------------------------------------------------------
 
 
 def write_checksummed_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON object with a last field that seals the others."""
-    assert CHECKSUM_KEY not in value, f"the field {CHECKSUM_KEY!r} is the seal's"
-    write_atomically(path, _sealed_json(value))
+    """Write a JSON object with a last field that holds the checksum of the others."""
+    assert CHECKSUM_KEY not in value, f"the field {CHECKSUM_KEY!r} is reserved for the checksum"
+    write_atomically(path, _with_checksum_field(value))
 
 
 def read_checksummed_json(path: Path) -> dict[str, Any]:
-    """The object that `write_json` wrote, or a `RunError` if it was changed since."""
+    """Return the object that `write_checksummed_json` wrote; `RunError` if the file was changed."""
     raw = _read(path)
     try:
         value = json.loads(raw.decode())
         del value[CHECKSUM_KEY]
-        as_written = _sealed_json(value)
+        as_written = _with_checksum_field(value)
     except (ValueError, KeyError, TypeError, RecursionError):
         raise corrupt_file_error(
-            path, "it is cut short or is not the JSON that was written"
+            path, "it is truncated or is not the JSON that was written"
         ) from None
     if raw != as_written:
-        raise corrupt_file_error(path, "its content does not match its seal")
+        raise corrupt_file_error(path, "its content does not match its checksum")
     return dict(value)
 
 
-def _sealed_json(value: Mapping[str, Any]) -> bytes:
+def _with_checksum_field(value: Mapping[str, Any]) -> bytes:
     body = json.dumps(value, ensure_ascii=False, indent=1)
-    sealed = {**value, CHECKSUM_KEY: sha256(body.encode()).hexdigest()}
-    return (json.dumps(sealed, ensure_ascii=False, indent=1) + "\n").encode()
+    checksummed = {**value, CHECKSUM_KEY: sha256(body.encode()).hexdigest()}
+    return (json.dumps(checksummed, ensure_ascii=False, indent=1) + "\n").encode()

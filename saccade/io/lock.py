@@ -1,4 +1,4 @@
-"""What two processes would spoil is one's at a time, for as long as it lives."""
+"""Exclusive process-lifetime locks on files and run folders (flock)."""
 
 import os
 from collections.abc import Iterator
@@ -9,26 +9,26 @@ from saccade.errors import RunError
 
 try:
     import fcntl
-except ImportError:  # on Windows two at once are not noticed
+except ImportError:  # Windows: two processes in one folder are not detected
     fcntl = None  # type: ignore[assignment]
 
 
 def try_lock(handle: int) -> bool:
-    """Take an open file or folder until it is closed; False: another process has it."""
+    """Lock an open file or folder until it is closed; return False if another process holds it."""
     if fcntl is None:
         return True
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # some network disks have no locks; most people have one terminal
+    except OSError:  # some network file systems have no locks; carry on without one
         pass
     return True
 
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Keep others from training into a folder; one that is killed keeps nobody."""
+    """Lock a run folder against other processes; the lock ends with the process, even if killed."""
     if fcntl is None:
         yield
         return
@@ -37,7 +37,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         if not try_lock(handle):
             raise RunError(
                 f"{folder} is being trained by another process. Wait until that has ended or stop "
-                "it, then go on with --resume; or choose another folder (--out)."
+                "it, then continue with --resume; or choose another folder (--out)."
             )
         yield
     finally:

@@ -1,4 +1,4 @@
-"""A run's folder, as far as it can be read without torch: its settings, and the weights' seal."""
+"""Layout of a run folder, its settings and the checksum of its weights. Does not import torch."""
 
 import json
 import tomllib
@@ -9,16 +9,21 @@ from safetensors import SafetensorError, safe_open
 
 from saccade import __version__
 from saccade.errors import RunError
-from saccade.io.atomic import CHECKSUM_KEY, corrupt_file_error, read_checksummed_text
+from saccade.io.atomic import (
+    CHECKSUM_KEY,
+    HEADER_KEY,
+    corrupt_file_error,
+    read_checksummed_text,
+)
 from saccade.io.run_upgrade import upgrade_recipe
 
-RUN_FORMAT = 3  # of the folder; a run of a higher one was made by a newer version
+RUN_FORMAT = 3  # version of the folder layout; a higher one comes from a newer saccade
 RUN_FILES = ("run.toml", "tokenizer.json", "model.safetensors", "metrics.jsonl", "checks.json")
 RUN_FOLDERS = ("checkpoint", "exports", "report", "tokens")
 
 
 def read_run_settings(folder: Path) -> dict[str, Any]:
-    """What run.toml holds, as plain values."""
+    """Return the contents of run.toml as plain values, upgraded to the current format."""
     if not (folder / "run.toml").exists():
         raise RunError(f"{folder} is not a run: there is no run.toml in it.{_runs_near(folder)}")
     values = tomllib.loads(read_checksummed_text(folder / "run.toml"))
@@ -34,29 +39,29 @@ def read_run_settings(folder: Path) -> dict[str, Any]:
 
 
 def _runs_near(folder: Path) -> str:
-    beside = sorted(path.parent for path in folder.parent.glob("*/run.toml"))
-    return f" Beside it are: {', '.join(map(str, beside[:5]))}." if beside else ""
+    runs = sorted(path.parent for path in folder.parent.glob("*/run.toml"))
+    return f" Runs in {folder.parent}: {', '.join(map(str, runs[:5]))}." if runs else ""
 
 
 def weights_checksum(folder: Path) -> str:
-    """The seal that the weights were written with, without reading them: other weights, another."""
+    """Return the checksum stored with the weights, without reading the weights."""
     path = folder / "model.safetensors"
     if not path.exists():
         raise RunError(f"{path} is missing. Is {folder} a finished run?")
     try:
         with safe_open(path, framework="numpy") as file:
-            notes = file.metadata() or {}
-        if "sealed" in notes:  # in format 1 it stood by itself
-            notes = json.loads(notes["sealed"])
-        return str(notes[CHECKSUM_KEY])
+            header = file.metadata() or {}
+        if HEADER_KEY in header:  # format 1 stored it as an entry of its own
+            header = json.loads(header[HEADER_KEY])
+        return str(header[CHECKSUM_KEY])
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise corrupt_file_error(
-            path, f"it is cut short or is not the file that was written ({error})"
+            path, f"it is truncated or is not the file that was written ({error})"
         ) from None
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics file; a last one that was cut short is left out."""
+    """Return the records of a metrics file; an incomplete last line is skipped."""
     lines = []
     if path.exists():
         for text in path.read_text(encoding="utf-8", errors="replace").splitlines():

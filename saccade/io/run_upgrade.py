@@ -47,7 +47,7 @@ MODEL_SETTINGS = {
     "start": "embedding_std",
     "target_vocab": "target_vocab_size",
 }
-# where one of these models has a setting of that name, it is another one
+# settings of these models that map to another name than the tables above give
 MODEL_EXCEPTIONS = {
     ("fasttext", "longest"): "max_n",
     ("kernel", "kernel"): "kernel",

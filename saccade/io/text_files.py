@@ -1,8 +1,8 @@
-r"""Text files as they come: plain, .gz or .xz, with a BOM or Windows line ends.
+r"""Readers of UTF-8 text files: plain, .gz or .xz, with a BOM or Windows line ends.
 
-A file is read as a stream of blocks of whole lines. Lines end with "\n" and with nothing else:
-U+2028, U+0085 and form feeds are letters like any other; a "\r" before the end is dropped. The
-text must be UTF-8; what is not gets a message with its line.
+A file is read as a stream of blocks of whole lines. Lines end with "\n" only: U+2028, U+0085 and
+form feeds are ordinary characters; a "\r" before the line end is dropped. Text that is not UTF-8 is
+an error that gives the line.
 """
 
 import gzip
@@ -21,6 +21,8 @@ from saccade.registry import did_you_mean
 READ_BLOCK_BYTES = 1 << 22
 STANDARD_INPUT = "-"
 
+MAX_LISTED_ERRORS = 5  # lines that one error message lists; the others are counted
+
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _GZIP = b"\x1f\x8b"
@@ -28,21 +30,21 @@ _XZ = b"\xfd7zXZ\x00"
 
 
 class LineBlock(NamedTuple):
-    r"""Some whole lines of a file, each with its "\n", and the number of the first (from 1)."""
+    r"""Whole lines of a file, each with its "\n", and the number of the first (from 1)."""
 
     content: bytes
     first_line: int
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
-    """Each line of a text file, empty ones too; "-" is standard input, read as it comes."""
+    """Yield each line of a text file, empty ones too; "-" is standard input, read as it arrives."""
     for block in read_blocks(path):
         for line in block.content[:-1].split(b"\n"):
             yield line.removesuffix(b"\r").decode()
 
 
 def read_blocks(path: str | Path) -> Iterator[LineBlock]:
-    """The lines of a file in blocks of some megabytes, checked to be UTF-8."""
+    """Yield the lines of a file in blocks of some megabytes, checked to be UTF-8."""
     offset, line = 0, 1
     for content in read_line_blocks(path):
         if offset == 0 and content.startswith(_BOM):
@@ -54,15 +56,15 @@ def read_blocks(path: str | Path) -> Iterator[LineBlock]:
 
 
 def read_line_blocks(path: str | Path) -> Iterator[bytes]:
-    """Blocks that end with a line's end; a last line that has none is given one."""
-    begun: list[bytes] = []
+    """Yield blocks that end with a line end; one is added to a last line without."""
+    pending: list[bytes] = []
     for content in _contents(path):
         cut = content.rfind(b"\n") + 1
-        begun.append(content[:cut] if cut else content)
+        pending.append(content[:cut] if cut else content)
         if cut:
-            yield b"".join(begun)
-            begun = [content[cut:]]
-    rest = b"".join(begun)
+            yield b"".join(pending)
+            pending = [content[cut:]]
+    rest = b"".join(pending)
     if rest:
         yield rest + b"\n"
 
@@ -70,13 +72,13 @@ def read_line_blocks(path: str | Path) -> Iterator[bytes]:
 def _contents(path: str | Path) -> Iterator[bytes]:
     try:
         with _open(path) as file:
-            # a person at the keyboard is answered as soon as there is a line
+            # interactive input is processed as soon as there is a line
             read = getattr(file, "read1" if str(path) == STANDARD_INPUT else "read")
             while content := read(READ_BLOCK_BYTES):
                 yield content
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise DataError(
-            f"{path} cannot be unpacked to its end ({error}): it is cut short or damaged. "
+            f"{path} cannot be unpacked to its end ({error}): it is truncated or damaged. "
             "Copy or download it again."
         ) from None
     except OSError as error:
@@ -84,9 +86,9 @@ def _contents(path: str | Path) -> Iterator[bytes]:
 
 
 def _open(path: str | Path) -> AbstractContextManager[IO[bytes]]:
-    """Open by what the file holds, not by what it is called."""
+    """Open a file by its first bytes, whatever its suffix."""
     if str(path) == STANDARD_INPUT:
-        return nullcontext(sys.stdin.buffer)  # not ours to close
+        return nullcontext(sys.stdin.buffer)  # must stay open
     path = Path(path)
     start = read_first_bytes(path)
     if start.startswith(_GZIP):
@@ -95,18 +97,18 @@ def _open(path: str | Path) -> AbstractContextManager[IO[bytes]]:
         return lzma.open(path)
     if path.suffix in (".gz", ".xz") and start:
         raise DataError(
-            f"{path} is called {path.suffix} but is not packed that way. "
-            f"If it is plain text, call it {path.with_suffix('').name}; else pack it again."
+            f"{path}: got a file that is not {path.suffix}; expected the format of its suffix. "
+            f"If it is plain text, rename it to {path.with_suffix('').name}; else compress it."
         )
     return path.open("rb")
 
 
 def read_first_bytes(path: Path) -> bytes:
-    """The beginning of a file that must be there and be a file."""
+    """Return the first bytes of a file; `DataError` if it is missing or is a folder."""
     if os.path.isdir(path):
         inside = sorted(entry.name for entry in path.iterdir())[:5]
-        holds = f" It holds {', '.join(inside)}." if inside else " It is empty."
-        raise DataError(f"{path} is a folder; a file was wanted.{holds}")
+        contents = f" It contains {', '.join(inside)}." if inside else " It is empty."
+        raise DataError(f"{path}: got a folder; expected a file.{contents}")
     try:
         with path.open("rb") as file:
             start = file.read(len(_XZ))
@@ -127,8 +129,8 @@ def _missing(path: Path) -> str:
 def _check_utf8(path: str | Path, content: bytes, line: int, offset: int) -> None:
     if line == 1 and content.startswith(_UTF16):
         raise DataError(
-            f"{path} is UTF-16 text; UTF-8 was wanted. Save it as UTF-8, "
-            f"for example: iconv -f utf-16 -t utf-8 {path} > new-file"
+            f"{path}: got UTF-16 text; expected UTF-8; "
+            f"try: iconv -f utf-16 -t utf-8 {path} > new-file"
         )
     try:
         content.decode()
@@ -136,6 +138,6 @@ def _check_utf8(path: str | Path, content: bytes, line: int, offset: int) -> Non
         line += content.count(b"\n", 0, error.start)
         raise DataError(
             f"{path}, line {line}: byte {offset + error.start} of the file "
-            f"({content[error.start]:#04x}) is not UTF-8; UTF-8 text was wanted. If the file is "
-            f"Latin-1, turn it round with: iconv -f latin1 -t utf-8 {path} > new-file"
+            f"({content[error.start]:#04x}) is not UTF-8; expected UTF-8 text. If the file is "
+            f"Latin-1, convert it with: iconv -f latin1 -t utf-8 {path} > new-file"
         ) from None

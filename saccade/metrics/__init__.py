@@ -1,4 +1,4 @@
-"""Answers and references in, figures for people out."""
+"""Metrics, each with its convention and the tool that it agrees with."""
 
 from saccade.metrics.classification import accuracy, confusion_matrix, f1_scores, macro_f1
 from saccade.metrics.language_modeling import (

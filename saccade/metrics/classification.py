@@ -1,33 +1,46 @@
-r"""Classes that were said, held against those that are."""
+r"""Classification metrics: accuracy, F1 and confusion matrix, as in scikit-learn.
+
+Convention: a target of −1 is a class that the model does not know. It counts as an error in the
+accuracy, and is left out of the confusion matrix and of the classes over which F1 is averaged.
+"""
 
 import numpy as np
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+from saccade.types.arrays import FloatArray, IntArray
 
 
 def confusion_matrix(targets: IntArray, predictions: IntArray, num_classes: int) -> IntArray:
-    """How often each class (rows) was said to be each (columns); a truth of −1 is left out."""
-    table = np.zeros((num_classes, num_classes), np.int64)
+    """Count each (true class, predicted class): rows are true classes, columns predicted ones.
+
+    Agrees with scikit-learn's `confusion_matrix`; targets of −1 are left out.
+    """
+    matrix = np.zeros((num_classes, num_classes), np.int64)
     known = targets >= 0
-    np.add.at(table, (targets[known], predictions[known]), 1)
-    return table
+    np.add.at(matrix, (targets[known], predictions[known]), 1)
+    return matrix
 
 
 def accuracy(targets: IntArray, predictions: IntArray) -> float:
-    """The share of those that were said right; a truth of −1 never is."""
+    """Return the fraction of correct predictions; a target of −1 is never correct."""
     return float((targets == predictions).mean())
 
 
-def f1_scores(targets: IntArray, predictions: IntArray, num_classes: int) -> NDArray[np.float64]:
-    r"""F1 of each class, 2 TP / (2 TP + FP + FN); NaN for one that neither is nor was said."""
-    right = np.bincount(targets[targets == predictions], minlength=num_classes)
-    there = np.bincount(targets[targets >= 0], minlength=num_classes)
-    named = np.bincount(predictions, minlength=num_classes)
-    total = (there + named).astype(np.float64)
-    return np.divide(2.0 * right, total, out=np.full(num_classes, np.nan), where=total > 0)
+def f1_scores(targets: IntArray, predictions: IntArray, num_classes: int) -> FloatArray:
+    r"""Return F1 = 2 TP / (2 TP + FP + FN) of each class.
+
+    NaN for a class that occurs neither in the targets nor in the predictions.
+    """
+    true_positives = np.bincount(targets[targets == predictions], minlength=num_classes)
+    actual = np.bincount(targets[targets >= 0], minlength=num_classes)
+    predicted = np.bincount(predictions, minlength=num_classes)
+    total = (actual + predicted).astype(np.float64)
+    undefined = np.full(num_classes, np.nan)
+    return np.divide(2.0 * true_positives, total, out=undefined, where=total > 0)
 
 
 def macro_f1(targets: IntArray, predictions: IntArray, num_classes: int) -> float:
-    """The plain mean of F1 over the classes that are there or were said, as scikit-learn has it."""
+    """Return the unweighted mean of F1 over the classes in the targets or the predictions.
+
+    Agrees with scikit-learn's `f1_score(average="macro")`.
+    """
     return float(np.nanmean(f1_scores(targets, predictions, num_classes)))

@@ -1,25 +1,25 @@
-r"""Numbers that were said, held against those that are."""
+r"""Regression metrics: RMSE, MAE and R², as in scikit-learn."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from saccade.types.arrays import FloatArray
 
 
 def rmse(targets: FloatArray, predictions: FloatArray) -> float:
-    r"""√(1/N Σ (ŷ - y)²)."""
+    r"""Return the root mean squared error √(1/N Σ (ŷ - y)²)."""
     return float(np.sqrt(((predictions - targets) ** 2).mean()))
 
 
 def mae(targets: FloatArray, predictions: FloatArray) -> float:
-    r"""1/N Σ |ŷ - y|."""
+    r"""Return the mean absolute error 1/N Σ |ŷ - y|."""
     return float(np.abs(predictions - targets).mean())
 
 
 def r_squared(targets: FloatArray, predictions: FloatArray) -> float:
-    r"""1 - Σ (ŷ - y)² / Σ (y - ȳ)², ȳ the mean of these very y; NaN if they are all one.
+    r"""Return R² = 1 - Σ (ŷ - y)² / Σ (y - ȳ)², ȳ being the mean of these targets.
 
-    0 is what saying their mean would give, and a model can be worse than that.
+    Predicting ȳ gives 0; a worse model gives a negative value. NaN if all targets are equal, where
+    scikit-learn's `r2_score` returns 0 or 1.
     """
-    spread = float(((targets - targets.mean()) ** 2).sum())
-    return 1 - float(((predictions - targets) ** 2).sum()) / spread if spread else float("nan")
+    total = float(((targets - targets.mean()) ** 2).sum())
+    return 1 - float(((predictions - targets) ** 2).sum()) / total if total else float("nan")

@@ -1,9 +1,8 @@
-r"""ROUGE: how much of a reference an answer says again (Lin 2004).
+r"""ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004), in agreement with the rouge-score package.
 
-Conventions, stated once: figures run from 0 to 1 and there is one reference for each answer.
-On texts, `rouge` cuts words as the rouge-score package does (lower case, runs of the letters a
-to z and digits, everything else a gap), stems nothing, and takes the mean over the answers;
-ROUGE-L is that of the whole text, its lines not told apart.
+Conventions: scores run from 0 to 1, with one reference per hypothesis. `rouge` tokenizes as
+rouge-score does (lower case, runs of a–z and 0–9) without stemming, and averages over the
+hypotheses. ROUGE-L is computed on the whole text, as `rougeL`, not line by line as `rougeLsum`.
 """
 
 import math
@@ -15,10 +14,7 @@ from saccade.metrics.translation import check_paired, ngram_counter
 
 
 class RougeScore(NamedTuple):
-    """The share of the answer that is right, of the reference that was found, and their mean.
-
-    f = 2 · precision · recall / (precision + recall), the harmonic mean.
-    """
+    """Precision (of the hypothesis), recall (of the reference) and F1, their harmonic mean."""
 
     precision: float
     recall: float
@@ -26,43 +22,44 @@ class RougeScore(NamedTuple):
 
 
 def rouge_n(hypothesis: Sequence[Hashable], reference: Sequence[Hashable], n: int) -> RougeScore:
-    r"""Shared n-grams, each as often as it stands on both sides, of the n-grams of either side.
+    r"""Return ROUGE-N: clipped n-gram matches over the n-grams of hypothesis and reference.
 
-    \[ R = \frac{\sum_g \min(c_a(g), c_r(g))}{\sum_g c_r(g)}, \qquad
-       P = \frac{\sum_g \min(c_a(g), c_r(g))}{\sum_g c_a(g)} \]
+    \[ R = \frac{\sum_g \min(c_h(g), c_r(g))}{\sum_g c_r(g)}, \qquad
+       P = \frac{\sum_g \min(c_h(g), c_r(g))}{\sum_g c_h(g)} \]
 
-    Lin 2004, section 2, is the recall. A side that is shorter than n has no n-gram, and all is 0.
+    Lin 2004, section 2, defines the recall. All scores are 0 if either side has no n-gram.
     """
     if n < 1:
-        raise ValueError(f"n is {n}; n-grams have at least one token: give 1 or more.")
-    written, wanted = ngram_counter(hypothesis, n), ngram_counter(reference, n)
-    return _rouge((written & wanted).total(), written.total(), wanted.total())
+        raise ValueError(f"got n = {n}; expected 1 or more.")
+    hypothesis_ngrams, reference_ngrams = ngram_counter(hypothesis, n), ngram_counter(reference, n)
+    matches = (hypothesis_ngrams & reference_ngrams).total()
+    return _rouge(matches, hypothesis_ngrams.total(), reference_ngrams.total())
 
 
 def rouge_l(hypothesis: Sequence[Hashable], reference: Sequence[Hashable]) -> RougeScore:
-    r"""The longest common subsequence, as a share of the answer and of the reference.
+    r"""Return ROUGE-L, from the longest common subsequence (LCS) of hypothesis and reference.
 
-    \[ R = LCS(r, a) / |r|, \qquad P = LCS(r, a) / |a| \]
+    \[ R = LCS(r, h) / |r|, \qquad P = LCS(r, h) / |h| \]
 
-    Lin 2004, section 3.1, with β = 1: the tokens must come in the same order, not side by side.
+    Lin 2004, section 3.1, with β = 1. A subsequence is in order but need not be contiguous.
     """
     return _rouge(lcs_length(hypothesis, reference), len(hypothesis), len(reference))
 
 
-def lcs_length(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
-    """The length of the longest; time is the product of the lengths, one row is kept."""
-    row = [0] * (len(other) + 1)
-    for token in one:
-        before = 0  # the row above, one to the left
-        for j, its in enumerate(other, start=1):
+def lcs_length(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
+    """Return the length of the longest common subsequence, in O(|first| · |second|) time."""
+    row = [0] * (len(second) + 1)
+    for first_token in first:
+        diagonal = 0  # the entry above and to the left
+        for j, second_token in enumerate(second, start=1):
             above = row[j]
-            row[j] = before + 1 if token == its else max(above, row[j - 1])
-            before = above
+            row[j] = diagonal + 1 if first_token == second_token else max(above, row[j - 1])
+            diagonal = above
     return row[-1]
 
 
 def rouge_tokenize(text: str) -> list[str]:
-    """Runs of a to z and 0 to 9 in lower case; of other scripts nothing is left."""
+    """Return the lower-cased runs of a–z and 0–9; other scripts give no tokens."""
     return re.findall("[a-z0-9]+", text.lower())
 
 
@@ -71,22 +68,23 @@ def rouge(
     references: Sequence[str],
     tokens: Callable[[str], Sequence[Hashable]] = rouge_tokenize,
 ) -> dict[str, RougeScore]:
-    """The means of "rouge1", "rouge2" and "rougeL" over the answers, each counting once.
+    """Return the means of "rouge1", "rouge2" and "rougeL" over the hypotheses.
 
-    `tokens` cuts a text: for other scripts than Latin give `str.split`, or `list` for letters.
+    `tokens` tokenizes a text; for scripts other than Latin use `str.split`, or `list` for
+    characters.
     """
     check_paired(hypotheses, references)
-    pairs = [(tokens(a), tokens(r)) for a, r in zip(hypotheses, references, strict=True)]
+    pairs = [(tokens(h), tokens(r)) for h, r in zip(hypotheses, references, strict=True)]
     return {
-        "rouge1": _mean([rouge_n(a, r, 1) for a, r in pairs]),
-        "rouge2": _mean([rouge_n(a, r, 2) for a, r in pairs]),
-        "rougeL": _mean([rouge_l(a, r) for a, r in pairs]),
+        "rouge1": _mean([rouge_n(h, r, 1) for h, r in pairs]),
+        "rouge2": _mean([rouge_n(h, r, 2) for h, r in pairs]),
+        "rougeL": _mean([rouge_l(h, r) for h, r in pairs]),
     }
 
 
-def _rouge(shared: int, written: int, wanted: int) -> RougeScore:
-    precision, recall = shared / max(written, 1), shared / max(wanted, 1)
-    f1 = 2 * precision * recall / (precision + recall) if shared else 0.0
+def _rouge(matches: int, hypothesis_size: int, reference_size: int) -> RougeScore:
+    precision, recall = matches / max(hypothesis_size, 1), matches / max(reference_size, 1)
+    f1 = 2 * precision * recall / (precision + recall) if matches else 0.0
     return RougeScore(precision, recall, f1)
 
 

@@ -1,8 +1,7 @@
-r"""How close answers are to references: exact match, BLEU and chrF as sacreBLEU counts them,
-and the BLEU that is taught.
+r"""Translation metrics: exact match, BLEU and chrF by sacreBLEU, and a textbook variant of BLEU.
 
-Conventions, stated once: `exact` and the taught BLEU run from 0 to 1, sacreBLEU's figures from
-0 to 100 with the signature that makes them repeatable. There is one reference for each answer.
+Conventions: exact match and the textbook BLEU run from 0 to 1; sacreBLEU's scores from 0 to 100,
+with the signature that makes them reproducible. There is one reference per hypothesis.
 """
 
 import math
@@ -12,11 +11,12 @@ from collections.abc import Hashable, Sequence, Sized
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-# Scripts written without spaces between words: words cannot be counted there, letters can.
+from saccade.types.arrays import FloatArray
+
+# Scripts written without spaces between words, for which BLEU is computed on characters.
 UNSPACED_SCRIPTS = (
     (0x0E00, 0x0EFF),  # Thai, Lao
     (0x1000, 0x109F),  # Burmese
@@ -30,28 +30,28 @@ UNSPACED_SCRIPTS = (
 
 
 class SacreBleuScore(NamedTuple):
-    """A figure from 0 to 100, and sacreBLEU's line that says how it was counted."""
+    """A score from 0 to 100, and sacreBLEU's signature."""
 
     value: float
     signature: str
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """The share of answers equal to their reference, 0 to 1.
+    """Return the fraction of hypotheses equal to their reference, 0 to 1.
 
-    Both are compared in Unicode's composed form (NFC) and without white space at the ends;
-    case, inner spaces and punctuation count.
+    Both are normalised to Unicode NFC and stripped of leading and trailing white space; case, inner
+    spaces and punctuation matter.
     """
     check_paired(hypotheses, references)
-    same = sum(
-        normalize_for_match(a) == normalize_for_match(r)
-        for a, r in zip(hypotheses, references, strict=True)
+    matches = sum(
+        normalize_for_match(h) == normalize_for_match(r)
+        for h, r in zip(hypotheses, references, strict=True)
     )
-    return same / len(hypotheses)
+    return matches / len(hypotheses)
 
 
 def normalize_for_match(text: str) -> str:
-    """The form in which `exact` compares: NFC, no white space at the ends."""
+    """Normalise a text as `exact_match` does: NFC, stripped."""
     return unicodedata.normalize("NFC", text).strip()
 
 
@@ -61,19 +61,21 @@ def bleu(
     tokenize: str = "auto",
     lower: bool = False,
 ) -> SacreBleuScore:
-    r"""Corpus BLEU as sacreBLEU counts it, 0 to 100 (Papineni et al. 2002; Post 2018).
+    r"""Return corpus BLEU computed by sacreBLEU, 0 to 100 (Papineni et al. 2002; Post 2018).
 
     \[ \min(1, e^{1 - r/c}) \exp \tfrac14 \sum_{n=1}^4 \ln p_n \]
 
-    `tokenize` is any of sacreBLEU's; "auto" counts letters ("char") where most letters of the
-    references belong to scripts without spaces (Chinese, Japanese, Thai, …), else words
-    ("13a"). With `lower` both sides are read in lower case, which is nearest to the tokenised,
-    lower-cased BLEU of older papers. The signature says which.
+    with the brevity penalty from the lengths r and c of references and hypotheses, the clipped
+    n-gram precisions p_n, and sacreBLEU's default smoothing ("exp"). `tokenize` is any of
+    sacreBLEU's tokenizers; "auto" is "char" where most letters of the references belong to scripts
+    without spaces (Chinese, Japanese, Thai, …), else "13a". `lower` lower-cases both sides, which
+    comes closest to the tokenized, lower-cased BLEU of older papers. The signature records all of
+    this.
     """
     check_paired(hypotheses, references)
     if tokenize == "auto":
         tokenize = choose_sacrebleu_tokenizer(references)
-    # force: sacreBLEU else warns about text that looks tokenized, which a small model's may be.
+    # force: no warning about text that looks tokenized, which a small model's output may do
     metric = BLEU(tokenize=tokenize, lowercase=lower, force=True)
     score = metric.corpus_score(list(hypotheses), [list(references)])
     return SacreBleuScore(float(score.score), str(metric.get_signature()))
@@ -81,16 +83,16 @@ def bleu(
 
 def bleu_statistics(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "auto"
-) -> NDArray[np.float64]:
-    """What corpus BLEU sums up, a row for each sentence: (N, 10).
+) -> FloatArray:
+    """Return the sufficient statistics of corpus BLEU, one row per sentence: (N, 10).
 
-    The n-grams that are right for n = 1 to 4, those written, and the lengths of answer and
-    reference, counted by sacreBLEU as in `bleu`.
+    The matching n-grams for n = 1 to 4, the n-grams of the hypothesis, and the lengths of
+    hypothesis and reference, counted by sacreBLEU as in `bleu`.
     """
     check_paired(hypotheses, references)
     if tokenize == "auto":
         tokenize = choose_sacrebleu_tokenizer(references)
-    # the counts do not depend on effective_order; without it sacreBLEU warns about sentences
+    # effective_order does not change the counts, and avoids sacreBLEU's warning on sentences
     metric = BLEU(tokenize=tokenize, force=True, effective_order=True)
     rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
@@ -99,8 +101,8 @@ def bleu_statistics(
     return np.array(rows, dtype=np.float64)
 
 
-def bleu_from_statistics(sums: NDArray[np.float64]) -> float:
-    """Corpus BLEU, 0 to 100, of the summed rows of `bleu_statistics`; equal to `bleu`'s value."""
+def bleu_from_statistics(sums: FloatArray) -> float:
+    """Return corpus BLEU, 0 to 100, from summed rows of `bleu_statistics`; equal to `bleu`."""
     counts = [int(count) for count in sums]
     score = BLEU.compute_bleu(
         counts[:4], counts[4:8], counts[8], counts[9], smooth_method="exp", max_ngram_order=4
@@ -111,9 +113,12 @@ def bleu_from_statistics(sums: NDArray[np.float64]) -> float:
 def chrf(
     hypotheses: Sequence[str], references: Sequence[str], lower: bool = False
 ) -> SacreBleuScore:
-    """Corpus chrF2, 0 to 100, as sacreBLEU counts it (Popović 2015): n-grams of letters.
+    r"""Return corpus chrF2 computed by sacreBLEU, 0 to 100 (Popović 2015).
 
-    With `lower` both sides are read in lower case.
+    \[ (1 + \beta^2) \frac{P R}{\beta^2 P + R}, \quad \beta = 2 \]
+
+    with P and R the mean precision and recall of character n-grams, n = 1 to 6, white space
+    ignored. `lower` lower-cases both sides.
     """
     check_paired(hypotheses, references)
     metric = CHRF(lowercase=lower)
@@ -122,7 +127,7 @@ def chrf(
 
 
 def choose_sacrebleu_tokenizer(references: Sequence[str]) -> str:
-    """sacreBLEU's "char" if most letters are of scripts without spaces, else its "13a"."""
+    """Return "char" if most letters belong to scripts without spaces, else "13a"."""
     letters = [letter for text in references for letter in text if letter.isalpha()]
     unspaced = sum(any(a <= ord(letter) <= b for a, b in UNSPACED_SCRIPTS) for letter in letters)
     return "char" if 2 * unspaced > len(letters) else "13a"
@@ -131,24 +136,25 @@ def choose_sacrebleu_tokenizer(references: Sequence[str]) -> str:
 def textbook_bleu(
     hypothesis: Sequence[Hashable], reference: Sequence[Hashable], k: int = 4
 ) -> float:
-    r"""The BLEU of one sentence as textbooks teach it, 0 to 1 (Zhang et al., d2l, 10.7).
+    r"""Return the BLEU of one sentence as defined in d2l (Zhang et al., section 10.7), 0 to 1.
 
     \[ \exp(\min(0, 1 - r/c)) \prod_{n=1}^{k} p_n^{1/2^n} \]
 
-    with r and c the lengths of reference and answer, k the longest n-gram, and p_n the share
-    of the answer's n-grams found in the reference, each at most as often as it stands there.
-    It differs from BLEU: the weights 1/2^n favour short n-grams and do not sum to one, and it is
-    counted by sentence. An answer shorter than k is judged up to its own length; an empty
-    answer scores 0. Tokens are whatever the sequence holds: a plain string is its letters.
+    with r and c the lengths of reference and hypothesis, k the longest n-gram, and p_n the clipped
+    n-gram precision. It differs from BLEU: the weights 1/2^n favour short n-grams and do not sum
+    to one, and it is computed per sentence. For a hypothesis shorter than k, n runs up to its
+    length; an empty hypothesis scores 0. Tokens are the items of the sequence: a string is its
+    characters.
     """
     if k < 1:
-        raise ValueError(f"k is {k}; n-grams have at least one token: give 1 or more.")
+        raise ValueError(f"got k = {k}; expected 1 or more.")
     if not hypothesis:
         return 0.0
     score = math.exp(min(0.0, 1 - len(reference) / len(hypothesis)))
     for n in range(1, min(k, len(hypothesis)) + 1):
-        written, wanted = ngram_counter(hypothesis, n), ngram_counter(reference, n)
-        score *= ((written & wanted).total() / written.total()) ** (0.5**n)
+        hypothesis_ngrams = ngram_counter(hypothesis, n)
+        matches = (hypothesis_ngrams & ngram_counter(reference, n)).total()
+        score *= (matches / hypothesis_ngrams.total()) ** (0.5**n)
     return score
 
 
@@ -157,25 +163,25 @@ def textbook_corpus_bleu(
     references: Sequence[Sequence[Hashable]],
     k: int = 4,
 ) -> float:
-    """The mean of `taught_bleu` over the sentences, each counting once, long or short."""
+    """Return the unweighted mean of `textbook_bleu` over the sentences."""
     check_paired(hypotheses, references)
-    scores = [textbook_bleu(a, r, k) for a, r in zip(hypotheses, references, strict=True)]
+    scores = [textbook_bleu(h, r, k) for h, r in zip(hypotheses, references, strict=True)]
     return math.fsum(scores) / len(scores)
 
 
 def ngram_counter(tokens: Sequence[Hashable], n: int) -> Counter[tuple[Hashable, ...]]:
-    """How often each run of n tokens occurs."""
+    """Count the n-grams of a sequence."""
     return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
 
 
 def check_paired(hypotheses: Sized, references: Sized) -> None:
-    """Refuse lists that cannot be scored line by line."""
+    """Raise ValueError unless there are equally many hypotheses and references, at least one."""
     if isinstance(hypotheses, str) or isinstance(references, str):
-        raise ValueError("got one string where a list of them was wanted; put it in a list.")
+        raise ValueError("got one string; expected a list of strings; try [text].")
     if len(hypotheses) != len(references):
         raise ValueError(
-            f"got {len(hypotheses)} answers and {len(references)} references; "
-            "give one reference for each answer."
+            f"got {len(hypotheses)} hypotheses and {len(references)} references; "
+            "expected one reference per hypothesis."
         )
     if len(hypotheses) == 0:
-        raise ValueError("got 0 answers and 0 references; there is nothing to score.")
+        raise ValueError("got 0 hypotheses and 0 references; expected one or more.")

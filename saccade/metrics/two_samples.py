@@ -1,7 +1,7 @@
-r"""Do two samples come from one source? Tests that ask so, and what to do with many of them.
+r"""Two-sample tests, and Holm's correction for multiple tests; in agreement with SciPy.
 
-Conventions, stated once: p is the chance of a difference as large as the one seen, or a larger one,
-if there were none. Nothing here needs scipy; the tests hold each against it.
+Convention: p is the probability, under the null hypothesis of one common distribution, of a
+statistic at least as large as the observed one. SciPy is not needed.
 """
 
 import math
@@ -11,16 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from saccade.seeding import generator
+from saccade.types.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
-
-MAX_EXACT_KS_PAIRS = (
-    10_000  # as many pairs of values or fewer are counted out; beyond, the limit is good
-)
+MAX_EXACT_KS_PAIRS = 10_000  # N₁ · N₂ up to which p is exact; beyond it is asymptotic
 
 
 class TwoSampleResult(NamedTuple):
-    """A statistic, and how often chance alone makes one as large."""
+    """A test statistic and its p-value."""
 
     statistic: float
     p: float
@@ -30,16 +27,16 @@ class TwoSampleResult(NamedTuple):
 
 
 def kolmogorov_smirnov_test(first: ArrayLike, second: ArrayLike) -> TwoSampleResult:
-    r"""D = max_x |F₁(x) - F₂(x)|: how far the two shares of values up to x are apart.
+    r"""Test D = max_x |F₁(x) - F₂(x)|, the largest difference of the empirical distributions.
 
-    Smirnov 1939. p is exact for small samples (`ks_exact`), else Kolmogorov's limit with Stephens'
-    correction (1970) for the sizes: \(Q(\lambda) = 2 \sum_k (-1)^{k-1} e^{-2 k^2 \lambda^2}\) at
+    Smirnov 1939. p is exact for small samples (`ks_exact_p_value`), else Kolmogorov's limit with
+    Stephens' correction (1970): \(Q(\lambda) = 2 \sum_k (-1)^{k-1} e^{-2 k^2 \lambda^2}\) at
     \(\lambda = (\sqrt e + 0.12 + 0.11 / \sqrt e) D\), with e = N₁N₂ / (N₁ + N₂).
     """
     a, b = (np.sort(_sample(values)) for values in (first, second))
     both = np.concatenate([a, b])
     below_a, below_b = (np.searchsorted(values, both, side="right") for values in (a, b))
-    # in steps of 1 / (N₁ N₂), so that equal distances are equal
+    # in integer multiples of 1 / (N₁ N₂), so that ties are exact
     steps = int(np.abs(below_a * len(b) - below_b * len(a)).max())
     pairs = len(a) * len(b)
     if pairs <= MAX_EXACT_KS_PAIRS:
@@ -51,30 +48,30 @@ def kolmogorov_smirnov_test(first: ArrayLike, second: ArrayLike) -> TwoSampleRes
 
 
 def ks_exact_p_value(steps: int, m: int, n: int) -> float:
-    """P(D ≥ steps / mn): the share of all ways through an m × n grid that stray so far.
+    """Return P(D ≥ steps / mn): the fraction of lattice paths in an m × n grid that exceed D.
 
-    P(i, j) of those to (i, j) = i / (i + j) P(i - 1, j) + j / (i + j) P(i, j - 1), and 1 where
-    |i n - j m| ≥ steps; a whole diagonal at once (Hodges 1958).
+    The fraction of paths to (i, j) is P(i, j) = i / (i + j) P(i - 1, j) + j / (i + j) P(i, j - 1),
+    and 1 where |i n - j m| ≥ steps; computed one diagonal at a time (Hodges 1958).
     """
     if steps <= 0:
         return 1.0
     i = np.arange(m + 1)
-    strayed = np.zeros(m + 1)
+    exceeding = np.zeros(m + 1)
     for k in range(1, m + n + 1):
         j = k - i
-        before = np.concatenate([[0.0], strayed[:-1]])
-        strayed = before * i / k + strayed * np.maximum(j, 0) / k
-        strayed[np.abs(i * n - j * m) >= steps] = 1.0
-        strayed[(j < 0) | (j > n)] = 0.0
-    return float(strayed[m])
+        shifted = np.concatenate([[0.0], exceeding[:-1]])
+        exceeding = shifted * i / k + exceeding * np.maximum(j, 0) / k
+        exceeding[np.abs(i * n - j * m) >= steps] = 1.0
+        exceeding[(j < 0) | (j > n)] = 0.0
+    return float(exceeding[m])
 
 
-def ks_asymptotic_p_value(reach: float) -> float:
-    """Kolmogorov's Q(λ) for large samples (1933)."""
-    if reach < 0.2:
+def ks_asymptotic_p_value(scaled_statistic: float) -> float:
+    """Return Kolmogorov's Q(λ) (1933), the asymptotic p-value."""
+    if scaled_statistic < 0.2:
         return 1.0  # 1 - Q is below 1e-12 there, and the sum would need many terms
     k = np.arange(1, 101)
-    terms = np.exp(-2 * (k * reach) ** 2)
+    terms = np.exp(-2 * (k * scaled_statistic) ** 2)
     return float(np.clip(2 * (terms[::2].sum() - terms[1::2].sum()), 0.0, 1.0))
 
 
@@ -82,13 +79,16 @@ def ks_asymptotic_p_value(reach: float) -> float:
 
 
 def chi_squared_test(counts: ArrayLike) -> TwoSampleResult:
-    r"""Σ (O - E)² / E over a table of counts, E from its margins (Pearson 1900), no correction.
+    r"""Test independence in a contingency table: Σ (O - E)² / E (Pearson 1900), no correction.
 
-    p is that of χ² with (rows - 1)(columns - 1) degrees of freedom.
+    E follows from the margins; χ² has (rows - 1)(columns - 1) degrees of freedom. Agrees with
+    SciPy's `chi2_contingency(correction=False)`.
     """
     table = np.asarray(counts, np.float64)
     if table.ndim != 2 or not (np.isfinite(table) & (table >= 0)).all() or not table.sum():
-        raise ValueError(f"got counts of shape {table.shape}; wanted a table of numbers from 0 on.")
+        raise ValueError(
+            f"got counts of shape {table.shape}; expected a non-empty table of numbers, 0 or more."
+        )
     table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
     expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / table.sum()
     statistic = float(((table - expected) ** 2 / expected).sum())
@@ -98,7 +98,7 @@ def chi_squared_test(counts: ArrayLike) -> TwoSampleResult:
 
 
 def chi_squared_sf(statistic: float, degrees_of_freedom: int) -> float:
-    r"""P(χ²_k ≥ x), the sum that Γ(k/2, x/2) / Γ(k/2) is for whole k."""
+    r"""Return P(χ²_k ≥ x) = Γ(k/2, x/2) / Γ(k/2), a finite sum for integer k."""
     x = statistic / 2
     if degrees_of_freedom <= 0 or x <= 0:
         return 1.0
@@ -113,77 +113,80 @@ def chi_squared_sf(statistic: float, degrees_of_freedom: int) -> float:
 def categorical_two_sample_test(
     first: NDArray[Any], second: NDArray[Any], min_expected: float = 5.0
 ) -> TwoSampleResult:
-    """χ² of how often each value is there in two samples; rare ones are counted as one.
+    """Test the frequencies of categories in two samples by χ², with rare categories merged.
 
-    Rare is what is expected fewer than `least` times in the smaller sample: of those χ² is not
-    what the sum of squares follows.
+    A category is rare if its expected count in the smaller sample is below `min_expected`, where
+    the χ² approximation does not hold.
     """
-    _, which = np.unique(np.concatenate([first, second]), return_inverse=True)
-    size = int(which.max(initial=0)) + 1
+    _, codes = np.unique(np.concatenate([first, second]), return_inverse=True)
+    size = int(codes.max(initial=0)) + 1
     table = np.stack(
-        [np.bincount(part, minlength=size) for part in np.split(which, [len(first)])]
+        [np.bincount(part, minlength=size) for part in np.split(codes, [len(first)])]
     ).astype(np.float64)
     if not len(first) or not len(second):
-        raise ValueError(f"got samples of {len(first)} and {len(second)}; wanted 1 or more each.")
-    share = min(len(first), len(second)) / (len(first) + len(second))
-    rare = table.sum(axis=0) * share < min_expected
+        raise ValueError(
+            f"got samples of {len(first)} and {len(second)} values; expected 1 or more in each."
+        )
+    fraction = min(len(first), len(second)) / (len(first) + len(second))
+    rare = table.sum(axis=0) * fraction < min_expected
     return chi_squared_test(np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)]))
 
 
-# --- many tests, and a score that tells the two apart ---------------------------------------------
+# --- multiple tests, and classifier two-sample tests ----------------------------------------------
 
 
 def holm_correction(p_values: ArrayLike) -> FloatArray:
-    """Each p made larger, so that all tests together err as seldom as one (Holm 1979).
+    """Return p-values adjusted for the family-wise error rate (Holm 1979).
 
-    The i-th smallest of n is multiplied by n - i + 1, and is never below the one before it.
+    The i-th smallest of n is multiplied by n - i + 1 and is at least the one before it.
     """
     p = np.asarray(p_values, np.float64)
     order = np.argsort(p, kind="stable")
-    grown = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    scaled = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(grown, 1.0)
+    adjusted[order] = np.minimum(scaled, 1.0)
     return adjusted
 
 
 class AUCTestResult(NamedTuple):
-    """How well a score tells the second sample from the first."""
+    """The AUC of a score that separates two samples, its 95 % range under the null, and p."""
 
     auc: float
-    low: float  # between these two the AUC falls 95 times of 100 if there is nothing to tell
+    low: float  # 2.5 % and 97.5 % quantiles of the AUC of random permutations
     high: float
     p: float
 
 
 def auc(first: ArrayLike, second: ArrayLike) -> float:
-    """The chance that a value of the second is above one of the first; ties count half."""
+    """Return P(value of second > value of first), ties counting half: the area under the ROC."""
     a, b = np.sort(_sample(first)), _sample(second)
-    under = np.searchsorted(a, b, side="left") + np.searchsorted(a, b, side="right")
-    return float(under.mean()) / (2 * len(a))
+    ranks = np.searchsorted(a, b, side="left") + np.searchsorted(a, b, side="right")
+    return float(ranks.mean()) / (2 * len(a))
 
 
 def auc_permutation_test(
     first: ArrayLike, second: ArrayLike, seed: int = 0, n_resamples: int = 999
 ) -> AUCTestResult:
-    """The AUC, beside those of `draws` divisions of the same values at random."""
+    """Test whether the AUC exceeds that of random permutations of the two samples."""
     a, b = _sample(first), _sample(second)
     both = np.concatenate([a, b])
     ordered = np.sort(both)
     ranks = np.searchsorted(ordered, both, side="left") + np.searchsorted(ordered, both, "right")
     random = generator(seed, "told apart")
-    drawn = np.array([random.permutation(ranks)[: len(b)].sum() / 2 for _ in range(n_resamples)])
-    # Σ of the second's ranks, less what they would be among themselves
-    chance = (drawn - len(b) * len(b) / 2) / (len(a) * len(b))
-    found = auc(a, b)
-    low, high = np.quantile(chance, [0.025, 0.975])
-    as_large = int((chance >= found - 1e-12).sum())
-    return AUCTestResult(found, float(low), float(high), (1 + as_large) / (1 + n_resamples))
+    rank_sums = [random.permutation(ranks)[: len(b)].sum() / 2 for _ in range(n_resamples)]
+    # Mann–Whitney U from the rank sum of the second sample
+    permuted = (np.array(rank_sums) - len(b) * len(b) / 2) / (len(a) * len(b))
+    observed = auc(a, b)
+    low, high = np.quantile(permuted, [0.025, 0.975])
+    as_large = int((permuted >= observed - 1e-12).sum())
+    return AUCTestResult(observed, float(low), float(high), (1 + as_large) / (1 + n_resamples))
 
 
 def _sample(values: ArrayLike) -> FloatArray:
     sample = np.asarray(values, np.float64)
     if sample.ndim != 1 or not len(sample) or np.isnan(sample).any():
         raise ValueError(
-            f"got a sample of shape {sample.shape}; wanted a row of numbers, one at least."
+            f"got a sample of shape {sample.shape}; expected a one-dimensional array of numbers "
+            "without NaN, at least one."
         )
     return sample

@@ -1,11 +1,11 @@
-r"""Word vectors judged: do they say what people say, and do they solve analogies?
+r"""Benchmarks of word vectors: word similarity (Spearman's ρ) and analogies.
 
-- **Similarity**: Spearman's ρ, the correlation of ranks (ties share their mean rank), between
-  people's judgments of pairs of words and the cosines of their vectors. A pair with a word that
-  has no vector is left out, and the share of pairs that are not is given.
-- **Analogies**: a : b as c : ? is right if the nearest word to b − a + c, those three left out, is
-  the one asked for. Questions with a word outside the vocabulary are left out, as word2vec's own
-  program does; how many there were is given. By category, and over all."""
+- **Similarity**: Spearman's rank correlation (ties share their mean rank) between human similarity
+  ratings of word pairs and the cosines of their vectors. Pairs with a word outside the vocabulary
+  are left out, and the coverage is reported.
+- **Analogies**: a : b as c : ? is correct if the nearest word to b − a + c, other than these three,
+  is the expected one. Questions with a word outside the vocabulary are left out, as word2vec's
+  `compute-accuracy` does, and the coverage is reported. By category, and over all."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saccade.errors import DataError
+from saccade.types.arrays import FloatArray
 
 
 class SimilarityPair(NamedTuple):
-    """Two words, and how alike people find them."""
+    """Two words, and a human rating of their similarity."""
 
     one: str
     other: str
@@ -26,14 +27,14 @@ class SimilarityPair(NamedTuple):
 
 
 class AnalogyQuestion(NamedTuple):
-    """a is to b as c is to what?"""
+    """Four words: a is to b as c is to d; d is the expected answer."""
 
     category: str
     words: tuple[str, str, str, str]
 
 
 class WordVectorBenchmark(NamedTuple):
-    """Judgments of pairs, or questions."""
+    """A named benchmark of similarity pairs or of analogies."""
 
     name: str
     similarity_pairs: list[SimilarityPair]
@@ -41,53 +42,55 @@ class WordVectorBenchmark(NamedTuple):
 
 
 def read_word_benchmark(path: Path, lines: Sequence[str]) -> WordVectorBenchmark:
-    """The lines of a file of either kind: a colon begins it, or four words, or pairs."""
+    """Parse a benchmark: analogies if the first line has a colon or four words, else pairs."""
     first = next((line for line in lines if line.strip() and line[0] != "#"), "")
     words = first.split()
-    four = len(words) == 4 and "," not in first and not any(map(_is_number, words))
-    if first.startswith(":") or four:
+    is_analogy = len(words) == 4 and "," not in first and not any(map(_is_number, words))
+    if first.startswith(":") or is_analogy:
         return WordVectorBenchmark(path.stem, [], read_analogies(path, lines))
     return WordVectorBenchmark(path.stem, read_similarity_pairs(path, lines), [])
 
 
 def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
-    """The correlation of ranks; of fewer than two, or of all the same, NaN."""
-    one, other = average_ranks(a), average_ranks(b)
-    one, other = one - one.mean(), other - other.mean()
-    scale = np.sqrt((one**2).sum() * (other**2).sum())
-    return float((one * other).sum() / scale) if scale > 0 else float("nan")
+    """Return Spearman's rank correlation; NaN for fewer than two values or constant ones."""
+    if len(a) < 2:
+        return float("nan")
+    ranks_a, ranks_b = average_ranks(a), average_ranks(b)
+    ranks_a, ranks_b = ranks_a - ranks_a.mean(), ranks_b - ranks_b.mean()
+    scale = np.sqrt((ranks_a**2).sum() * (ranks_b**2).sum())
+    return float((ranks_a * ranks_b).sum() / scale) if scale > 0 else float("nan")
 
 
-def average_ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
-    """From 1 on; equal values share the mean of their ranks."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+def average_ranks(values: NDArray[np.floating]) -> FloatArray:
+    """Return ranks from 1; tied values share the mean of their ranks."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    shared: NDArray[np.float64] = (last - (counts - 1) / 2)[place]
-    return shared
+    ranks: FloatArray = (last - (counts - 1) / 2)[inverse]
+    return ranks
 
 
 def read_similarity_pairs(path: Path, lines: Iterable[str]) -> list[SimilarityPair]:
-    """Pairs with a score: word, word, number, apart by tabs, commas or spaces.
+    """Parse pairs with a score: word, word, number, separated by tabs, commas or spaces.
 
-    Lines that begin with # and a heading are left out; of further columns the first number counts
+    Comments (#) and a header are skipped. The score is the first number after the two words
     (SimLex-999 has the part of speech before it).
     """
     pairs: list[SimilarityPair] = []
     for number, line in enumerate(lines, 1):
-        mark = next((mark for mark in "\t," if mark in line), None)  # else spaces
-        fields = [field.strip() for field in line.split(mark)] if line.strip() else []
+        separator = next((s for s in "\t," if s in line), None)  # None: white space
+        fields = [field.strip() for field in line.split(separator)] if line.strip() else []
         if not fields or line.startswith("#"):
             continue
         scores = [value for field in fields[2:] if (value := _number(field)) is not None]
         if not scores:
-            if not pairs:  # a heading
+            if not pairs:  # a header
                 continue
             raise DataError(
-                f"{path}, line {number}: got {line.strip()!r}; two words and a number were wanted."
+                f"{path}, line {number}: got {line.strip()!r}; expected two words and a number."
             )
         pairs.append(SimilarityPair(fields[0], fields[1], scores[0]))
     if not pairs:
-        raise DataError(f"{path} has no pairs: word, word and number were wanted in each line.")
+        raise DataError(f"{path}: got no pairs; expected word, word and number in each line.")
     return pairs
 
 
@@ -103,7 +106,7 @@ def _number(field: str) -> float | None:
 
 
 def read_analogies(path: Path, lines: Iterable[str]) -> list[AnalogyQuestion]:
-    """Analogies as word2vec has them: four words in each line, ": category" before some."""
+    """Parse analogies in word2vec's format: four words per line, ": category" before a group."""
     category, analogies = "", []
     for number, line in enumerate(lines, 1):
         fields = line.split()
@@ -117,7 +120,7 @@ def read_analogies(path: Path, lines: Iterable[str]) -> list[AnalogyQuestion]:
             )
         else:
             raise DataError(
-                f"{path}, line {number}: got {len(fields)} words ({line.strip()!r}); four were "
-                "wanted (Athens Greece Berlin Germany), or a colon and the name of a category."
+                f"{path}, line {number}: got {len(fields)} words ({line.strip()!r}); expected four "
+                "(Athens Greece Berlin Germany), or a colon and the name of a category."
             )
     return analogies

@@ -1,15 +1,16 @@
-r"""A recurrent decoder that looks back at the source before each word.
+r"""Recurrent encoder-decoder with additive attention before each decoder step.
 
-Bahdanau et al. 2015. A two-way encoder leaves an annotation h_j for every source place; at step t
+Bahdanau et al. 2015. A bidirectional encoder gives an annotation h_j of every source position; at
+step t
 
     α_tj = softmax_j wᵀ tanh(W_q s_{t-1} + W_k h_j),   c_t = Σ_j α_tj h_j,
     s_t = f(s_{t-1}, [e(y_{t-1}); c_t]),   logits_t = V tanh(U [s_t; c_t; e(y_{t-1})]).
 
-c_t enters only through linear maps, so they are applied to the annotations once, as the values of
-the attention, and not to c_t at every step: what is pooled is W_c c_t and U_c c_t.
+c_t enters only through linear maps, so these are applied to the annotations once, as the values of
+the attention, instead of to c_t at every step: attention returns W_c c_t and U_c c_t.
 
-Differs from the paper in the readout (tanh where it has maxout, and s_t where it has s_{t-1})
-and in the start s_0 = tanh(W [→h_S; ←h_1]), which takes both directions' last states.
+Differs from the paper in the readout (tanh where it has maxout, and s_t where it has s_{t-1}) and
+in the initial state s_0 = tanh(W [→h_S; ←h_1]), which uses the last states of both directions.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -19,32 +20,28 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from saccade.config import Config
-from saccade.models.base import EncoderDecoder
-from saccade.nn.attention import Attention, attend_shared_memory
+from saccade.models.base import CellName, EncoderDecoder, TranslatorConfig
+from saccade.nn.attention import Attention
 from saccade.nn.attention_scores import AdditiveScore
 from saccade.nn.dropout import Dropout
-from saccade.nn.embedding import Embedding
+from saccade.nn.embedding import TokenEmbedding
+from saccade.nn.functional import attend_shared_memory
 from saccade.nn.kv_cache import KVCache
 from saccade.nn.masks import Mask
 from saccade.nn.rnn import CELLS, RNN, RNNCell
 from saccade.types.shapes import DecoderState, Hidden, Lengths, TokenIds
 
 
-class BahdanauConfig(Config):
-    """The recurrent translator with additive attention."""
+class BahdanauConfig(TranslatorConfig):
+    """Settings of the recurrent encoder-decoder with additive attention."""
 
     name: Literal["bahdanau"] = "bahdanau"
-    source_vocab_size: int = 0  # from the data
-    target_vocab_size: int = 0
-    width: int = Field(128, ge=1)
-    depth: int = Field(1, ge=1)
-    cell: Literal["rnn", "rnn_relu", "gru", "gru_reset_first", "lstm"] = "gru"
+    cell: CellName = "gru"
     dropout: float = Field(0.1, ge=0, lt=1)
 
 
 class BahdanauMemory(NamedTuple):
-    """The encoded source: keys projected once, values, and the state to start from."""
+    """The encoded source: projected keys and values, and the decoder's initial state."""
 
     keys_values: KVCache
     lengths: Lengths | None
@@ -52,13 +49,13 @@ class BahdanauMemory(NamedTuple):
 
 
 class Bahdanau(EncoderDecoder):
-    """A two-way encoder, additive attention, and a decoder that asks it at every step."""
+    """Bidirectional encoder; decoder that attends to it from its previous state."""
 
     def __init__(self, config: BahdanauConfig):
         super().__init__()
         width, depth = config.width, config.depth
-        self.source = Embedding(config.source_vocab_size, width, dropout=config.dropout)
-        self.target = Embedding(config.target_vocab_size, width, dropout=config.dropout)
+        self.source = TokenEmbedding(config.source_vocab_size, width, dropout=config.dropout)
+        self.target = TokenEmbedding(config.target_vocab_size, width, dropout=config.dropout)
         self.encoder = RNN(
             config.cell, width, width, depth, bidirectional=True, dropout=config.dropout
         )
@@ -75,20 +72,20 @@ class Bahdanau(EncoderDecoder):
         self.width = width
 
     def encode(self, source: TokenIds, lengths: Lengths | None) -> BahdanauMemory:
-        """Annotate every place; what depends on the annotations alone is computed here, once."""
+        """Compute the annotations, their keys and values, and the decoder's initial state."""
         read = self.encoder(self.source(source), lengths)
-        places = read.outputs[:, None]  # (B, 1, S, 2D): one head
-        keys, values = self.attention.score.prepare(places), self.values(places)
+        annotations = read.outputs[:, None]  # (B, 1, S, 2D): one head
+        keys, values = self.attention.score.prepare(annotations), self.values(annotations)
         B, L, E = read.last_state.shape
         start = self.bridge(read.last_state.reshape(B, L // 2, 2 * E)).tanh()
-        return BahdanauMemory(KVCache(keys, values, places.shape[2]), lengths, start)
+        return BahdanauMemory(KVCache(keys, values, annotations.shape[2]), lengths, start)
 
     def init_state(self, memory: BahdanauMemory) -> DecoderState:
-        """The decoder's state before the first word."""
+        """Return s_0, made by the encoder's last states."""
         return DecoderState(memory, memory.init_state)
 
     def decode_hidden(self, ids: TokenIds, state: DecoderState) -> tuple[Hidden, DecoderState]:
-        """One step after the other: where to look depends on the state before."""
+        """Decode T tokens step by step: the query of each step is the state before it."""
         memory, cache = state
         mask = Mask.lengths(memory.lengths)
         embedded = self.target(ids)
@@ -105,15 +102,15 @@ class Bahdanau(EncoderDecoder):
         return torch.cat(hidden, dim=-1), DecoderState(memory, torch.stack(layers, dim=1))
 
     def _advance(self, inputs: Tensor, layers: list[Tensor]) -> list[Tensor]:
-        """All layers one step on; each above the first reads the one below."""
-        now = [self.first.advance(inputs, layers[0])]
+        """Return the next state of every layer, given the first layer's projected input."""
+        advanced = [self.first.advance(inputs, layers[0])]
         cell: Any
         for cell, before in zip(self.upper, layers[1:], strict=True):
-            below = self.dropout(now[-1][:, : self.width])
-            now.append(cell.advance(cell.inputs(below), before))
-        return now
+            below = self.dropout(advanced[-1][:, : self.width])
+            advanced.append(cell.advance(cell.inputs(below), before))
+        return advanced
 
     def pre_logits(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N E"]:
-        """The readout."""
-        own, context = hidden.split([2 * self.width, self.width], dim=-1)
-        return self.dropout((self.readout(own) + context).tanh())
+        """Apply the readout tanh(U [s_t; e(y_{t-1})] + U_c c_t)."""
+        state_and_token, context = hidden.split([2 * self.width, self.width], dim=-1)
+        return self.dropout((self.readout(state_and_token) + context).tanh())

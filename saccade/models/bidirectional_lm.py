@@ -1,14 +1,14 @@
-r"""Two recurrent stacks, one from each end of a text, which meet where a token is missing.
+r"""Bidirectional recurrent language model: predicts each token from its left and right context.
 
-Schuster and Paliwal 1997. Of x_1 … x_n the token at place t is told by all others:
+Schuster and Paliwal 1997. The token at position t of x_1 … x_n is predicted from all others:
 
     →h_t = f(E x_t, →h_{t-1}),   ←h_t = f(E x_t, ←h_{t+1}),
     logits_t = tanh(W [→h_{t-1}; ←h_{t+1}]) E^T
 
-Neither state has seen x_t itself, at any depth: the stacks meet only after their last layers, as in
-Peters et al. 2018. A stack whose layers read both directions would have seen it from the second
-layer on. Such a model fills gaps; it cannot go on with a text, since its answer for a place needs
-what comes after it.
+Neither state depends on x_t, at any depth: the two stacks are joined only after their last layers,
+as in Peters et al. 2018. A stack whose layers read both directions would depend on x_t from the
+second layer up. The model fills gaps; it cannot continue a text, since its prediction for a
+position needs the tokens after it.
 """
 
 from typing import Literal
@@ -18,19 +18,17 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import nn
 
-from saccade.config import Config
-from saccade.models.base import TokenModel
+from saccade.models.base import LanguageModelConfig, TokenModel
 from saccade.nn.dropout import Dropout
 from saccade.nn.kernels.linear_cross_entropy import OutputLayer
 from saccade.nn.rnn import RNN, reverse_sequences
-from saccade.types.shapes import Hidden, Lengths, TokenIds
+from saccade.types.shapes import Hidden, Lengths, Logits, TokenIds
 
 
-class BidirectionalLMConfig(Config):
-    """A recurrent model that reads from both ends."""
+class BidirectionalLMConfig(LanguageModelConfig):
+    """Settings of the bidirectional recurrent language model."""
 
     name: Literal["bidirectional"] = "bidirectional"
-    vocab_size: int = 0  # from the data
     cell: Literal["rnn", "gru", "lstm"] = "gru"
     width: int = Field(256, ge=1)
     depth: int = Field(1, ge=1)
@@ -38,7 +36,7 @@ class BidirectionalLMConfig(Config):
 
 
 class BidirectionalLM(TokenModel):
-    """What stands at each place, told by what stands to both sides of it."""
+    """A forward and a backward recurrent stack with one output layer, tied to the embeddings."""
 
     def __init__(self, config: BidirectionalLMConfig):
         super().__init__()
@@ -54,15 +52,19 @@ class BidirectionalLM(TokenModel):
 
     @property
     def output_layer(self) -> OutputLayer:
-        """The embeddings, and a bias for each."""
+        """The embeddings (tied) and a bias."""
         return OutputLayer(self.table.weight, self.bias)
 
+    def forward(self, ids: TokenIds, lengths: Lengths | None = None) -> Logits:
+        """Return the logits of the token at each position, given all other tokens of its row."""
+        return self.compute_logits(self.forward_hidden(ids, lengths))
+
     def forward_hidden(self, ids: TokenIds, lengths: Lengths | None) -> Hidden:
-        """At every place what its neighbours say of it; rows are padded at their end."""
+        """Return the hidden vector of each position; rows are padded at the end."""
         x = self.dropout(self.table(ids) * self.table.embedding_dim**0.5)
         before = self.forward_stack(x, lengths).outputs
-        mirrored = self.backward_stack(reverse_sequences(x, lengths), lengths).outputs
-        # each state moves one place on: nothing is before the first place, or after the last
+        reversed_states = self.backward_stack(reverse_sequences(x, lengths), lengths).outputs
+        # shift by one position: zeros before the first and after the last token
         before = F.pad(before, (0, 0, 1, 0))[:, :-1]
-        after = reverse_sequences(F.pad(mirrored, (0, 0, 1, 0))[:, :-1], lengths)
+        after = reverse_sequences(F.pad(reversed_states, (0, 0, 1, 0))[:, :-1], lengths)
         return self.dropout(self.join(torch.cat([before, after], dim=-1)).tanh())

@@ -1,20 +1,20 @@
-r"""GPT: a stack of causal blocks that reads a text and says what comes next.
+r"""GPT: a causal (decoder-only) Transformer language model.
 
     gpt1   norm after each sublayer                                     Radford et al. 2018
     gpt2   norm before it and one at the end; W_o and W_2 of the        Radford et al. 2019
-           2·depth residual branches start at 1/√(2·depth) of the others
-    gpt3   gpt2, where every other layer sees `band` places back only   Brown et al. 2020
+           2·depth residual branches are initialised 1/√(2·depth) smaller
+    gpt3   gpt2, every other layer attends `band_width` positions back  Brown et al. 2020
 
-All have GELU (unless `activation` says otherwise), the embedding as the output projection, weights
-that start as N(0, 0.02²) and learned positions; `positions="rotary"` turns queries and keys instead
-(Su et al. 2021), which came later.
+All use GELU (unless `activation` is set), the embedding as the output projection, weights
+initialised as N(0, 0.02²) and learned positions; `positions="rotary"` rotates queries and keys
+instead (Su et al. 2021, later than these papers).
 
-The model sees `context` places. With learned positions a text that is longer is read on from the
-newest half of them: they are read once more, from place 0 on, when there is room for no more.
-Rotary positions speak of distances only, so there every place sees the `context` places up to it.
-Either way a text gives the same answer however it is cut into calls.
+The context has `context_length` positions. With learned positions, when the context is full its
+newest half is encoded again from position 0, and reading continues after it. Rotary positions
+depend on distances only, so there each position attends to the `context_length` positions up to it.
+In both cases the logits of a text do not depend on how it is split into calls.
 
-Differs from the papers in having no dropout on the attention's weights (see `nn.attention`).
+Differs from the papers in having no dropout on the attention weights (see `nn.attention`).
 """
 
 from collections.abc import Iterator
@@ -24,46 +24,46 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from saccade.config import Config
-from saccade.models.base import CausalLM
+from saccade.models.base import CausalLM, LanguageModelConfig
 from saccade.nn.activations import Activation
+from saccade.nn.attention import MultiHeadAttention
 from saccade.nn.dropout import Dropout
+from saccade.nn.feedforward import FeedForward
 from saccade.nn.kernels.linear_cross_entropy import OutputLayer
 from saccade.nn.kv_cache import KVCache, trim_cache
 from saccade.nn.positional_encoding import LearnedPositions, RotaryPositions
 from saccade.nn.transformer import CausalBlock, residual_projections
 from saccade.types.shapes import Hidden, TokenIds
 
-INIT_STD = 0.02  # the standard deviation of the weights
-MISSING_TOKEN_LOGIT = -1e4  # a logit that leaves no chance
+INIT_STD = 0.02  # standard deviation of the initial weights
+MISSING_TOKEN_LOGIT = -1e4  # probability 0 after the softmax
 
 
-class GPTConfig(Config):
-    """A decoder without a source."""
+class GPTConfig(LanguageModelConfig):
+    """Settings of a GPT."""
 
     name: Literal["gpt1", "gpt2", "gpt3"] = "gpt2"
-    vocab_size: int = 0  # from the data
     width: int = Field(256, ge=1)
     depth: int = Field(4, ge=1)
     heads: int = Field(4, ge=1)
-    hidden: int | None = Field(None, ge=1)  # of the feed-forward; 4 · width if not said
+    hidden: int | None = Field(None, ge=1)  # of the feed-forward; None: 4 · width
     dropout: float = Field(0.1, ge=0, lt=1)
     activation: Activation = "gelu"  # of the feed-forward
-    context_length: int = Field(0, ge=0)  # places; as many as a segment has if not said
+    context_length: int = Field(0, ge=0)  # positions; from data.segment_length if not set
     positions: Literal["learned", "rotary"] = "learned"
-    band_width: int = Field(32, ge=1)  # places back that every other layer of gpt3 sees
-    missing_tokens: list[int] = []  # tokens that one which came from elsewhere does not have
+    band_width: int = Field(32, ge=1)  # positions back, every other layer of gpt3
+    missing_tokens: list[int] = []  # ids absent from the vocabulary of imported weights
 
 
 class GPTCache(NamedTuple):
-    """What is still seen of the text: the ids since the last re-reading, their keys and values."""
+    """The ids in the context and their keys and values, one cache per layer."""
 
     ids: TokenIds
     layers: tuple[KVCache | None, ...]
 
 
 class GPT(CausalLM):
-    """Token and position in, blocks, likeness to the embeddings out."""
+    """Embeddings, causal Transformer blocks, output projection tied to the embeddings."""
 
     is_stateful = False
 
@@ -71,7 +71,7 @@ class GPT(CausalLM):
         super().__init__()
         if config.context_length < 2:
             raise ValueError(
-                f"a context of {config.context_length} places was asked for; wanted 2 or more."
+                f"got context_length={config.context_length}; expected 2 or more positions."
             )
         width, depth = config.width, config.depth
         self.context_length: int = config.context_length
@@ -84,24 +84,25 @@ class GPT(CausalLM):
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(
             CausalBlock(
-                width,
-                config.heads,
-                config.hidden or 4 * width,
+                MultiHeadAttention(
+                    width,
+                    config.heads,
+                    positions=RotaryPositions(width // config.heads)
+                    if self.uses_sliding_window
+                    else None,
+                ),
+                FeedForward(width, config.hidden or 4 * width, config.activation),
                 config.dropout,
                 self.norm_first,
-                config.activation,
-                positions=RotaryPositions(width // config.heads)
-                if self.uses_sliding_window
-                else None,
-                window=self._window(config, layer),
+                self._window(config, layer),
             )
             for layer in range(depth)
         )
         self.norm = nn.LayerNorm(width) if self.norm_first else nn.Identity()
         self.eval_stride: int = (
             self.context_length - self.context_length // 2
-        )  # what fits beside the newest half
-        self._start(depth)
+        )  # positions left after the newest half
+        self._init_weights(depth)
         bias = None
         if config.missing_tokens:
             bias = torch.zeros(config.vocab_size)
@@ -110,12 +111,13 @@ class GPT(CausalLM):
         self.bias: Tensor | None
 
     def _window(self, config: GPTConfig, layer: int) -> int | None:
-        reach = config.context_length - 1 if self.uses_sliding_window else None
+        """Return how many positions back a layer attends; None: no limit."""
+        limit = config.context_length - 1 if self.uses_sliding_window else None
         if config.name == "gpt3" and layer % 2:
-            return config.band_width if reach is None else min(config.band_width, reach)
-        return reach
+            return config.band_width if limit is None else min(config.band_width, limit)
+        return limit
 
-    def _start(self, depth: int) -> None:
+    def _init_weights(self, depth: int) -> None:
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
                 nn.init.normal_(module.weight, std=INIT_STD)
@@ -123,55 +125,56 @@ class GPT(CausalLM):
                 nn.init.zeros_(module.bias)
         if self.norm_first:
             block: Any
-            for block in self.blocks:  # their sum is then of one size whatever the depth
-                for last in residual_projections(block):
-                    nn.init.normal_(last.weight, std=INIT_STD / (2 * depth) ** 0.5)
+            for block in self.blocks:  # keeps the variance of the residual stream at any depth
+                for projection in residual_projections(block):
+                    nn.init.normal_(projection.weight, std=INIT_STD / (2 * depth) ** 0.5)
 
     @property
     def output_layer(self) -> OutputLayer:
-        """The embeddings: logits are by likeness to them."""
+        """The embeddings (tied), with a bias that removes missing tokens."""
         return OutputLayer(self.table.weight, self.bias)
 
     @property
     def context_description(self) -> str:
-        """What a token sees."""
+        """The part of the preceding text that a prediction depends on, in words."""
         if self.uses_sliding_window:
             return f"in each layer the {self.context_length} before it"
         return (
-            f"at least {self.context_length // 2 + 1} and at most {self.context_length} before it, in strides of "
-            f"{self.eval_stride}"
+            f"at least {self.context_length // 2 + 1} and at most {self.context_length} before it, "
+            f"in strides of {self.eval_stride}"
         )
 
     def init_cache(self, rows: int) -> GPTCache:
-        """Nothing has been read."""
+        """Return an empty context."""
         ids = torch.empty(rows, 0, dtype=torch.long, device=self.table.weight.device)
         return GPTCache(ids, (None,) * len(self.blocks))
 
     def forward_hidden(self, ids: TokenIds, cache: GPTCache) -> tuple[Hidden, GPTCache]:
-        """T more tokens; where the context is full, its newest half is read again with them."""
+        """Read T tokens; where the context is full, its newest half is encoded again first."""
         if self.uses_sliding_window:
-            return self._read_on(ids, cache, cache.layers[0].end if cache.layers[0] else 0)
+            return self._forward_chunk(ids, cache, cache.layers[0].end if cache.layers[0] else 0)
         hidden = []
-        for some in self._pieces(ids, cache.ids.shape[1]):
-            again = 0
+        for chunk in self._chunks(ids, cache.ids.shape[1]):
+            repeated = 0
             if cache.ids.shape[1] == self.context_length:
-                again = self.context_length // 2
-                some = torch.cat([cache.ids[:, -again:], some], dim=1)
-                cache = self.init_cache(len(some))
-            y, cache = self._read_on(some, cache, cache.ids.shape[1])
-            hidden.append(y[:, again:])
+                repeated = self.context_length // 2
+                chunk = torch.cat([cache.ids[:, -repeated:], chunk], dim=1)
+                cache = self.init_cache(len(chunk))
+            y, cache = self._forward_chunk(chunk, cache, cache.ids.shape[1])
+            hidden.append(y[:, repeated:])
         return (hidden[0] if len(hidden) == 1 else torch.cat(hidden, dim=1)), cache
 
-    def _pieces(self, ids: TokenIds, before: int) -> Iterator[TokenIds]:
-        """What fits into the context, then as much at a time as fits beside its newest half."""
-        room = self.context_length - before
+    def _chunks(self, ids: TokenIds, filled: int) -> Iterator[TokenIds]:
+        """Yield what fits into the context, then as much as fits after its newest half."""
+        room = self.context_length - filled
         while ids.shape[1] > 0:
             if room == 0:
                 room = self.eval_stride
             yield ids[:, :room]
             ids, room = ids[:, room:], 0
 
-    def _read_on(self, ids: TokenIds, cache: GPTCache, start: int) -> tuple[Hidden, GPTCache]:
+    def _forward_chunk(self, ids: TokenIds, cache: GPTCache, start: int) -> tuple[Hidden, GPTCache]:
+        """Read tokens that fit into the context, the first of them at position `start`."""
         x = self.table(ids)
         if self.positions is not None:
             x = x + self.positions(start, ids.shape[1])
@@ -179,11 +182,11 @@ class GPT(CausalLM):
         layers = []
         for block, before in zip(self.blocks, cache.layers, strict=True):
             x, after = block(x, before)
-            # a memory that slides is cut once in a while, so that a step copies little
+            # a sliding cache is trimmed only when it has doubled, so that a step copies little
             layers.append(
                 trim_cache(after, self.context_length)
                 if after.length >= 2 * self.context_length
                 else after
             )
-        seen = ids[:, :0] if self.uses_sliding_window else torch.cat([cache.ids, ids], dim=1)
-        return self.norm(x), GPTCache(seen, tuple(layers))
+        context = ids[:, :0] if self.uses_sliding_window else torch.cat([cache.ids, ids], dim=1)
+        return self.norm(x), GPTCache(context, tuple(layers))

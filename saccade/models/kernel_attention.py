@@ -1,10 +1,11 @@
-r"""Kernel regression built from the parts of attention.
+r"""Kernel regression as an attention layer.
 
     f(q) = Σ_i α_i y_i,   α = softmax_i(−(q − x_i)² / (2σ²))
 
-Nadaraya 1964, Watson 1964: the query q looks at the keys x_i and takes the mean of the values
-y_i. The score is `nn.Gaussian` and the weights are `nn.weights`, as in every other attention
-here; σ is the only weight that is learned. `fitted.kernel` computes the same without them.
+Nadaraya 1964, Watson 1964: the query q attends to the keys x_i and returns the weighted mean of the
+values y_i. The score is `nn.attention_scores.GaussianScore` and the weights are those of every
+other attention here; σ is the only learned parameter. `estimators.kernel_regression` computes the
+same function without attention layers.
 """
 
 from math import log
@@ -16,33 +17,32 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.config import Config
-from saccade.nn.attention import attention_weights
 from saccade.nn.attention_scores import GaussianScore
+from saccade.nn.functional import attention_weights
 
 
 class KernelRegressionConfig(Config):
-    """Kernel regression that fits itself."""
+    """Settings of `estimators.kernel_regression`, which finds its bandwidth by itself."""
 
     name: Literal["kernel"] = "kernel"
     kernel: Literal["gaussian", "boxcar", "triangular", "epanechnikov"] = "gaussian"
-    bandwidth: float | None = Field(None, gt=0, allow_inf_nan=False)  # open: learned
-    initial_bandwidth: float | None = Field(
-        None, gt=0, allow_inf_nan=False
-    )  # drawn beside the other
+    bandwidth: float | None = Field(None, gt=0, allow_inf_nan=False)  # None: learned
+    # a second bandwidth for the plot of the fit
+    initial_bandwidth: float | None = Field(None, gt=0, allow_inf_nan=False)
 
 
 class KernelAttentionConfig(Config):
-    """Kernel regression as attention."""
+    """Settings of kernel regression as attention."""
 
     name: Literal["attention"] = "attention"
-    initial_bandwidth: float | None = Field(None, gt=0, allow_inf_nan=False)  # where σ starts
+    initial_bandwidth: float | None = Field(None, gt=0, allow_inf_nan=False)  # initial σ
 
 
 class KernelAttention(nn.Module):
-    """Keys and values are the points themselves; they are handed in, and not learned.
+    """Gaussian attention whose keys and values are the data points; they are not learned.
 
-    In float64, unlike other models: for keys far from zero, what tells one from the next is in
-    the last digits.
+    Computes in float64, unlike other models: for keys far from zero, the differences between
+    them are in the last digits.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class KernelAttention(nn.Module):
     ):
         super().__init__()
         self.score = GaussianScore(initial_bandwidth, learned=True)
-        # the score has rounded it to the default format
+        # GaussianScore rounds its argument to the default dtype
         self.score.log_sigma = nn.Parameter(
             torch.tensor(log(initial_bandwidth), dtype=torch.float64)
         )
@@ -61,28 +61,29 @@ class KernelAttention(nn.Module):
 
     @property
     def bandwidth(self) -> float:
-        """σ as it is now."""
+        """The current σ."""
         with torch.no_grad():
             return float(self.score.sigma)
 
     def weights(
         self, queries: Float[Tensor, " T"], exclude: Int[Tensor, " T"] | None = None
     ) -> Float[Tensor, "T S"]:
-        """How much each query looks at each key; at all of them but its `own`, where one is named.
+        """Return the attention weights; `exclude` holds one key per query that gets weight 0.
 
-        A point that could see itself would foretell itself best with a width of nothing.
+        In training every point is excluded from its own prediction (leave-one-out); otherwise
+        the loss would be smallest for a bandwidth of 0.
         """
         scores = self.score(queries[None, None, :, None], self.keys[None, None, :, None])
-        may_see = None if exclude is None else _others(exclude, len(self.keys))[None, None]
-        return attention_weights(scores, may_see)[0, 0]
+        mask = None if exclude is None else _all_but(exclude, len(self.keys))[None, None]
+        return attention_weights(scores, mask)[0, 0]
 
     def forward(
         self, queries: Float[Tensor, " T"], exclude: Int[Tensor, " T"] | None = None
     ) -> Float[Tensor, " T"]:
-        """f at each query."""
+        """Return f at each query."""
         return self.weights(queries, exclude) @ self.values
 
 
-def _others(exclude: Int[Tensor, " T"], num_keys: int) -> Bool[Tensor, "T S"]:
-    """Every key but the query's own."""
+def _all_but(exclude: Int[Tensor, " T"], num_keys: int) -> Bool[Tensor, "T S"]:
+    """Return the mask of all keys except one per query."""
     return torch.arange(num_keys, device=exclude.device) != exclude[:, None]

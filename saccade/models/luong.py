@@ -1,24 +1,26 @@
-r"""A recurrent decoder that looks at the source after each of its steps, not before.
+r"""Recurrent encoder-decoder with attention after each decoder step.
 
-Luong et al. 2015. A two-way encoder leaves h̄_s = W_h [→h_s; ←h_s] for every source place; step t is
+Luong et al. 2015. A bidirectional encoder gives h̄_s = W_h [→h_s; ←h_s] for every source position;
+step t is
 
     h_t = f(h_{t-1}, e(y_{t-1})),   α_t = softmax_s score(h_t, h̄_s),   c_t = Σ_s α_ts h̄_s,
     h̃_t = tanh(W_c [c_t; h_t]),     logits_t = V h̃_t,
 
 score being h_tᵀ h̄_s (dot), h_tᵀ W h̄_s (general), vᵀ tanh(W [h_t; h̄_s]) (concat) or another of
-`nn.scores`. Bahdanau's decoder asks with the state before the step and steps with what it sees, so
-its steps have to wait for each other. Here the recurrence sees nothing of the source but its start:
-all steps of training run through one fused layer, and one attention answers all their queries.
+`nn.attention_scores`. Bahdanau's query is the state before the step and its context an input of
+the step, so its steps are sequential. Here the recurrence does not depend on the attention: in
+training all steps run through one fused recurrent layer and one attention call.
 
-With `input_feeding` the decoder knows where it has looked, f(h_{t-1}, [e(y_{t-1}); h̃_{t-1}]), and
-goes step by step again. Local attention (`nn.local`) sees a window around p_t; with the monotonic
-p_t = t, a step that is beyond the source by more than the window sees nothing of it. Hard attention
-(`nn.hard`) reads one place, and is trained straight through: the score function needs a reward for
-every draw, which a loss over logits does not give back.
+With `input_feeding` the step is f(h_{t-1}, [e(y_{t-1}); h̃_{t-1}]), and steps are sequential again.
+Local attention (`nn.local_attention`) covers a window around p_t; with the monotonic p_t = t, a
+step past the end of the source by more than the window attends to nothing. Hard attention
+(`nn.hard_attention`) selects one position and is trained with the straight-through estimator: the
+score-function estimator needs a reward per sample, which a loss over logits does not provide.
 
-The part of W_c that reads c_t is linear, so it is applied to the h̄_s once, as the values of
-the attention. Differs from the paper in the two-way encoder, hence W_h, which brings h̄_s to the
-width of h_t as dot asks, and the start h_0 = tanh(W [→h_S; ←h_1]), layer by layer.
+The part of W_c that multiplies c_t is linear, so it is applied to the h̄_s once, as the values of
+the attention. Differs from the paper in the bidirectional encoder, hence W_h, which projects h̄_s
+to the width of h_t as dot requires, and in the initial state h_0 = tanh(W [→h_S; ←h_1]), layer by
+layer.
 """
 
 from typing import Literal, NamedTuple
@@ -28,12 +30,12 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from saccade.config import Config
-from saccade.models.base import EncoderDecoder
-from saccade.nn.attention import Attention, attend_shared_memory
+from saccade.models.base import CellName, EncoderDecoder, ScoreName, TranslatorConfig
+from saccade.nn.attention import Attention
 from saccade.nn.attention_scores import make_score
 from saccade.nn.dropout import Dropout
-from saccade.nn.embedding import Embedding
+from saccade.nn.embedding import TokenEmbedding
+from saccade.nn.functional import attend_shared_memory
 from saccade.nn.hard_attention import HardAttention
 from saccade.nn.kv_cache import KVCache
 from saccade.nn.local_attention import CentrePredictor, LocalAttention, with_centre
@@ -42,27 +44,21 @@ from saccade.nn.rnn import CELLS, RNN
 from saccade.types.shapes import DecoderState, Hidden, Lengths, TokenIds
 
 
-class LuongConfig(Config):
-    """The recurrent translator that attends from its current state."""
+class LuongConfig(TranslatorConfig):
+    """Settings of the recurrent encoder-decoder that attends from its current state."""
 
     name: Literal["luong"] = "luong"
-    source_vocab_size: int = 0  # from the data
-    target_vocab_size: int = 0
-    width: int = Field(128, ge=1)
-    depth: int = Field(1, ge=1)
-    cell: Literal["rnn", "rnn_relu", "gru", "gru_reset_first", "lstm"] = "gru"
-    score: Literal["dot", "scaled_dot", "additive", "general", "concat", "cosine", "gaussian"] = (
-        "general"
-    )
+    cell: CellName = "gru"
+    score: ScoreName = "general"
     attention: Literal["global", "local_monotonic", "local_predictive", "hard"] = "global"
-    window: int = Field(10, ge=1)  # places to each side that local attention sees
-    temperature: float = Field(1.0, gt=0)  # of hard attention's slope
+    window: int = Field(10, ge=1)  # positions to each side of the centre of local attention
+    temperature: float = Field(1.0, gt=0)  # of the softmax whose gradient hard attention uses
     input_feeding: bool = False
     dropout: float = Field(0.1, ge=0, lt=1)
 
 
 class LuongMemory(NamedTuple):
-    """The encoded source: keys and values made once, and the state to start from."""
+    """The encoded source: keys and values, and the decoder's initial state."""
 
     keys_values: KVCache
     lengths: Lengths | None
@@ -70,7 +66,7 @@ class LuongMemory(NamedTuple):
 
 
 class LuongCache(NamedTuple):
-    """What the steps have left: the layers' states, the last h̃ and how many there were."""
+    """The states of the recurrent layers, the last h̃, and the number of tokens decoded."""
 
     layers: Float[Tensor, "B L E"]
     attentional: Float[Tensor, "B D"]
@@ -78,13 +74,13 @@ class LuongCache(NamedTuple):
 
 
 class Luong(EncoderDecoder):
-    """A two-way encoder, a recurrent decoder, and attention from each of its states."""
+    """Bidirectional encoder, recurrent decoder, and attention from each decoder state."""
 
     def __init__(self, config: LuongConfig):
         super().__init__()
         width, cell = config.width, config.cell
-        self.source = Embedding(config.source_vocab_size, width, dropout=config.dropout)
-        self.target = Embedding(config.target_vocab_size, width, dropout=config.dropout)
+        self.source = TokenEmbedding(config.source_vocab_size, width, dropout=config.dropout)
+        self.target = TokenEmbedding(config.target_vocab_size, width, dropout=config.dropout)
         self.encoder = RNN(
             cell, width, width, config.depth, bidirectional=True, dropout=config.dropout
         )
@@ -97,42 +93,42 @@ class Luong(EncoderDecoder):
         self.predictor = (
             CentrePredictor(width, width) if config.attention == "local_predictive" else None
         )
-        self.values = nn.Linear(width, width, bias=False)  # what of W_c reads c_t
-        self.own = nn.Linear(width, width)  # what of it reads h_t
+        self.values = nn.Linear(width, width, bias=False)  # the part of W_c for c_t
+        self.own = nn.Linear(width, width)  # the part of W_c for h_t
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(width, config.target_vocab_size)
         self.input_feeding = config.input_feeding
 
     def encode(self, source: TokenIds, lengths: Lengths | None) -> LuongMemory:
-        """Annotate every place; what depends on the annotations alone is computed here, once."""
+        """Compute the annotations, their keys and values, and the decoder's initial state."""
         read = self.encoder(self.source(source), lengths)
-        places = self.join(read.outputs)[:, None]  # (B, 1, S, D): one head
-        keys, values = self.attention.score.prepare(places), self.values(places)
+        annotations = self.join(read.outputs)[:, None]  # (B, 1, S, D): one head
+        keys, values = self.attention.score.prepare(annotations), self.values(annotations)
         B, L, E = read.last_state.shape
         start = self.bridge(read.last_state.reshape(B, L // 2, 2 * E)).tanh()
-        return LuongMemory(KVCache(keys, values, places.shape[2]), lengths, start)
+        return LuongMemory(KVCache(keys, values, annotations.shape[2]), lengths, start)
 
     def init_state(self, memory: LuongMemory) -> DecoderState:
-        """The decoder's state before the first word; it has looked nowhere yet."""
-        nowhere = memory.init_state.new_zeros(len(memory.init_state), self.own.out_features)
-        return DecoderState(memory, LuongCache(memory.init_state, nowhere, 0))
+        """Return h_0, made by the encoder's last states, with h̃_0 = 0."""
+        attentional = memory.init_state.new_zeros(len(memory.init_state), self.own.out_features)
+        return DecoderState(memory, LuongCache(memory.init_state, attentional, 0))
 
     def decode_hidden(self, ids: TokenIds, state: DecoderState) -> tuple[Hidden, DecoderState]:
-        """All T steps at once, unless each is fed what the one before it saw."""
+        """Decode T tokens in one call, or step by step with input feeding."""
         embedded = self.target(ids)
         if not self.input_feeding:
             return self._advance(embedded, state)
         hidden = []
-        for now in embedded.split(1, dim=1):
-            fed = torch.cat([now, state.cache.attentional[:, None]], dim=-1)
-            seen, state = self._advance(fed, state)
-            hidden.append(seen)
+        for token in embedded.split(1, dim=1):
+            inputs = torch.cat([token, state.cache.attentional[:, None]], dim=-1)
+            attentional, state = self._advance(inputs, state)
+            hidden.append(attentional)
         return torch.cat(hidden, dim=1), state
 
     def _advance(
         self, inputs: Float[Tensor, "B T E"], state: DecoderState
     ) -> tuple[Hidden, DecoderState]:
-        """h̃ of the next steps: the recurrence, then attention from all of them at once."""
+        """Return h̃ of the next steps: the recurrence, then one attention call for all of them."""
         memory, cache = state
         read = self.decoder(inputs, start=cache.layers)
         query = self._query(read.outputs, memory, cache.steps)
@@ -143,18 +139,18 @@ class Luong(EncoderDecoder):
         return hidden, DecoderState(memory, cache)
 
     def _query(self, states: Hidden, memory: LuongMemory, steps: int) -> Float[Tensor, "B 1 T Q"]:
-        """h_t, and where attention is local p_t beside it."""
+        """Return h_t, with p_t appended where attention is local."""
         query = states[:, None]
         if not isinstance(self.attention, LocalAttention):
             return query
         if self.predictor is not None:
-            return with_centre(query, self.predictor(states, _sizes(memory, len(states))))
+            return with_centre(query, self.predictor(states, _source_lengths(memory, len(states))))
         centre = torch.arange(steps, steps + states.shape[1], device=states.device)
-        # in the weights' format: a shorter one would round a place
+        # in the dtype of the weights: under autocast a shorter one would round the position
         return with_centre(query, centre.to(self.own.weight.dtype).expand(len(states), -1))
 
     def pre_logits(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
-        """What is compared with the words."""
+        """Apply dropout before the output projection."""
         return self.dropout(hidden)
 
 
@@ -169,8 +165,8 @@ def _attention(config: LuongConfig) -> Attention:
     return Attention(score)
 
 
-def _sizes(memory: LuongMemory, rows: int) -> Lengths:
-    """The length of each hypothesis' source."""
+def _source_lengths(memory: LuongMemory, rows: int) -> Lengths:
+    """Return the source length of each hypothesis."""
     keys = memory.keys_values.keys
     lengths = memory.lengths
     if lengths is None:

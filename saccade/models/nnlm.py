@@ -1,11 +1,12 @@
-r"""Bengio's neural model: the last n-1 words, each as a vector, joined, through one hidden layer.
+r"""Feed-forward n-gram language model: the embeddings of the last n-1 tokens, one hidden layer.
 
 Bengio et al. 2003, eq. 1, where x = [E w_{t-1}; …; E w_{t-n+1}]:
 
-    logits_t = b + U f(d + H x)  [+ W x with `direct`],  f tanh, or any `activation`
+    logits_t = b + U f(d + H x)  [+ W x with `direct_connections`],  f tanh, or any `activation`
 
-It sees no farther than an n-gram, but knows that words are alike: what it has learned of one it
-knows of its neighbours. Before the first word stand zeros.
+The context is that of an n-gram model, but similar tokens have similar embeddings, so it
+generalises to n-grams that the training text does not contain. Positions before the first token
+are zeros.
 """
 
 from typing import Literal
@@ -14,34 +15,32 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from saccade.config import Config
-from saccade.models.base import CausalLM
+from saccade.models.base import CausalLM, LanguageModelConfig
 from saccade.nn.activations import ACTIVATIONS, Activation
 from saccade.nn.dropout import Dropout
 from saccade.types.shapes import Hidden, TokenIds
 
 
-class NNLMConfig(Config):
-    """A feed-forward model of the last words."""
+class NNLMConfig(LanguageModelConfig):
+    """Settings of the feed-forward language model."""
 
     name: Literal["nnlm"] = "nnlm"
-    vocab_size: int = 0  # from the data
-    order: int = Field(5, ge=2)  # n: one more than the words it sees
-    width: int = Field(128, ge=1)  # of a word
+    order: int = Field(5, ge=2)  # n; the context is n - 1 tokens
+    width: int = Field(128, ge=1)  # of an embedding
     hidden: int = Field(256, ge=1)
     activation: Activation = "tanh"  # of the hidden layer
-    direct_connections: bool = False  # the words also reach the logits without the hidden layer
+    direct_connections: bool = False  # connect the embeddings to the logits too
     dropout: float = Field(0.1, ge=0, lt=1)
 
 
 class NNLM(CausalLM):
-    """A window that moves over the text."""
+    """A multilayer perceptron over a sliding window of n-1 embeddings."""
 
     def __init__(self, config: NNLMConfig):
         super().__init__()
         self.history, self.direct_connections = config.order - 1, config.direct_connections
         joined = self.history * config.width
-        # one row more, of zeros, for what is before the first word
+        # one row more, of zeros, for positions before the first token
         self.padding_id = config.vocab_size
         self.table = nn.Embedding(config.vocab_size + 1, config.width, padding_idx=self.padding_id)
         self.inner = nn.Linear(joined, config.hidden)
@@ -53,15 +52,15 @@ class NNLM(CausalLM):
 
     @property
     def context_description(self) -> str:
-        """What a token sees."""
+        """The part of the preceding text that a prediction depends on, in words."""
         return f"the {self.history} before it"
 
     def init_cache(self, rows: int) -> tuple[Tensor]:
-        """Nothing, as many times as words are seen."""
+        """Return n-1 padding ids per row."""
         return (torch.full((rows, self.history), self.padding_id, device=self.table.weight.device),)
 
     def forward_hidden(self, ids: TokenIds, cache: tuple[Tensor]) -> tuple[Hidden, tuple[Tensor]]:
-        """All windows at once."""
+        """Compute all windows in parallel; the cache holds the last n-1 ids."""
         before = torch.cat([cache[0], ids], dim=1)
         # (B, T, n-1, D), the oldest first, without the window that ends before the first id
         windows = self.table(before).unfold(1, self.history, 1)[:, 1:].transpose(-1, -2)

@@ -1,12 +1,11 @@
-r"""The first networks: rows of numbers in, a number or a class out.
+r"""Networks for tables: linear regression, softmax regression, multilayer perceptron.
 
     linear    ŷ = w·x + b
     softmax   P(v | x) = softmax(W x + b)_v; for two classes it is logistic regression
-    mlp       a_0 = x,  a_l = f(W_l a_{l-1} + b_l),  and the answer is W a_L + b
+    mlp       a_0 = x,  a_l = f(W_l a_{l-1} + b_l),  output W a_L + b
 
-Each step adds one thing: more outputs, then layers between. Without f the mlp would be no more
-than `linear`: a product of matrices is a matrix. Both of the first two have one optimum, whatever
-they start from, and start at 0.
+Without the nonlinearity f the mlp would reduce to `linear`: a product of matrices is a matrix. The
+losses of the first two are convex, so they are initialised with zeros.
 """
 
 from collections.abc import Sequence
@@ -26,14 +25,14 @@ from saccade.registry import lookup
 
 
 class LinearRegressionConfig(Config):
-    """Linear regression."""
+    """Settings of linear regression."""
 
     name: Literal["linear"] = "linear"
     inputs: int = 0  # from the data
 
 
 class SoftmaxRegressionConfig(Config):
-    """Softmax regression."""
+    """Settings of softmax regression."""
 
     name: Literal["softmax"] = "softmax"
     inputs: int = 0  # from the data
@@ -41,66 +40,69 @@ class SoftmaxRegressionConfig(Config):
 
 
 class MLPConfig(Config):
-    """A multilayer perceptron."""
+    """Settings of the multilayer perceptron."""
 
     name: Literal["mlp"] = "mlp"
     inputs: int = 0  # from the data
     outputs: int = 0
-    hidden: tuple[int, ...] = (32,)  # the width of each hidden layer
+    hidden: tuple[int, ...] = (32,)  # widths of the hidden layers
     activation: str = "relu"
     norm: Literal["none", "batch", "layer", "rms"] = "none"
     dropout: float = Field(0.0, ge=0, lt=1)
 
     @field_validator("hidden", mode="before")
     @classmethod
-    def _typed(cls, value: Any) -> Any:
-        """64 or 64,32, as people type it."""
+    def _parse_hidden(cls, value: Any) -> Any:
+        """Accept 64 and "64,32" as typed on a command line."""
         if isinstance(value, int):
             return (value,)
         return tuple(value.split(",")) if isinstance(value, str) else value
 
     @field_validator("hidden")
     @classmethod
-    def _some(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+    def _check_hidden(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if not value or min(value) < 1:
-            raise ValueError("one width or more was wanted, each 1 or more; softmax has no layers")
+            raise ValueError(
+                "expected one width or more, each 1 or more; for a model without hidden layers "
+                "use linear or softmax"
+            )
         return value
 
 
 class LinearRegression(nn.Module):
-    """One answer for each row."""
+    """w·x + b: one number for each row."""
 
     def __init__(self, config: LinearRegressionConfig):
         super().__init__()
-        self.output = _from_nothing(config.inputs, 1)
+        self.output = _zero_linear(config.inputs, 1)
 
     def forward(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B 1"]:
-        """W·x + b."""
+        """Return the prediction for each row."""
         return self.output(x)
 
     def layers(self) -> list[Affine]:
-        """As `nn.backward` has them."""
+        """Return the affine layers for `nn.manual_backprop`."""
         return [Affine(self.output.weight, self.output.bias)]
 
 
 class SoftmaxRegression(nn.Module):
-    """A logit for each class."""
+    """W x + b: a logit for each class (multinomial logistic regression)."""
 
     def __init__(self, config: SoftmaxRegressionConfig):
         super().__init__()
-        self.output = _from_nothing(config.inputs, config.outputs)
+        self.output = _zero_linear(config.inputs, config.outputs)
 
     def forward(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B V"]:
-        """W x + b."""
+        """Return the logits of each row."""
         return self.output(x)
 
     def layers(self) -> list[Affine]:
-        """As `nn.backward` has them."""
+        """Return the affine layers for `nn.manual_backprop`."""
         return [Affine(self.output.weight, self.output.bias)]
 
 
 class MLP(nn.Module):
-    """Affine layers with something that is not affine between them."""
+    """Affine layers with nonlinearities between them."""
 
     def __init__(self, config: MLPConfig):
         super().__init__()
@@ -113,21 +115,21 @@ class MLP(nn.Module):
         self.output = nn.Linear(widths[-1], config.outputs)
 
     def forward(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B V"]:
-        """A logit for each class, or one number."""
+        """Return the logits of each row, or one number per row."""
         for layer in self.hidden:
             x = layer(x)
         return self.output(x)
 
     def layers(self) -> list[Affine]:
-        """As `nn.backward` has them: without norms, and with nothing dropped."""
-        every: Sequence[Any] = [*(layer.linear for layer in self.hidden), self.output]
-        return [Affine(linear.weight, linear.bias) for linear in every]
+        """Return the affine layers for `nn.manual_backprop`, without norms and dropout."""
+        linears: Sequence[Any] = [*(layer.linear for layer in self.hidden), self.output]
+        return [Affine(linear.weight, linear.bias) for linear in linears]
 
 
 class HiddenLayer(nn.Module):
-    r"""dropout(f(norm(W x + b))): what is dropped are activations (Srivastava et al. 2014).
+    r"""dropout(f(norm(W x + b))), with dropout of activations (Srivastava et al. 2014).
 
-    With selu, dropout is the kind that keeps mean and variance.
+    With selu, alpha dropout is used, which keeps mean and variance (Klambauer et al. 2017).
     """
 
     def __init__(self, width: int, hidden: int, activation: str, norm: str, dropout: float):
@@ -138,15 +140,13 @@ class HiddenLayer(nn.Module):
         self.dropout = (AlphaDropout if activation == "selu" else Dropout)(dropout)
 
     def forward(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B F"]:
-        """One layer on."""
+        """Return the activations."""
         return self.dropout(self.activation(self.norm(self.linear(x))))
 
 
-def _from_nothing(inputs: int, outputs: int) -> nn.Linear:
+def _zero_linear(inputs: int, outputs: int) -> nn.Linear:
+    """Return a linear layer initialised with zeros."""
     linear = nn.Linear(inputs, outputs)
     nn.init.zeros_(linear.weight)
     nn.init.zeros_(linear.bias)
     return linear
-
-
-TABULAR_NETWORKS = {"linear": LinearRegression, "mlp": MLP, "softmax": SoftmaxRegression}

@@ -1,11 +1,12 @@
-r"""The Transformer: attention alone, in an encoder and a decoder (Vaswani et al. 2017).
+r"""The encoder-decoder Transformer (Vaswani et al. 2017).
 
-Pre-norm by default (Xiong et al. 2020), with a last norm after each stack. The output projection
-is the target's embedding (Press and Wolf 2017); with a shared vocabulary the source's too.
+Pre-norm by default (Xiong et al. 2020), with a final norm after each stack. The output projection
+is tied to the target embedding (Press and Wolf 2017); with `shared_vocab` the source embedding is
+the same table.
 
-Choices: positions added to the embeddings (sinusoidal, learned), acting in every self-attention
-(rotary, relative) or none; fewer key and value heads (`groups`); self-attention through a window;
-any activation in the feed-forwards (relu in the paper).
+Options: positions added to the embeddings (sinusoidal, learned), applied in every self-attention
+(rotary, relative) or none; grouped-query attention (`kv_heads`); windowed self-attention; any score
+function; any activation in the feed-forward (relu in the paper).
 """
 
 from collections.abc import Iterable
@@ -14,11 +15,12 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 from torch import nn
 
-from saccade.config import Config
-from saccade.models.base import EncoderDecoder
+from saccade.models.base import EncoderDecoder, ScoreName, TranslatorConfig
 from saccade.nn.activations import Activation
+from saccade.nn.attention import MultiHeadAttention
 from saccade.nn.attention_scores import make_score
-from saccade.nn.embedding import Embedding
+from saccade.nn.embedding import TokenEmbedding
+from saccade.nn.feedforward import FeedForward
 from saccade.nn.kernels.linear_cross_entropy import OutputLayer
 from saccade.nn.kv_cache import KVCache
 from saccade.nn.masks import Mask
@@ -34,40 +36,37 @@ from saccade.nn.transformer import DecoderBlock, EncoderBlock
 from saccade.types.shapes import DecoderState, Hidden, Lengths, TokenIds
 
 
-class TransformerConfig(Config):
-    """The encoder-decoder Transformer."""
+class TransformerConfig(TranslatorConfig):
+    """Settings of the encoder-decoder Transformer."""
 
     name: Literal["transformer"] = "transformer"
-    source_vocab_size: int = 0  # from the data
-    target_vocab_size: int = 0
-    width: int = Field(128, ge=1)
     depth: int = Field(2, ge=1)
     heads: int = Field(4, ge=1)
-    hidden: int | None = Field(None, ge=1)  # of the feed-forward; 4 · width if not said
+    hidden: int | None = Field(None, ge=1)  # of the feed-forward; None: 4 · width
     dropout: float = Field(0.1, ge=0, lt=1)
     norm_first: bool = True
     activation: Activation = "relu"  # of the feed-forward
-    kv_heads: int | None = Field(None, ge=1)  # key and value heads; as many as heads if not said
+    kv_heads: int | None = Field(None, ge=1)  # key and value heads; None: as many as heads
     positions: Literal["sinusoidal", "learned", "rotary", "relative", "none"] = "sinusoidal"
-    max_positions: int = Field(512, ge=1)  # places that learned positions have
-    window: int | None = Field(None, ge=1)  # places seen to each side; behind, in the decoder
-    score: Literal["scaled_dot", "dot", "additive", "general", "concat", "cosine", "gaussian"] = (
-        "scaled_dot"
-    )
+    max_positions: int = Field(512, ge=1)  # size of the table of learned positions
+    window: int | None = Field(None, ge=1)  # positions to each side; in the decoder, to the left
+    score: ScoreName = "scaled_dot"
     shared_vocab: bool = False
-    # heads taken out of an attention, by its name in the model, counted from 0 (`saccade prune`)
+    # heads removed from an attention, by its name in the model, counted from 0 (`saccade prune`)
     pruned_heads: dict[str, list[int]] = {}
 
 
 class TransformerMemory(NamedTuple):
-    """Keys and values of the source, for each layer of the decoder."""
+    """Keys and values of the source, one cache per decoder layer."""
 
     layers: tuple[KVCache, ...]
     lengths: Lengths | None
 
 
-def _added(config: TransformerConfig) -> SinusoidalPositions | LearnedPositions | None:
-    """The positions that are added to the embeddings."""
+def _embedding_positions(
+    config: TransformerConfig,
+) -> SinusoidalPositions | LearnedPositions | None:
+    """Return the positions that are added to the embeddings."""
     if config.positions == "sinusoidal":
         return SinusoidalPositions(config.width)
     return (
@@ -77,55 +76,62 @@ def _added(config: TransformerConfig) -> SinusoidalPositions | LearnedPositions 
     )
 
 
-def _inside(config: TransformerConfig) -> AttentionPositions | None:
-    """The positions that act in every self-attention, one for each."""
+def _attention_positions(config: TransformerConfig) -> AttentionPositions | None:
+    """Return the positions of one self-attention."""
     if config.positions == "rotary":
         return RotaryPositions(config.width // config.heads)
     return RelativePositions(config.width, config.heads) if config.positions == "relative" else None
 
 
+def _encoder_block(config: TransformerConfig) -> EncoderBlock:
+    width, heads, kv_heads = config.width, config.heads, config.kv_heads
+    score, positions = make_score(config.score, width // heads), _attention_positions(config)
+    return EncoderBlock(
+        MultiHeadAttention(width, heads, score=score, kv_heads=kv_heads, positions=positions),
+        FeedForward(width, config.hidden or 4 * width, config.activation),
+        config.dropout,
+        config.norm_first,
+    )
+
+
+def _decoder_block(config: TransformerConfig) -> DecoderBlock:
+    width, heads, kv_heads = config.width, config.heads, config.kv_heads
+    score, source_score = (make_score(config.score, width // heads) for _ in range(2))
+    positions = _attention_positions(config)
+    return DecoderBlock(
+        MultiHeadAttention(width, heads, score=score, kv_heads=kv_heads, positions=positions),
+        MultiHeadAttention(width, heads, score=source_score, kv_heads=kv_heads),
+        FeedForward(width, config.hidden or 4 * width, config.activation),
+        config.dropout,
+        config.norm_first,
+        config.window,
+    )
+
+
 class Transformer(EncoderDecoder):
-    """Stacks of blocks that see the source whole and the target up to now."""
+    """A stack of encoder blocks, and a stack of causal decoder blocks with cross-attention."""
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
         width = config.width
-        self.source = Embedding(config.source_vocab_size, width, _added(config), config.dropout)
-        self.target = Embedding(config.target_vocab_size, width, _added(config), config.dropout)
+        self.source = TokenEmbedding(
+            config.source_vocab_size, width, _embedding_positions(config), config.dropout
+        )
+        self.target = TokenEmbedding(
+            config.target_vocab_size, width, _embedding_positions(config), config.dropout
+        )
         if config.shared_vocab:
             self.source.table = self.target.table
-        head = width // config.heads
-        sizes = (width, config.heads, config.hidden or 4 * width, config.dropout, config.norm_first)
-        self.encoder = nn.ModuleList(
-            EncoderBlock(
-                *sizes,
-                make_score(config.score, head),
-                kv_heads=config.kv_heads,
-                positions=_inside(config),
-                activation=config.activation,
-            )
-            for _ in range(config.depth)
-        )
-        self.decoder = nn.ModuleList(
-            DecoderBlock(
-                *sizes,
-                make_score(config.score, head),
-                make_score(config.score, head),
-                kv_heads=config.kv_heads,
-                positions=_inside(config),
-                window=config.window,
-                activation=config.activation,
-            )
-            for _ in range(config.depth)
-        )
+        self.encoder = nn.ModuleList(_encoder_block(config) for _ in range(config.depth))
+        self.decoder = nn.ModuleList(_decoder_block(config) for _ in range(config.depth))
         self.window, self.norm_first = config.window, config.norm_first
-        # post-norm blocks end in a norm of their own
+        # post-norm blocks end with a norm
         self.encoder_norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
         self.decoder_norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
         prune_heads(self, config.pruned_heads)
 
     def encode(self, source: TokenIds, lengths: Lengths | None) -> TransformerMemory:
-        """Read the source once, and leave the keys and values that the decoder will ask for."""
+        """Encode the source and project the keys and values of every decoder layer."""
         x = self.source(source)
         mask = Mask.lengths(lengths)
         if self.window is not None:
@@ -138,21 +144,21 @@ class Transformer(EncoderDecoder):
         return TransformerMemory(layers, lengths)
 
     def init_state(self, memory: TransformerMemory) -> DecoderState:
-        """Nothing is written yet."""
+        """Return the state with empty caches."""
         return DecoderState(memory, (None,) * len(self.decoder))
 
     def decode_hidden(self, ids: TokenIds, state: DecoderState) -> tuple[Hidden, DecoderState]:
-        """T more tokens after those in the state, all at once."""
+        """Decode T tokens in parallel."""
         memory, cache = state
         mask = Mask.lengths(memory.lengths)
         x = self.target(ids, start=0 if cache[0] is None else cache[0].length)
-        now = []
+        new_cache = []
         for block, before, source in zip(self.decoder, cache, memory.layers, strict=True):
             x, after = block(x, before, source, mask)
-            now.append(after)
-        return self.decoder_norm(x), DecoderState(memory, tuple(now))
+            new_cache.append(after)
+        return self.decoder_norm(x), DecoderState(memory, tuple(new_cache))
 
     @property
     def output_layer(self) -> OutputLayer:
-        """The target's embeddings: logits are by likeness to them."""
+        """The target embeddings (tied)."""
         return OutputLayer(self.target.table.weight)

@@ -1,13 +1,12 @@
-"""Mathematics on tensors that two families share: tensors in, tensors out."""
+"""Layers, losses, masks and attention scores: tensors in, tensors out.
 
-from saccade.nn.activations import ACTIVATIONS
-from saccade.nn.attention import (
-    Attention,
-    AttentionLayer,
-    MultiHeadAttention,
-    attend_shared_memory,
-    attention_weights,
-)
+Every layer, loss, mask and score is exported here. Initialisation of whole models (`init_model`),
+backpropagation through time (`bptt`), backpropagation by hand (`manual_backprop`) and the
+activations as functions (`activations`) are imported from their modules.
+"""
+
+from saccade.nn.activations import ACTIVATIONS, Activation, ActivationLayer
+from saccade.nn.attention import Attention, AttentionLayer, MultiHeadAttention
 from saccade.nn.attention_scores import (
     ATTENTION_SCORES,
     AdditiveScore,
@@ -20,15 +19,57 @@ from saccade.nn.attention_scores import (
     Score,
     make_score,
 )
-from saccade.nn.dropout import Dropout
-from saccade.nn.embedding import Embedding
+from saccade.nn.conv1d import (
+    Convolution,
+    ConvolutionStack,
+    ConvState,
+    GatedConvolution,
+    mask_padding,
+    receptive_field,
+)
+from saccade.nn.dropout import AlphaDropout, Dropout
+from saccade.nn.embedding import TokenEmbedding
 from saccade.nn.feedforward import FeedForward
+from saccade.nn.functional import attend, attend_reference, attend_shared_memory, attention_weights
+from saccade.nn.hard_attention import (
+    GradientMoments,
+    HardAttention,
+    argmax_weights,
+    gradient_moments,
+    leave_one_out_baseline,
+    reinforce_loss,
+    sample_keys,
+    straight_through_gumbel,
+)
 from saccade.nn.init import INITS, init_weight
 from saccade.nn.kernels.linear_cross_entropy import OutputLayer, TokenLoss, linear_cross_entropy
-from saccade.nn.kv_cache import KVCache, extend_cache
-from saccade.nn.losses import cross_entropy
-from saccade.nn.masks import Mask
-from saccade.nn.norm import NORMS, BatchNorm, LayerNorm, RMSNorm
+from saccade.nn.kv_cache import KVCache, extend_cache, trim_cache
+from saccade.nn.local_attention import (
+    CentrePredictor,
+    LocalAttention,
+    gaussian_window,
+    local_weights,
+    predict_centre,
+    window_mask,
+    with_centre,
+)
+from saccade.nn.losses import (
+    MARGIN_LOSSES,
+    Reduction,
+    Risk,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    exponential_loss,
+    hinge_loss,
+    huber_loss,
+    l1_loss,
+    logistic_loss,
+    mse_loss,
+    weight_penalty,
+    zero_one_loss,
+)
+from saccade.nn.masks import Mask, MaskLike, WindowSize, as_mask
+from saccade.nn.norm import NORMS, BatchNorm, RMSNorm
 from saccade.nn.positional_encoding import (
     POSITIONS,
     AttentionPositions,
@@ -36,55 +77,129 @@ from saccade.nn.positional_encoding import (
     RelativePositions,
     RotaryPositions,
     SinusoidalPositions,
+    relative_shift,
 )
-from saccade.nn.rnn import CELLS, RNN, RNNCell, RNNOutput
-from saccade.nn.transformer import BlockOutput, DecoderBlock, EncoderBlock, Residual
+from saccade.nn.pruning import (
+    HeadGates,
+    PrunedAttention,
+    count_heads,
+    gated_heads,
+    masked_heads,
+    prune_heads,
+)
+from saccade.nn.rnn import RNN, RNNOutput, gather_last, reverse_sequences
+from saccade.nn.rnn_cells import CELLS, RNNCell, UnrolledRNN
+from saccade.nn.state_dict import LoadReport, load_matching_state_dict, unique_state_dict
+from saccade.nn.transformer import (
+    BlockOutput,
+    CausalBlock,
+    DecoderBlock,
+    EncoderBlock,
+    Residual,
+    residual_projections,
+)
 
 __all__ = [
     "ACTIVATIONS",
     "ATTENTION_SCORES",
+    "Activation",
+    "ActivationLayer",
     "AdditiveScore",
+    "AlphaDropout",
     "Attention",
     "AttentionLayer",
     "AttentionPositions",
     "BatchNorm",
     "BlockOutput",
     "CELLS",
+    "CausalBlock",
+    "CentrePredictor",
     "ConcatScore",
+    "ConvState",
+    "Convolution",
+    "ConvolutionStack",
     "CosineScore",
     "DecoderBlock",
     "DotScore",
     "Dropout",
-    "Embedding",
     "EncoderBlock",
     "FeedForward",
+    "GatedConvolution",
     "GaussianScore",
     "GeneralScore",
+    "GradientMoments",
+    "HardAttention",
+    "HeadGates",
     "INITS",
     "KVCache",
-    "LayerNorm",
     "LearnedPositions",
+    "LoadReport",
+    "LocalAttention",
+    "MARGIN_LOSSES",
     "Mask",
+    "MaskLike",
     "MultiHeadAttention",
     "NORMS",
     "OutputLayer",
     "POSITIONS",
+    "PrunedAttention",
     "RMSNorm",
     "RNN",
     "RNNCell",
     "RNNOutput",
+    "Reduction",
     "RelativePositions",
     "Residual",
+    "Risk",
     "RotaryPositions",
     "ScaledDotScore",
     "Score",
     "SinusoidalPositions",
+    "TokenEmbedding",
     "TokenLoss",
+    "UnrolledRNN",
+    "WindowSize",
+    "argmax_weights",
+    "as_mask",
+    "attend",
+    "attend_reference",
     "attend_shared_memory",
     "attention_weights",
+    "binary_cross_entropy_with_logits",
+    "count_heads",
     "cross_entropy",
+    "exponential_loss",
     "extend_cache",
+    "gated_heads",
+    "gather_last",
+    "gaussian_window",
+    "gradient_moments",
+    "hinge_loss",
+    "huber_loss",
     "init_weight",
+    "l1_loss",
+    "leave_one_out_baseline",
     "linear_cross_entropy",
+    "load_matching_state_dict",
+    "local_weights",
+    "logistic_loss",
     "make_score",
+    "mask_padding",
+    "masked_heads",
+    "mse_loss",
+    "predict_centre",
+    "prune_heads",
+    "receptive_field",
+    "reinforce_loss",
+    "relative_shift",
+    "residual_projections",
+    "reverse_sequences",
+    "sample_keys",
+    "straight_through_gumbel",
+    "trim_cache",
+    "unique_state_dict",
+    "weight_penalty",
+    "window_mask",
+    "with_centre",
+    "zero_one_loss",
 ]

@@ -1,56 +1,41 @@
-r"""Attention: weights from scores, a mean of values by those weights, and many heads of it.
+r"""Attention modules. They hold weights; the computation is `saccade.nn.functional.attend`."""
 
-The equation is a pure function, the modules only hold weights. The fused path and the clear path
-stand side by side; a law in `look.laws` binds them.
-"""
-
-from typing import Any
-
-import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.nn.attention_scores import ScaledDotScore, Score
-from saccade.nn.kernels.causal_attention import blockwise_causal_attention, is_blockwise_faster
-from saccade.nn.kernels.sliding_window import sliding_window_attention
-from saccade.nn.kv_cache import KVCache
-from saccade.nn.masks import Mask
+from saccade.nn.functional import (
+    attend,
+    attend_shared_memory,
+    attention_scores,
+    attention_weights,
+    repeat_kv,
+)
+from saccade.nn.kv_cache import KVCache, extend_cache
+from saccade.nn.masks import Mask, MaskLike, as_mask
 from saccade.nn.positional_encoding import AttentionPositions
-from saccade.types.shapes import Hidden, MaySee
 
-
-def attention_weights(
-    scores: Float[Tensor, "B H T S"], may_see: MaySee | None = None
-) -> Float[Tensor, "B H T S"]:
-    r"""softmax over the keys that may be seen; a query that may see nothing gets all zeros.
-
-    α_j = exp(s_j) / Σ_i exp(s_i)
-    """
-    if may_see is None:
-        return scores.softmax(dim=-1)
-    # -inf would make a blind row NaN, and its gradient too
-    lowest = torch.finfo(scores.dtype).min
-    return scores.masked_fill(~may_see, lowest).softmax(dim=-1) * may_see
+# arguments of torch's module and what to use here
+TORCH_ARGUMENTS = {
+    "attn_mask": "mask=, where True means may attend",
+    "average_attn_weights": "saccade.inspection.attention.capture_attention(module)",
+    "is_causal": "mask=Mask.causal()",
+    "key": "attention(x, memory): keys and values are both projected from `memory`",
+    "key_padding_mask": "mask=Mask.lengths(lengths)",
+    "need_weights": "with saccade.inspection.attention.capture_attention(module) as recorder: …",
+    "query": "attention(x, memory)",
+    "value": "attention(x, memory): keys and values are both projected from `memory`",
+}
 
 
 class Attention(nn.Module):
-    r"""Σ_j α_j v_j with α = weights(score(q, k)): the mean of the values, by relevance.
+    r"""Σ_j α_j v_j with α = softmax(score(q, k)): a score and positions, ready to attend.
 
-    Keys are given as `score.prepare` gave them. They may have fewer heads than the queries, G for
-    H, of which each serves H / G in turn (Ainslie et al. 2023). `positions` may add to the scores.
+    The fused kernel computes the result wherever it can; `saccade.nn.functional` has the table of
+    cases. `weights` returns α, `reference` the same result by the equation.
 
-    The fused kernel computes the result, and the table of weights is never built, for every mask:
-    a purely causal one without a table of who may see whom, one with a window in blocks where the
-    sequence is long (`saccade.nn.kernels.sliding_window`), any other with such a table. It is not used
-
-    - for a short causal sequence that is to learn, which blocks are quicker for
-      (`saccade.nn.kernels.causal_attention`);
-    - with any score but `ScaledDot`, the only one it knows;
-    - with `Relative` positions in training: the kernel of the CPU passes no gradient to a bias.
-
-    Unlike most others' version there is no dropout on the weights: the fused kernel of the CPU
-    takes none, and the residual branches have theirs.
+    Unlike most implementations there is no dropout on the weights: the fused CPU kernel supports
+    none, and the residual branches have their own.
     """
 
     def __init__(self, score: Score, positions: AttentionPositions | None = None):
@@ -65,17 +50,8 @@ class Attention(nn.Module):
         values: Float[Tensor, "B G S K"],
         mask: Mask,
     ) -> Float[Tensor, "B H T K"]:
-        """The fused path where there is one."""
-        query_length, key_length = query.shape[-2], keys.shape[-2]
-        window_size = mask.window_size
-        if window_size is not None:
-            return sliding_window_attention(self._attend, query, keys, values, mask, window_size)
-        if mask.is_causal_only and query_length == key_length and self._is_sdpa:
-            if is_blockwise_faster(query, keys):
-                return blockwise_causal_attention(query, keys, values)
-            return _fused(query, keys, values, is_causal=True)
-        may_see = mask.may_see(query_length, key_length, query.device)
-        return self._attend(query, keys, values, may_see, key_length - query_length)
+        """Attend from the queries to the keys, which `score.prepare` returned."""
+        return attend(query, keys, values, mask, self.score, self.positions)
 
     def reference(
         self,
@@ -84,88 +60,46 @@ class Attention(nn.Module):
         values: Float[Tensor, "B G S K"],
         mask: Mask,
     ) -> Float[Tensor, "B H T K"]:
-        """The same by the equation, table and all."""
-        return self.weights(query, keys, mask) @ _repeat_kv(values, query)
+        """Compute the result by the equation, with the whole table of weights."""
+        return self.weights(query, keys, mask) @ repeat_kv(values, query)
 
     def weights(
         self, query: Float[Tensor, "B H T Q"], keys: Float[Tensor, "B G S P"], mask: Mask
     ) -> Float[Tensor, "B H T S"]:
-        """The table of weights itself, for those who want to see it."""
-        query_length, key_length = query.shape[-2], keys.shape[-2]
-        bias = self.positions.bias(query, key_length, key_length - query_length)
-        may_see = mask.may_see(query_length, key_length, query.device)
-        return attention_weights(self._scores(query, keys, bias), may_see)
-
-    @property
-    def _is_sdpa(self) -> bool:
-        """Whether the fused kernel computes this with nothing added."""
-        return isinstance(self.score, ScaledDotScore) and not self.positions.depends_on_position
-
-    def _scores(self, query: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:
-        scores = self.score.compare(self.positions.add_content_bias(query), _repeat_kv(keys, query))
-        return scores if bias is None else scores + bias
-
-    def _attend(
-        self, query: Tensor, keys: Tensor, values: Tensor, may_see: MaySee | None, first_query: int
-    ) -> Tensor:
-        """Fused if it can be, for queries of which the first stands at the place `first`."""
-        bias = self.positions.bias(query, keys.shape[-2], first_query)
-        if not isinstance(self.score, ScaledDotScore) or (bias is not None and bias.requires_grad):
-            table = attention_weights(self._scores(query, keys, bias), may_see)
-            return table @ _repeat_kv(values, query)
-        if bias is None:
-            return _fused(query, keys, values, attn_mask=may_see)
-        hidden = bias if may_see is None else bias.masked_fill(~may_see, -torch.inf)
-        return _fused(self.positions.add_content_bias(query), keys, values, attn_mask=hidden)
-
-
-def _fused(query: Tensor, keys: Tensor, values: Tensor, **mask: Any) -> Tensor:
-    # the kernel reads a key for each of its queries' heads: none is copied
-    fewer = keys.shape[1] != query.shape[1]
-    return F.scaled_dot_product_attention(query, keys, values, enable_gqa=fewer, **mask)
-
-
-def _repeat_kv(
-    memory: Float[Tensor, "B G S K"], query: Float[Tensor, "B H T Q"]
-) -> Float[Tensor, "B H S K"]:
-    """Keys or values for each head of the queries."""
-    times = query.shape[1] // memory.shape[1]
-    return memory if times == 1 else memory.repeat_interleave(times, dim=1)
-
-
-def attend_shared_memory(
-    attention: Attention, query: Float[Tensor, "R H T Q"], memory: KVCache, mask: Mask
-) -> Float[Tensor, "R H T K"]:
-    """Attend to a memory that has a row for each sentence, from N hypotheses of each.
-
-    The queries of a sentence are asked at once, so that its memory is not copied N times: as N·T
-    steps, or, where it matters at which place a query stands, as N times as many heads.
-    """
-    keys, values = memory.filled()
-    R, H, T, Q = query.shape
-    B = keys.shape[0]
-    if R == B:
-        return attention(query, keys, values, mask)
-    N = R // B
-    together = query.view(B, N, H, T, Q).transpose(1, 2)  # (B, H, N, T, Q)
-    if mask.depends_on_position or attention.positions.depends_on_position:
-        seen = attention(together.reshape(B, H * N, T, Q), keys, values, mask)
-    else:
-        seen = attention(together.reshape(B, H, N * T, Q), keys, values, mask)
-    return seen.reshape(B, H, N, T, -1).transpose(1, 2).reshape(R, H, T, -1)
+        """Return the table of attention weights."""
+        may_see = mask.may_see(query.shape[-2], keys.shape[-2], query.device)
+        scores = attention_scores(query, keys, self.score, self.positions)
+        return attention_weights(scores, may_see)
 
 
 class MultiHeadAttention(nn.Module):
     r"""Concat(head_1 … head_H) W_o with head_h = attention(x W_q^h, m W_k^h, m W_v^h).
 
-    Vaswani et al. 2017, section 3.2.2. `remember` turns a memory into keys and values once;
-    calling the module attends to them. So self-attention, attention with a remembered past and
-    attention to an encoder are one thing with three memories. Any score will do in place of the
-    scaled dot; one with weights shares them among the heads.
+    Vaswani et al. 2017, section 3.2.2.
 
-    With `groups` below `heads`, that many key and value heads each serve heads / groups queries
-    (Ainslie et al. 2023), and only they are remembered: 1 is multi-query attention (Shazeer 2019).
-    `positions` are for self-attention, whose queries are the last of the places remembered.
+        attention(x)                       self-attention
+        attention(x, mask=Mask.causal())   causal self-attention
+        attention(x, memory)               cross-attention to a tensor (B, S, kv_width)
+        attention(x, kv)                   the same to keys and values projected once before,
+                                           kv = attention.project_kv(memory)
+        attention(x, cache=cache)          self-attention of further positions after those of a
+                                           cache; attention.extend(x, cache) is the next cache
+
+    With `kv_heads` below `heads`, that many key and value heads each serve heads / kv_heads queries
+    (Ainslie et al. 2023), and only they are cached: 1 is multi-query attention (Shazeer 2019).
+
+    Unlike `nn.MultiheadAttention`, keys and values come from one `memory`, True in a mask means
+    may attend, there is no dropout on the weights, and a query that may attend to nothing gets
+    zeros, not NaN. `capture_attention` of `saccade.inspection.attention` returns the weights.
+
+    Args:
+        width: of x and of the result.
+        heads: of queries; must divide `width`.
+        kv_width: of the memory, if it is not `width`.
+        score: any score of `saccade.nn.attention_scores`; one with weights shares them among the
+            heads. The default is the scaled dot product.
+        kv_heads: heads of keys and values; must divide `heads`.
+        positions: rotary or relative positions, for self-attention.
     """
 
     def __init__(
@@ -181,49 +115,130 @@ class MultiHeadAttention(nn.Module):
         if width % heads:
             below = width - width % heads
             near = f"{below} or {below + heads}" if below else f"{heads}"
-            raise ValueError(f"width {width} does not divide into {heads} heads; try {near}.")
+            raise ValueError(
+                f"got width {width} for {heads} heads; expected a multiple of heads; try {near}."
+            )
         self.heads, self.kv_heads = heads, heads if kv_heads is None else kv_heads
         if self.kv_heads < 1 or heads % self.kv_heads:
             divisors = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
             raise ValueError(
-                f"{heads} heads do not divide into {kv_heads} groups; the groups may be {divisors}."
+                f"got {kv_heads} kv_heads for {heads} heads; expected a divisor; try {divisors}."
             )
-        shared = width // heads * self.kv_heads  # of keys, and of values
+        kv_size = width // heads * self.kv_heads  # of the keys, and of the values
         self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(kv_width or width, 2 * shared)
+        self.key_value = nn.Linear(kv_width or width, 2 * kv_size)
         self.out = nn.Linear(width, width)
         self.attention = Attention(score or ScaledDotScore(), positions)
         for linear in (self.query, self.key_value, self.out):
             nn.init.zeros_(linear.bias)
         nn.init.xavier_uniform_(self.query.weight)
-        nn.init.xavier_uniform_(self.key_value.weight[:shared])
-        nn.init.xavier_uniform_(self.key_value.weight[shared:])
+        nn.init.xavier_uniform_(self.key_value.weight[:kv_size])
+        nn.init.xavier_uniform_(self.key_value.weight[kv_size:])
         nn.init.xavier_uniform_(self.out.weight)
 
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | KVCache | None = None,
+        mask: MaskLike = None,
+        cache: KVCache | None = None,
+        **unsupported: object,
+    ) -> Float[Tensor, "B T D"]:
+        """Attend from x (B, T, width) to a memory, or without one to x itself.
+
+        Args:
+            x: the positions that attend.
+            memory: a tensor (B, S, kv_width), or keys and values of `project_kv`. The latter may
+                have fewer rows than x, where hypotheses of a beam share the memory of a sentence.
+            mask: None, a `Mask`, a boolean tensor (True = may attend) of (T, S), (B, T, S) or
+                (B, H, T, S), or lengths: a list, or an integer tensor of (B,) or (B, T).
+            cache: keys and values of the positions before x, for self-attention.
+            unsupported: raises a `TypeError` that names the equivalent of an argument of torch's.
+        """
+        _refuse_arguments(unsupported)
+        self._check_inputs(x, memory, cache)
+        if memory is None:
+            memory = self.extend(x, cache)
+        elif isinstance(memory, Tensor):
+            memory = self.project_kv(memory)
+        T, mask = x.shape[1], as_mask(mask)
+        mask.check_shape(memory.keys.shape[0], T, memory.length)
+        query = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, T, K)
+        query = self.attention.positions.rotate(query, memory.end - T)
+        heads = attend_shared_memory(self.attention, query, self._kv_of_heads(memory), mask)
+        return self.out(heads.transpose(1, 2).flatten(2))
+
     def project_kv(self, memory: Float[Tensor, "B S M"], start: int = 0) -> KVCache:
-        """Keys and values of the places from `start` on, split into heads."""
+        """Return the keys and values of the positions from `start` on, split into heads."""
         B, S, _ = memory.shape
         both = self.key_value(memory).view(B, S, 2, self.kv_heads, -1).permute(2, 0, 3, 1, 4)
         keys, values = both.unbind(0)  # (B, G, S, K) each
         keys = self.attention.positions.rotate(keys, start)
         return KVCache(self.attention.score.prepare(keys), values, S)
 
-    def forward(self, x: Hidden, memory: KVCache, mask: Mask) -> Hidden:
-        """Attend from x to what is remembered."""
-        B, T, D = x.shape
-        query = self.query(x).view(B, T, self.heads, -1).transpose(1, 2)
-        query = self.attention.positions.rotate(query, memory.end - T)
-        seen = attend_shared_memory(self.attention, query, memory, mask)
-        return self.out(seen.transpose(1, 2).reshape(B, T, D))
+    def extend(self, x: Float[Tensor, "B T D"], cache: KVCache | None = None) -> KVCache:
+        """Return the cache with the keys and values of x after those that it has."""
+        return extend_cache(cache, self.project_kv(x, 0 if cache is None else cache.end))
+
+    def _kv_of_heads(self, memory: KVCache) -> KVCache:
+        """Return keys and values whose heads each serve equally many heads of queries."""
+        return memory
+
+    def _check_inputs(
+        self, x: Tensor, memory: Tensor | KVCache | None, cache: KVCache | None
+    ) -> None:
+        width, kv_width = self.query.in_features, self.key_value.in_features
+        _check_sequence("x", x, width)
+        if memory is not None and cache is not None:
+            raise ValueError(
+                "got a memory and a cache; expected one of the two; try attention(x, cache=cache) "
+                "for self-attention or attention(x, memory) for cross-attention."
+            )
+        if memory is None and width != kv_width:
+            raise ValueError(
+                f"got no memory, and keys are projected from width {kv_width}, not {width}; "
+                f"expected a memory of (B, S, {kv_width}); try attention(x, memory)."
+            )
+        if memory is None:
+            return
+        if isinstance(memory, Tensor):
+            _check_sequence("memory", memory, kv_width)
+        rows = memory.shape[0] if isinstance(memory, Tensor) else memory.keys.shape[0]
+        shares = isinstance(memory, KVCache) and rows > 0 and x.shape[0] % rows == 0
+        if rows != x.shape[0] and not shares:
+            raise ValueError(
+                f"got {x.shape[0]} rows of x and {rows} of the memory; expected as many; try "
+                "project_kv(memory) where several rows of x share one row of the memory."
+            )
+
+
+def _check_sequence(name: str, x: Tensor, width: int) -> None:
+    if x.dim() != 3:
+        hint = f"; try {name}[None] for one sequence without a batch" if x.dim() == 2 else ""
+        raise ValueError(
+            f"got {name} of shape {tuple(x.shape)}; expected (batch, length, {width}){hint}."
+        )
+    if x.shape[-1] != width:
+        raise ValueError(
+            f"got {name} of width {x.shape[-1]}; expected {width}; try nn.Linear({x.shape[-1]}, "
+            f"{width}) before the attention, or another `width` or `kv_width` of it."
+        )
+
+
+def _refuse_arguments(names: dict[str, object]) -> None:
+    for name in names:
+        known = TORCH_ARGUMENTS.get(name)
+        hint = f"; try {known}" if known else ""
+        raise TypeError(f"got the argument {name!r}; expected x, memory, mask or cache{hint}.")
 
 
 class AttentionLayer(nn.Module):
-    r"""softmax(X W_q (M W_k)ᵀ / √D) M W_v: one attention with its three matrices, over any inputs.
+    r"""softmax(X W_q (M W_k)ᵀ / √D) M W_v: attention with one head and no output matrix.
 
-    Vaswani et al. 2017, eq. 1, of which self-attention is the case M = X and cross-attention any
-    other: X (B, T, query_width) and M (B, S, memory_width) need neither one width nor one length.
-    `MultiHeadAttention` is several of these side by side, with biases and a matrix over the
-    heads' results. Any score will do in place of the scaled dot.
+    Vaswani et al. 2017, eq. 1: self-attention where M = X, else cross-attention. X
+    (B, T, query_width) and M (B, S, kv_width) may differ in width and length. `MultiHeadAttention`
+    is several of these in parallel, with biases and an output matrix. Any score can replace the
+    scaled dot product.
     """
 
     def __init__(self, query_width: int, kv_width: int, width: int, score: Score | None = None):
@@ -239,10 +254,12 @@ class AttentionLayer(nn.Module):
         self,
         x: Float[Tensor, "B T Q"],
         memory: Float[Tensor, "B S M"] | None = None,
-        mask: Mask | None = None,
+        mask: MaskLike = None,
     ) -> Float[Tensor, "B T D"]:
-        """From x to the memory, or without one to itself."""
+        """Attend from x to the memory, or without one to x itself."""
         memory = x if memory is None else memory
+        mask = as_mask(mask)
+        mask.check_shape(memory.shape[0], x.shape[1], memory.shape[1])
         query, key, value = self.query(x), self.key(memory), self.value(memory)
         keys = self.attention.score.prepare(key[:, None])
-        return self.attention(query[:, None], keys, value[:, None], mask or Mask())[:, 0]
+        return self.attention(query[:, None], keys, value[:, None], mask)[:, 0]

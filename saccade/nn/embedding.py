@@ -1,4 +1,4 @@
-r"""Ids to vectors."""
+r"""Token embeddings, scaled and with positions."""
 
 import math
 
@@ -9,11 +9,12 @@ from saccade.nn.positional_encoding import LearnedPositions, SinusoidalPositions
 from saccade.types.shapes import Hidden, TokenIds
 
 
-class Embedding(nn.Module):
+class TokenEmbedding(nn.Module):
     r"""√D · E[id] + p, then dropout (Vaswani et al. 2017, sections 3.4 and 3.5).
 
-    E starts with variance 1/D, so that the scaled rows have variance 1 beside the positions and
-    the same matrix, used as the output projection, gives logits of variance about 1.
+    Unlike `nn.Embedding` it scales the rows and adds positions. E is initialised with variance 1/D,
+    so that the scaled rows have variance 1, like the positions, and the same matrix as output
+    projection gives logits of variance about 1.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class Embedding(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, ids: TokenIds, start: int = 0) -> Hidden:
-        """The vectors of ids that stand at the places from `start` on."""
+        """Return the vectors of ids at the positions from `start` on."""
         x = self.table(ids) * math.sqrt(self.table.embedding_dim)
         if self.positions is not None:
             x = x + self.positions(start, ids.shape[1])

@@ -1,4 +1,4 @@
-r"""The part of a block that looks at one place at a time."""
+r"""Position-wise feed-forward network of a Transformer block."""
 
 from torch import nn
 
@@ -10,7 +10,7 @@ from saccade.types.shapes import Hidden
 class FeedForward(nn.Module):
     r"""W_2 f(W_1 x + b_1) + b_2, f relu (Vaswani et al. 2017, eq. 2) or any of `ACTIVATIONS`.
 
-    No dropout between the two: the residual branch has its own.
+    There is no dropout between the two layers: the residual branch has its own.
     """
 
     def __init__(self, width: int, hidden: int, activation: str = "relu"):
@@ -20,5 +20,5 @@ class FeedForward(nn.Module):
         self.activation = lookup(ACTIVATIONS, activation, "activation")
 
     def forward(self, x: Hidden) -> Hidden:
-        """Every place by itself."""
+        """Apply the network to each position."""
         return self.outer(self.activation(self.inner(x)))

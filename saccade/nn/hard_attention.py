@@ -1,18 +1,18 @@
-r"""Hard attention: one key per query, drawn in training (Xu et al. 2015, section 4.1).
+r"""Hard attention: one key for each query, sampled in training (Xu et al. 2015, section 4.1).
 
     s_t ~ Categorical(α_t),   c_t = v_{s_t}
 
-A draw has no slope, so the gradient has to be estimated. Two ways:
+A sample has no gradient, so the gradient has to be estimated. Two ways:
 
-**Straight through** (Jang et al. 2017, section 2.2). With noise g_j = -log e_j, e_j ~ Exp(1), the
-key with the largest score_j + g_j is a draw from the softmax of the scores. Forwards it is that one
-key, backwards as if it had been softmax((score + g) / τ). Biased, but of little variance, and it
-goes through any loss.
+**Straight-through Gumbel-softmax** (Jang et al. 2017, section 2.2). With noise g_j = -log e_j,
+e_j ~ Exp(1), the key with the largest score_j + g_j is a sample from the softmax of the scores. The
+forward pass uses that key, the backward pass softmax((score + g) / τ). Biased, but of low variance,
+and it works with any loss.
 
-**The score function** (Williams 1992). ∇ E[r] = E[(r - b) ∇ log α_s], whatever r is: unbiased for
-every b that does not depend on the draw itself. Here b is the mean reward of the same query's other
-draws (Kool et al. 2019); Xu et al. have a running mean, which has to be remembered. It needs the
-reward of each draw, so it is a term of a loss and not a way to attend.
+**Score function** (REINFORCE, Williams 1992). ∇ E[r] = E[(r - b) ∇ log α_s] for any reward r:
+unbiased for every baseline b that does not depend on the sample itself. Here b is the mean reward
+of the other samples of the query (Kool et al. 2019); Xu et al. have a running mean, which is
+further state. It needs the reward of each sample, so it is a term of a loss and not a layer.
 """
 
 from itertools import product
@@ -23,8 +23,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from saccade.nn.attention import Attention, attention_weights
+from saccade.nn.attention import Attention
 from saccade.nn.attention_scores import Score
+from saccade.nn.functional import attention_weights
 from saccade.nn.masks import Mask
 from saccade.seeding import thread_generator
 from saccade.types.shapes import MaySee
@@ -33,9 +34,9 @@ from saccade.types.shapes import MaySee
 def argmax_weights(
     scores: Float[Tensor, "B H T S"], may_see: MaySee | None = None
 ) -> Float[Tensor, "B H T S"]:
-    """1 at the highest score that may be seen (one of them, if equal), 0 elsewhere.
+    """Return 1 at the highest score among the allowed keys (one of them in a tie), 0 elsewhere.
 
-    A query that may see nothing gets all zeros.
+    A query that may attend to no key gets zeros.
     """
     if may_see is not None:
         scores = scores.masked_fill(~may_see, torch.finfo(scores.dtype).min)
@@ -46,9 +47,9 @@ def argmax_weights(
 def straight_through_gumbel(
     scores: Float[Tensor, "B H T S"], temperature: float = 1.0, may_see: MaySee | None = None
 ) -> Float[Tensor, "B H T S"]:
-    r"""Forwards `best(scores + g)`, backwards softmax((scores + g) / τ).
+    r"""Return `argmax_weights(scores + g)`, with the gradient of softmax((scores + g) / τ).
 
-    A low τ makes the slope that of a sharper choice: nearer to the truth, and of more variance.
+    A lower τ has less bias and more variance.
     """
     noisy = scores - torch.empty_like(scores).exponential_(generator=thread_generator()).log()
     soft = attention_weights(noisy / temperature, may_see)
@@ -56,17 +57,17 @@ def straight_through_gumbel(
 
 
 class HardAttention(Attention):
-    """One value per query: drawn, straight through, in training; of the best key in evaluation.
+    """One value for each query: a straight-through sample in training, the argmax in evaluation.
 
-    `weights` and `clear` are those of evaluation, always: to draw once more for who is watching
-    would change what the training draws next. No slope comes to the scores in evaluation, as there
-    is none.
+    `weights` and `reference` are always those of evaluation: a further sample for
+    `capture_attention` would change the samples that training draws next. In evaluation the scores
+    get no gradient.
     """
 
     def __init__(self, score: Score, temperature: float = 1.0):
         super().__init__(score)
         if not temperature > 0:
-            raise ValueError(f"a temperature of {temperature} was asked for; it must be above 0.")
+            raise ValueError(f"got a temperature of {temperature}; expected a number above 0.")
         self.temperature = temperature
 
     def forward(
@@ -76,7 +77,7 @@ class HardAttention(Attention):
         values: Float[Tensor, "B H S K"],
         mask: Mask,
     ) -> Float[Tensor, "B H T K"]:
-        """The value of one key."""
+        """Return the value of one key for each query."""
         if not self.training:
             return self.reference(query, keys, values, mask)
         may_see = mask.may_see(query.shape[-2], keys.shape[-2], query.device)
@@ -86,7 +87,7 @@ class HardAttention(Attention):
     def weights(
         self, query: Float[Tensor, "B H T Q"], keys: Float[Tensor, "B H S P"], mask: Mask
     ) -> Float[Tensor, "B H T S"]:
-        """The table of zeros with a one for each query."""
+        """Return the one-hot table of weights."""
         may_see = mask.may_see(query.shape[-2], keys.shape[-2], query.device)
         return argmax_weights(self.score.compare(query, keys), may_see)
 
@@ -95,19 +96,17 @@ class HardAttention(Attention):
 
 
 def sample_keys(log_probabilities: Float[Tensor, "*B S"], count: int) -> Int[Tensor, "*B {count}"]:
-    """So many keys for each query, each drawn from all."""
+    """Sample `count` keys for each query, with replacement."""
     rows = log_probabilities.detach().exp().flatten(0, -2)
     keys = torch.multinomial(rows, count, replacement=True, generator=thread_generator())
     return keys.view(*log_probabilities.shape[:-1], count)
 
 
 def leave_one_out_baseline(rewards: Float[Tensor, "*B N"]) -> Float[Tensor, "*B N"]:
-    r"""b_n = Σ_{m ≠ n} r_m / (N - 1): the mean of the others, which draw n has no part in."""
+    r"""b_n = Σ_{m ≠ n} r_m / (N - 1): the mean of the other samples."""
     N = rewards.shape[-1]
     if N < 2:
-        raise ValueError(
-            f"{N} draw has no others to be compared with; draw at least 2, or take no baseline."
-        )
+        raise ValueError(f"got {N} sample for a baseline; expected at least 2; try baseline=False.")
     return (rewards.sum(dim=-1, keepdim=True) - rewards) / (N - 1)
 
 
@@ -117,13 +116,13 @@ def reinforce_loss(
     rewards: Float[Tensor, "*B N"],
     baseline: bool = True,
 ) -> Float[Tensor, "*B"]:
-    r"""-1/N Σ_n (r_n - b_n) log α_{s_n}: its slope is, on average, that of -E[r] through α.
+    r"""-1/N Σ_n (r_n - b_n) log α_{s_n}, whose expected gradient is that of -E[r] through α.
 
-    The rewards are taken as numbers. If they have a slope of their own (a log-likelihood of what
-    was read at the key has), their mean belongs into the loss beside this.
+    The rewards are constants here. If they have a gradient of their own (a log-likelihood given the
+    value of the key has one), add their mean to the loss.
 
-    The baseline pays where rewards are alike but not near 0, as log-likelihoods are. Where their
-    mean is 0 and N is small it only adds the others' noise: `gradient_spread` tells.
+    The baseline reduces the variance where rewards are similar but not near 0, as log-likelihoods
+    are. Where their mean is 0 and N is small it only adds noise; `gradient_moments` measures it.
     """
     advantage = rewards.detach()
     if baseline:
@@ -132,10 +131,10 @@ def reinforce_loss(
 
 
 class GradientMoments(NamedTuple):
-    """The slope of a loss by an estimator: on average, and how far from it a single one is."""
+    """Mean and variance of a gradient estimator."""
 
     mean: Float[Tensor, " S"]
-    variance: float  # E‖slope - mean‖², all directions together
+    variance: float  # E‖gradient - mean‖², summed over all coordinates
 
 
 def gradient_moments(
@@ -144,17 +143,17 @@ def gradient_moments(
     samples: int,
     baseline: bool = True,
 ) -> GradientMoments:
-    """What `score_function_loss` gives for the scores of one query, over all that can be drawn.
+    """Return the exact moments of the gradient of `reinforce_loss` by the scores of one query.
 
-    `rewards` has the reward of every key. All S to the power of `draws` outcomes are gone through,
-    each with its chance, so nothing here is random: for small cases.
+    `rewards` has the reward of every key. All S to the power of `samples` outcomes are enumerated
+    with their probabilities, so it is for small cases.
     """
-    every = torch.tensor(list(product(range(len(scores)), repeat=samples)), device=scores.device)
+    outcomes = torch.tensor(list(product(range(len(scores)), repeat=samples)), device=scores.device)
     with torch.enable_grad():
-        leaves = scores.detach().expand(len(every), -1).clone().requires_grad_()
+        leaves = scores.detach().expand(len(outcomes), -1).clone().requires_grad_()
         table = leaves.log_softmax(dim=-1)
-        loss = reinforce_loss(table, every, rewards[every], baseline)
-        (slopes,) = torch.autograd.grad(loss.sum(), leaves)
-    chances = scores.detach().softmax(dim=-1)[every].prod(dim=-1, keepdim=True)
-    mean = (chances * slopes).sum(dim=0)
-    return GradientMoments(mean, float((chances * (slopes - mean).square()).sum()))
+        loss = reinforce_loss(table, outcomes, rewards[outcomes], baseline)
+        (gradients,) = torch.autograd.grad(loss.sum(), leaves)
+    probabilities = scores.detach().softmax(dim=-1)[outcomes].prod(dim=-1, keepdim=True)
+    mean = (probabilities * gradients).sum(dim=0)
+    return GradientMoments(mean, float((probabilities * (gradients - mean).square()).sum()))

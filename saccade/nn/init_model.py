@@ -1,12 +1,12 @@
-r"""How a whole model begins: one method of `nn.init` for all its layers.
+r"""Initialisation of a whole model: one method of `saccade.nn.init` for all its layers.
 
-    begun       W of affine and convolutional layers, by the method; W and U of recurrent layers,
-                by the method too; the biases of all these, at 0
-    left alone  embeddings, and an output that is the embedding (tied); learned positions; norms;
-                the vectors inside a score
+    initialised  W of affine and convolutional layers, W and U of recurrent layers, by the method;
+                 the biases of all these, at 0
+    unchanged    embeddings, and an output that is the embedding (tied); learned positions; norms;
+                 the vectors inside a score
 
-A row of an embedding is looked up and not summed with others, so it has no number of inputs that
-its size should follow. Matrices that are kept in one weight are begun one by one: the gates of a
+A row of an embedding is looked up and not summed with others, so it has no fan-in that its size
+should depend on. Matrices that share one weight are initialised separately: the gates of a
 recurrent layer, keys and values, the two halves of a gated convolution.
 """
 
@@ -24,7 +24,7 @@ from saccade.nn.transformer import CausalBlock, DecoderBlock, EncoderBlock, resi
 
 
 class LayerParameters(NamedTuple):
-    """What of a layer is begun."""
+    """The parameters of a layer that are initialised."""
 
     weights: list[nn.Parameter]
     biases: list[nn.Parameter]
@@ -34,11 +34,11 @@ class LayerParameters(NamedTuple):
 def init_model(
     model: nn.Module, name: str, *, activation: str = "linear", generator: OptionalGenerator = None
 ) -> int:
-    """Begin a model's layers, in place, by the name of a method; how many weights they were.
+    """Initialise the layers of a model in place; return the number of weights.
 
-    `activation` is taken for all layers alike, as is usual, though not all feed one. `depth_scaled`
-    scales what ends a residual branch of a Transformer's block (Radford et al. 2019), by the number
-    of branches in its stack; elsewhere it is `kaiming`.
+    `activation` is used for all layers, as is common, though not all are followed by one.
+    `depth_scaled` scales the last layer of each residual branch of a Transformer block (Radford et
+    al. 2019) by the number of branches in its stack; elsewhere it is `kaiming`.
     """
     rows, branches = _rows(model), _branches(model)
     initialised = 0
@@ -54,7 +54,7 @@ def init_model(
 
 
 def _layers(model: nn.Module) -> Iterator[LayerParameters]:
-    tables = {id(one.weight) for one in model.modules() if isinstance(one, nn.Embedding)}
+    tables = {id(part.weight) for part in model.modules() if isinstance(part, nn.Embedding)}
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | Convolution | nn.RNNBase):
             own = dict(module.named_parameters(recurse=False))
@@ -65,7 +65,7 @@ def _layers(model: nn.Module) -> Iterator[LayerParameters]:
 
 
 def _rows(model: nn.Module) -> dict[int, int]:
-    """Of weights that are several matrices, how many rows each of these has."""
+    """Return the rows of one matrix, for weights that hold several."""
     rows = {}
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
@@ -80,7 +80,7 @@ def _rows(model: nn.Module) -> dict[int, int]:
 
 
 def _branches(model: nn.Module) -> dict[int, int]:
-    """Of weights that end a residual branch, how many branches there are in their stack."""
+    """Return the number of residual branches in the stack, for weights that end one."""
     branches: dict[int, int] = {}
     for stack in model.modules():
         if isinstance(stack, nn.ModuleList):

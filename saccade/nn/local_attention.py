@@ -1,24 +1,25 @@
-r"""Local attention: a query looks only at the places around its centre (Luong et al. 2015).
+r"""Local attention: a query attends to the positions around a centre (Luong et al. 2015).
 
     α_ts = softmax over |s - p_t| ≤ D of score(h_t, h_s)                        section 3.2
     monotonic:    p_t = t
     predictive:   p_t = S · σ(vᵀ tanh(W h_t)),  and α_ts · exp(-(s - p_t)² / 2σ²) with σ = D/2
 
-Places are counted from 0, for s and for t, and S is each row's own length. The Gaussian is applied
-to weights that already sum to 1, and the paper does not make them sum to 1 again, so with
-it a query gets less the farther its centre lies from what it looks for. Only the Gaussian tells
-W and v where to look: that the window moves with p_t has no slope.
+Positions s and t are numbered from 0, and S is the length of the row. The Gaussian multiplies
+weights that already sum to 1, and as in the paper they are not normalised again, so a query gets
+less the farther its centre is from the keys with high scores. Only the Gaussian passes a gradient
+to W and v: the movement of the window with p_t has none.
 
-The window is cut out of the whole table of scores, not gathered: the sentences of a recurrent
-model are short, and one masked softmax is the quickest there.
+The window is a mask on the whole table of scores: the sentences of a recurrent model are short, and
+one masked softmax is the fastest there.
 """
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from saccade.nn.attention import Attention, attention_weights
+from saccade.nn.attention import Attention
 from saccade.nn.attention_scores import Score
+from saccade.nn.functional import attention_weights
 from saccade.nn.masks import Mask
 from saccade.types.shapes import Hidden, MaySee
 
@@ -29,15 +30,15 @@ def predict_centre(
     inner: Float[Tensor, "F D"],
     outer: Float[Tensor, " F"],
 ) -> Float[Tensor, "B T"]:
-    r"""p_t = S · σ(vᵀ tanh(W h_t)), somewhere between 0 and the length of the row."""
+    r"""p_t = S · σ(vᵀ tanh(W h_t)), between 0 and the length of the row."""
     share = ((hidden @ inner.T).tanh() @ outer).sigmoid()
-    return lengths[:, None].to(inner.dtype) * share  # a place in a short format would be rounded
+    return lengths[:, None].to(inner.dtype) * share  # half precision would round positions
 
 
 def window_mask(
     centre: Float[Tensor, "B H T"], key_length: int, window: int
 ) -> Bool[Tensor, "B H T {key_length}"]:
-    """|s - p_t| ≤ D."""
+    """Return |s - p_t| ≤ D."""
     return _offsets(centre, key_length).abs() <= window
 
 
@@ -59,31 +60,31 @@ def local_weights(
     gaussian: bool = False,
     may_see: MaySee | None = None,
 ) -> Float[Tensor, "B H T S"]:
-    """softmax over what is near and may be seen, and where `gaussian` less of what is less near.
+    """Return the softmax within the window and the mask, times the Gaussian if `gaussian`.
 
-    A query whose window lies beyond the row gets all zeros.
+    A query whose window lies outside the row gets zeros.
     """
     key_length = scores.shape[-1]
-    seen = window_mask(centre, key_length, window)
+    allowed = window_mask(centre, key_length, window)
     if may_see is not None:
-        seen = seen & may_see
-    shares = attention_weights(scores, seen)
-    return shares * gaussian_window(centre, key_length, window) if gaussian else shares
+        allowed = allowed & may_see
+    weights = attention_weights(scores, allowed)
+    return weights * gaussian_window(centre, key_length, window) if gaussian else weights
 
 
 class LocalAttention(Attention):
-    """Attention within a window around a centre that each query brings with it.
+    """Attention within a window around the centre of each query.
 
-    A query is [h_t; p_t], as `with_centre` makes it: the score compares h_t, the window is put
-    around p_t. So the centre goes wherever the query goes, to a memory that hypotheses share and
-    to whoever watches. With any score it takes the clear path: the window is a row's own, and the
-    Gaussian is nothing the fused kernel can do.
+    A query is [h_t; p_t], as `with_centre` returns it: the score compares h_t, and the window is
+    centred on p_t. So the centre is available wherever the query is: with a memory that hypotheses
+    share, and to `capture_attention`. It is computed by the equation, since the window differs
+    between rows and the fused kernel has no Gaussian.
     """
 
     def __init__(self, score: Score, window: int, gaussian: bool = False):
         super().__init__(score)
         if window < 1:
-            raise ValueError(f"a window of {window} was asked for; it must be at least 1.")
+            raise ValueError(f"got a window of {window}; expected 1 or more.")
         self.window, self.gaussian = window, gaussian
 
     def forward(
@@ -93,13 +94,13 @@ class LocalAttention(Attention):
         values: Float[Tensor, "B H S K"],
         mask: Mask,
     ) -> Float[Tensor, "B H T K"]:
-        """The table of weights, times the values."""
+        """Compute the result by the equation."""
         return self.reference(query, keys, values, mask)
 
     def weights(
         self, query: Float[Tensor, "B H T Q"], keys: Float[Tensor, "B H S P"], mask: Mask
     ) -> Float[Tensor, "B H T S"]:
-        """The table of weights; with the Gaussian its rows sum to less than 1."""
+        """Return the table of weights; with the Gaussian its rows sum to less than 1."""
         may_see = mask.may_see(query.shape[-2], keys.shape[-2], query.device)
         scores = self.score.compare(query[..., :-1], keys)
         return local_weights(scores, query[..., -1], self.window, self.gaussian, may_see)
@@ -108,13 +109,13 @@ class LocalAttention(Attention):
 def with_centre(
     query: Float[Tensor, "B H T Q"], centre: Float[Tensor, "B T"]
 ) -> Float[Tensor, "B H T E"]:
-    """[h_t; p_t], with one centre for all heads."""
+    """Return [h_t; p_t], with one centre for all heads."""
     column = centre[:, None, :, None].expand(-1, query.shape[1], -1, -1)
     return torch.cat([query, column], dim=-1)
 
 
 class CentrePredictor(nn.Module):
-    r"""S · σ(vᵀ tanh(W h)): where to look, from the state alone. No biases, as in the paper."""
+    r"""S · σ(vᵀ tanh(W h)): the centre as a function of the state. No biases, as in the paper."""
 
     def __init__(self, width: int, hidden: int):
         super().__init__()
@@ -124,5 +125,5 @@ class CentrePredictor(nn.Module):
         nn.init.uniform_(self.outer, -(hidden**-0.5), hidden**-0.5)
 
     def forward(self, hidden: Hidden, lengths: Int[Tensor, " B"]) -> Float[Tensor, "B T"]:
-        """The centre of each query; `sizes` are the rows' lengths."""
+        """Return the centre of each query."""
         return predict_centre(hidden, lengths, self.inner, self.outer)

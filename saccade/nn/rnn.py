@@ -1,9 +1,9 @@
-r"""Stacks of recurrent layers over padded batches, in one direction or two.
+r"""Stacks of recurrent layers over padded batches, unidirectional or bidirectional.
 
-Padding stands at the end of a row. The forward direction meets it after the last real token, and
-the backward direction reads each row reversed within its own length, so it too meets padding
-last: no real output depends on it, and no packing is needed. On two cores the framework's padded
-GRU is the quicker one from about 64 rows on, the packed one below (`benchmarks/recurrent.py`).
+Padding is at the end of a row. The forward direction reads it after the last real token, and the
+backward direction reads each row reversed within its own length, so it reads padding last too: no
+real output depends on it, and no packing is needed. On two cores torch's padded GRU is faster from
+about 64 rows on, the packed one below (`benchmarks/recurrent.py`).
 """
 
 from typing import Any, NamedTuple
@@ -20,24 +20,23 @@ __all__ = ["CELLS", "RNNCell", "RNNOutput", "RNN", "gather_last", "reverse_seque
 
 
 class RNNOutput(NamedTuple):
-    """What a stack gives back: an output for every place, and each layer's last state.
+    """The output of a stack at every position, and the last state of each layer.
 
-    An LSTM's state is its hidden vector and its cell side by side, so that a state is one tensor
-    whatever the cell. Outputs at padded places are not meant to be used.
+    The state of an LSTM is its hidden vector and its cell concatenated, so that a state is one
+    tensor for every cell. The outputs at padded positions are meaningless.
     """
 
     outputs: Float[Tensor, "B T D"]
-    last_state: Float[
-        Tensor, "B L E"
-    ]  # L layers (times directions), E = hidden, or 2 · hidden for an LSTM
+    # L layers (times directions), E = hidden, or 2 · hidden for an LSTM
+    last_state: Float[Tensor, "B L E"]
 
 
 class RNN(nn.Module):
-    r"""Layers of one of the `CELLS`, one on the other.
+    r"""A stack of recurrent layers with one of the `CELLS`.
 
-    The framework's fused layer is used where it computes the cell's equation. `gru_reset_first` it
-    does not know (its own GRU is `gru`), so that one runs step by step.
-    With two directions every layer reads the concatenated outputs of the one below.
+    Torch's fused layer is used where it computes the equation of the cell. It has no
+    `gru_reset_first` (its GRU is `gru`), which runs step by step. With two directions every layer
+    reads the concatenated outputs of the one below.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class RNN(nn.Module):
         lengths: Lengths | None = None,
         start: Float[Tensor, "B L E"] | None = None,
     ) -> RNNOutput:
-        """Read every row from its start state (zeros if there is none) to its own end."""
+        """Run over every row from its start state (zeros by default) to its own end."""
         ways = 2 if self.bidirectional else 1
         last_state = []
         for index in range(0, len(self.layers), ways):
@@ -77,19 +76,18 @@ class RNN(nn.Module):
                 x = self.dropout(x)
             outputs = []
             for way in range(ways):
-                begin = None if start is None else start[:, index + way]
-                read = self._one(
-                    index + way, reverse_sequences(x, lengths) if way else x, lengths, begin
-                )
-                outputs.append(reverse_sequences(read.outputs, lengths) if way else read.outputs)
-                last_state.append(read.last_state)
+                layer_start = None if start is None else start[:, index + way]
+                inputs = reverse_sequences(x, lengths) if way else x
+                layer = self._run_layer(index + way, inputs, lengths, layer_start)
+                outputs.append(reverse_sequences(layer.outputs, lengths) if way else layer.outputs)
+                last_state.append(layer.last_state)
             x = torch.cat(outputs, dim=-1) if ways == 2 else outputs[0]
         return RNNOutput(x, torch.stack(last_state, dim=1))
 
-    def _one(
+    def _run_layer(
         self, index: int, x: Tensor, lengths: Tensor | None, start: Tensor | None
     ) -> RNNOutput:
-        """One layer in one direction; `last` is what it held after each row's last real token."""
+        """Run one layer in one direction; `last_state` is the state after the last real token."""
         layer: Any = self.layers[index]
         if isinstance(layer, UnrolledRNN):
             states = layer(x, start)
@@ -98,17 +96,17 @@ class RNN(nn.Module):
         if CELLS[self.cell].state_vectors == 1:
             outputs, end = layer(x, None if start is None else start[None].contiguous())
             return RNNOutput(outputs, end[0] if lengths is None else gather_last(outputs, lengths))
-        begin = None
+        lstm_start = None
         if start is not None:
             hidden, memory = start[None].chunk(2, dim=-1)
-            begin = (hidden.contiguous(), memory.contiguous())
+            lstm_start = (hidden.contiguous(), memory.contiguous())
         if lengths is None:
-            # the CPU's kernel for bfloat16 is not there on every processor; the packed one below
-            # is float32 under autocast as well
+            # not every CPU has the bfloat16 kernel; the packed one below is float32 under
+            # autocast as well
             with torch.autocast(x.device.type, enabled=False):
-                outputs, (hidden, memory) = layer(x.to(layer.weight_hh_l0.dtype), begin)
+                outputs, (hidden, memory) = layer(x.to(layer.weight_hh_l0.dtype), lstm_start)
             return RNNOutput(outputs, torch.cat([hidden[0], memory[0]], dim=-1))
-        return _lstm_to_each_end(layer, x, lengths, begin)
+        return _packed_lstm(layer, x, lengths, lstm_start)
 
 
 def _layer(cell: str, width: int, hidden: int) -> nn.Module:
@@ -118,28 +116,28 @@ def _layer(cell: str, width: int, hidden: int) -> nn.Module:
     return torch_layer(width, hidden, batch_first=True)
 
 
-def _lstm_to_each_end(
-    layer: nn.Module, x: Tensor, lengths: Tensor, begin: tuple[Tensor, Tensor] | None
+def _packed_lstm(
+    layer: nn.Module, x: Tensor, lengths: Tensor, start: tuple[Tensor, Tensor] | None
 ) -> RNNOutput:
-    """The cell of an LSTM is not among its outputs, so rows of unequal length have to be packed."""
+    """Run an LSTM on packed rows: its cell is not an output, so the last one needs packing."""
     packed = nn.utils.rnn.pack_padded_sequence(
         x, lengths.cpu(), batch_first=True, enforce_sorted=False
     )
-    outputs, (hidden, memory) = layer(packed, begin)
+    outputs, (hidden, memory) = layer(packed, start)
     padded, _ = nn.utils.rnn.pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
     return RNNOutput(padded, torch.cat([hidden[0], memory[0]], dim=-1))
 
 
 def reverse_sequences(x: Hidden, lengths: Lengths | None) -> Hidden:
-    """Each row's real places in reverse order; padding stays where it is."""
+    """Reverse the real positions of each row; padding stays at the end."""
     if lengths is None:
         return x.flip(1)
-    places = torch.arange(x.shape[1], device=x.device)
-    mirrored = lengths[:, None] - 1 - places
-    index = torch.where(mirrored >= 0, mirrored, places)
+    positions = torch.arange(x.shape[1], device=x.device)
+    mirrored = lengths[:, None] - 1 - positions
+    index = torch.where(mirrored >= 0, mirrored, positions)
     return x.gather(1, index[:, :, None].expand_as(x))
 
 
 def gather_last(x: Hidden, lengths: Lengths) -> Float[Tensor, "B D"]:
-    """What stands at each row's last real place."""
+    """Return the vector at the last real position of each row."""
     return x[torch.arange(x.shape[0], device=x.device), lengths - 1]

@@ -1,6 +1,6 @@
-r"""Recurrent cells written out: one step of each, as its equation.
+r"""Recurrent cells: one step of each, as its equation.
 
-With a = W x + b, what comes from the input, and U, c for the state, gate by gate:
+With a = W x + b of the input, and U, c for the state, gate by gate:
 
     rnn              h' = tanh(a + U h + c)                        Elman 1990
     rnn_relu         h' = max(0, a + U h + c)                      Le et al. 2015
@@ -11,14 +11,14 @@ With a = W x + b, what comes from the input, and U, c for the state, gate by gat
     lstm             i, f, o = σ(·), g = tanh(·)                   Hochreiter and Schmidhuber 1997,
                      m' = f ∘ m + i ∘ g, h' = o ∘ tanh(m')         forget gate: Gers et al. 2000
 
-Books give the GRU with its reset gate before the product, the frameworks' kernels apply it after,
-where U h can be one product for all three gates. The two agree where U_n is diagonal and c_n is 0.
-z near 1 keeps the old state, as in the paper and the framework; some texts have z and 1 - z the
-other way round. Gates stand in the framework's order (r z n, i f g o).
+Textbooks apply the reset gate of the GRU before the matrix product, torch's kernels after it, where
+U h can be one product for all three gates. The two agree where U_n is diagonal and c_n is 0. z near
+1 keeps the old state, as in the paper and in torch; some texts swap z and 1 - z. Gates are in
+torch's order (r z n, i f g o).
 
-Le et al. start the U of their relu network at the identity; here it starts as any other. There
-are two biases where the equations need one (b + c), so that weights can be exchanged with the
-framework's; only in `gru` do they differ, since r stands between them.
+Le et al. initialise the U of their relu network as the identity; here it is initialised as any
+other. There are two biases where the equations need one (b + c), so that weights can be exchanged
+with torch; only in `gru` do they differ, since r is between them.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def gru(
     own = linear(state, weight, bias)
     r, z = (inputs[:, : 2 * D] + own[:, : 2 * D]).sigmoid().chunk(2, dim=-1)
     n = torch.addcmul(inputs[:, 2 * D :], r, own[:, 2 * D :]).tanh()
-    # under autocast the gates come in bfloat16; the state keeps the format it was given in
+    # under autocast the gates are bfloat16; the state keeps its dtype
     return torch.lerp(n.to(state.dtype), state, z.to(state.dtype))
 
 
@@ -88,7 +88,7 @@ def lstm(
     weight: Float[Tensor, "G D"],
     bias: Float[Tensor, " G"],
 ) -> Float[Tensor, "B E"]:
-    """m' = f ∘ m + i ∘ g, h' = o ∘ tanh(m'); the state is h and m side by side."""
+    """m' = f ∘ m + i ∘ g, h' = o ∘ tanh(m'); the state is [h; m]."""
     h, m = state.chunk(2, dim=-1)
     i, f, g, o = (inputs + linear(h, weight, bias)).chunk(4, dim=-1)
     m = f.sigmoid() * m + i.sigmoid() * g.tanh()
@@ -96,10 +96,10 @@ def lstm(
 
 
 class CellSpec(NamedTuple):
-    """What tells one cell from another."""
+    """The properties of a cell."""
 
-    gates: int  # W and U have so many blocks of `hidden` rows
-    state_vectors: int  # of the state, side by side; the first is the output
+    gates: int  # blocks of `hidden` rows in W and U
+    state_vectors: int  # concatenated in the state; the first is the output
     advance: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
     torch_layer: Callable[..., nn.RNNBase] | None  # the fused layer that computes the same
 
@@ -114,17 +114,17 @@ CELLS = {
 
 
 def cell_spec(cell: str) -> CellSpec:
-    """The cell of that name."""
+    """Return the properties of a cell by name."""
     if cell not in CELLS:
-        raise ValueError(f"there is no cell {cell!r}; there are {', '.join(CELLS)}.")
+        raise ValueError(f"got cell {cell!r}; expected one of {', '.join(CELLS)}.")
     return CELLS[cell]
 
 
 class RNNCell(nn.Module):
-    r"""One step of any of them, for a decoder whose input depends on its state.
+    r"""One step of any cell, for a decoder whose input depends on its state.
 
-    `inputs` is the part of the gates that does not: W x + b, for all steps at once. `advance` adds
-    what comes from the state, U h + c, and moves on. Equal to the framework's cells.
+    `inputs` is the part of the gates that does not, W x + b, computed for all steps together.
+    `advance` adds U h + c and returns the next state. Equal to torch's cells.
     """
 
     def __init__(self, cell: str, width: int, hidden: int):
@@ -141,16 +141,16 @@ class RNNCell(nn.Module):
     def advance(
         self, inputs: Float[Tensor, "B G"], state: Float[Tensor, "B E"]
     ) -> Float[Tensor, "B E"]:
-        """The state after one step."""
+        """Return the state after one step."""
         own = self.recurrence
         return CELLS[self.cell].advance(inputs, state, own.weight, own.bias)
 
 
 class UnrolledRNN(nn.Module):
-    """A cell over all steps, in a loop: W x + b for all of them at once, the rest in turn.
+    """A cell in a loop over all steps, with W x + b computed for all of them together.
 
-    For a cell that no fused layer computes, and to measure what a fused layer gains. Starts as
-    the framework's layers do, biases too.
+    For a cell without a fused layer, and to measure the gain of a fused layer. Initialised as
+    torch's layers, biases too.
     """
 
     def __init__(self, cell: str, width: int, hidden: int):
@@ -163,9 +163,9 @@ class UnrolledRNN(nn.Module):
     def forward(
         self, x: Hidden, start: Float[Tensor, "B E"] | None = None
     ) -> Float[Tensor, "B T E"]:
-        """The state after every step, from the start state (zeros if there is none)."""
+        """Return the state after every step, from the start state (zeros by default)."""
         state = start
-        if state is None:  # in the weights' format: under autocast x may have a shorter one
+        if state is None:  # in the dtype of the weights: under autocast x may be bfloat16
             state = self.cell.recurrence.weight.new_zeros(x.shape[0], self.state_width)
         states = []
         for inputs in self.cell.inputs(x).unbind(dim=1):
@@ -175,6 +175,6 @@ class UnrolledRNN(nn.Module):
 
 
 def init_gates(weight: Tensor, gates: int) -> None:
-    """Each gate's matrix starts by itself."""
+    """Initialise the matrix of each gate separately."""
     for gate in weight.chunk(gates):
         nn.init.xavier_uniform_(gate)

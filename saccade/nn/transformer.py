@@ -1,7 +1,11 @@
-r"""The blocks of a Transformer (Vaswani et al. 2017), norm before or after each sublayer.
+r"""Transformer blocks (Vaswani et al. 2017), with the norm before or after each sublayer.
 
-pre-norm:   x + dropout(sublayer(norm(x)))       Xiong et al. 2020; trains without care
+pre-norm:   x + dropout(sublayer(norm(x)))       Xiong et al. 2020; trains without a warm-up
 post-norm:  norm(x + dropout(sublayer(x)))       the paper's; needs a warm-up
+
+A block is given its sublayers, so that every option of an attention stays with the attention:
+
+    EncoderBlock(MultiHeadAttention(64, heads=4), FeedForward(64, 256), dropout=0.1)
 """
 
 from collections.abc import Callable
@@ -10,17 +14,15 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from saccade.nn.attention import MultiHeadAttention
-from saccade.nn.attention_scores import Score
 from saccade.nn.dropout import Dropout
 from saccade.nn.feedforward import FeedForward
-from saccade.nn.kv_cache import KVCache, extend_cache
-from saccade.nn.masks import Mask
-from saccade.nn.positional_encoding import AttentionPositions
+from saccade.nn.kv_cache import KVCache
+from saccade.nn.masks import Mask, MaskLike
 from saccade.types.shapes import Hidden
 
 
 class Residual(nn.Module):
-    """The way around a sublayer, with its norm and its dropout."""
+    """A residual connection around a sublayer, with its norm and dropout."""
 
     def __init__(self, width: int, dropout: float, norm_first: bool):
         super().__init__()
@@ -29,138 +31,121 @@ class Residual(nn.Module):
         self.norm_first = norm_first
 
     def sublayer_input(self, x: Hidden) -> Hidden:
-        """What the sublayer reads."""
+        """Return norm(x) for pre-norm, x for post-norm."""
         return self.norm(x) if self.norm_first else x
 
     def forward(self, x: Hidden, sublayer: Callable[[Tensor], Tensor]) -> Hidden:
-        """Around and through."""
-        y = x + self.dropout(sublayer(self.sublayer_input(x)))
-        return y if self.norm_first else self.norm(y)
+        """Apply the sublayer and add its output to x."""
+        return self.add(x, sublayer(self.sublayer_input(x)))
+
+    def add(self, x: Hidden, y: Hidden) -> Hidden:
+        """Add the output y of the sublayer to x."""
+        x = x + self.dropout(y)
+        return x if self.norm_first else self.norm(x)
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention, then feed-forward."""
+    """Self-attention followed by a position-wise feed-forward network."""
 
     def __init__(
         self,
-        width: int,
-        heads: int,
-        hidden: int,
+        self_attention: MultiHeadAttention,
+        feed_forward: FeedForward,
         dropout: float = 0.0,
         norm_first: bool = True,
-        score: Score | None = None,
-        kv_heads: int | None = None,
-        positions: AttentionPositions | None = None,
-        activation: str = "relu",
     ):
         super().__init__()
-        self.self_attention = MultiHeadAttention(
-            width, heads, score=score, kv_heads=kv_heads, positions=positions
-        )
-        self.feed_forward = FeedForward(width, hidden, activation)
+        width = self_attention.query.in_features
+        self.self_attention = self_attention
+        self.feed_forward = feed_forward
         self.around_attention = Residual(width, dropout, norm_first)
         self.around_feed_forward = Residual(width, dropout, norm_first)
 
-    def forward(self, x: Hidden, mask: Mask) -> Hidden:
-        """Every place looks at the places it may see, then thinks by itself."""
-
-        def self_attend(y: Tensor) -> Tensor:
-            return self.self_attention(y, self.self_attention.project_kv(y), mask)
-
-        x = self.around_attention(x, self_attend)
+    def forward(self, x: Hidden, mask: MaskLike = None) -> Hidden:
+        """Apply the block to all positions."""
+        x = self.around_attention(x, lambda y: self.self_attention(y, mask=mask))
         return self.around_feed_forward(x, self.feed_forward)
 
 
 class BlockOutput(NamedTuple):
-    """A block's output and what it has to remember for the next step."""
+    """The output of a block and its key/value cache for the next step."""
 
     x: Hidden
     cache: KVCache
 
 
 class DecoderBlock(nn.Module):
-    """Self-attention to what has been written, attention to the source, feed-forward.
+    """Causal self-attention, cross-attention to the source, feed-forward network.
 
-    With a `window`, only that many of the places before are seen of what has been written. The
-    `positions` are those of the self-attention: the source's places are in what the encoder said.
+    With a `window`, self-attention reaches only that many positions back.
     """
 
     def __init__(
         self,
-        width: int,
-        heads: int,
-        hidden: int,
+        self_attention: MultiHeadAttention,
+        source_attention: MultiHeadAttention,
+        feed_forward: FeedForward,
         dropout: float = 0.0,
         norm_first: bool = True,
-        score: Score | None = None,
-        cross_score: Score | None = None,
-        kv_heads: int | None = None,
-        positions: AttentionPositions | None = None,
         window: int | None = None,
-        activation: str = "relu",
     ):
         super().__init__()
-        self.self_attention = MultiHeadAttention(
-            width, heads, score=score, kv_heads=kv_heads, positions=positions
-        )
-        self.source_attention = MultiHeadAttention(
-            width, heads, score=cross_score, kv_heads=kv_heads
-        )
+        width = self_attention.query.in_features
+        self.self_attention = self_attention
+        self.source_attention = source_attention
         self.window = window
-        self.feed_forward = FeedForward(width, hidden, activation)
+        self.feed_forward = feed_forward
         self.around_attention = Residual(width, dropout, norm_first)
         self.around_source = Residual(width, dropout, norm_first)
         self.around_feed_forward = Residual(width, dropout, norm_first)
 
     def forward(
-        self, x: Hidden, cache: KVCache | None, source: KVCache, source_mask: Mask
+        self,
+        x: Hidden,
+        cache: KVCache | None,
+        source: KVCache | Tensor,
+        source_mask: MaskLike = None,
     ) -> BlockOutput:
-        """T more steps after those in `past`."""
-
-        def cross_attend(y: Tensor) -> Tensor:
-            return self.source_attention(y, source, source_mask)
-
-        x, now = causal_self_attention(self, x, cache)
-        x = self.around_source(x, cross_attend)
-        return BlockOutput(self.around_feed_forward(x, self.feed_forward), now)
+        """Apply the block to T further positions after those in `cache`."""
+        x, cache = causal_self_attention(self, x, cache)
+        x = self.around_source(x, lambda y: self.source_attention(y, source, source_mask))
+        return BlockOutput(self.around_feed_forward(x, self.feed_forward), cache)
 
 
 class CausalBlock(nn.Module):
-    """Self-attention to what has been read, feed-forward: a block of a model of text.
+    """Causal self-attention and feed-forward network: the block of a language model.
 
-    With a `window`, only that many of the places before are seen.
+    With a `window`, self-attention reaches only that many positions back.
     """
 
     def __init__(
         self,
-        width: int,
-        heads: int,
-        hidden: int,
+        self_attention: MultiHeadAttention,
+        feed_forward: FeedForward,
         dropout: float = 0.0,
         norm_first: bool = True,
-        activation: str = "gelu",
-        positions: AttentionPositions | None = None,
         window: int | None = None,
     ):
         super().__init__()
-        self.self_attention = MultiHeadAttention(width, heads, positions=positions)
+        width = self_attention.query.in_features
+        self.self_attention = self_attention
         self.window = window
-        self.feed_forward = FeedForward(width, hidden, activation)
+        self.feed_forward = feed_forward
         self.around_attention = Residual(width, dropout, norm_first)
         self.around_feed_forward = Residual(width, dropout, norm_first)
 
-    def forward(self, x: Hidden, cache: KVCache | None) -> BlockOutput:
-        """T more steps after those in `past`."""
-        x, now = causal_self_attention(self, x, cache)
-        return BlockOutput(self.around_feed_forward(x, self.feed_forward), now)
+    def forward(self, x: Hidden, cache: KVCache | None = None) -> BlockOutput:
+        """Apply the block to T further positions after those in `cache`."""
+        x, cache = causal_self_attention(self, x, cache)
+        return BlockOutput(self.around_feed_forward(x, self.feed_forward), cache)
 
     def project_memory(self, x: Hidden) -> KVCache:
-        """The keys and values of what this block has been handed before."""
+        """Return the keys and values of the inputs of an earlier segment (Transformer-XL)."""
         return self.self_attention.project_kv(self.around_attention.sublayer_input(x))
 
 
 def residual_projections(block: EncoderBlock | DecoderBlock | CausalBlock) -> list[nn.Linear]:
-    """The layer that each residual branch of a block ends with, what it looks with first."""
+    """Return the last layer of each residual branch of a block, attention first."""
     projections = [block.self_attention.out]
     if isinstance(block, DecoderBlock):
         projections.append(block.source_attention.out)
@@ -170,17 +155,8 @@ def residual_projections(block: EncoderBlock | DecoderBlock | CausalBlock) -> li
 def causal_self_attention(
     block: DecoderBlock | CausalBlock, x: Hidden, cache: KVCache | None
 ) -> BlockOutput:
-    """The block's self-attention: T more places look at themselves and at those in `past`."""
-    now = cache
+    """Apply the self-attention of a block to T further positions after those in `cache`."""
     mask = Mask.causal() if block.window is None else Mask.causal_window(block.window)
-
-    def attend(y: Tensor) -> Tensor:
-        nonlocal now
-        now = extend_cache(
-            cache, block.self_attention.project_kv(y, 0 if cache is None else cache.end)
-        )
-        return block.self_attention(y, now, mask)
-
-    x = block.around_attention(x, attend)
-    assert now is not None
-    return BlockOutput(x, now)
+    y = block.around_attention.sublayer_input(x)
+    cache = block.self_attention.extend(y, cache)
+    return BlockOutput(block.around_attention.add(x, block.self_attention(y, cache, mask)), cache)

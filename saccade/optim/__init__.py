@@ -1,4 +1,9 @@
-"""Gradients in, updates out."""
+"""Optimizers, learning-rate schedules and constrained minimisation.
+
+A function in lower case (`adamw(model, lr=1e-3)`) takes a module or an iterable of parameters and
+applies weight decay to matrices only. A class (`LAMB(model.parameters(), lr=1e-3)`) takes
+parameters like those of `torch.optim`.
+"""
 
 from saccade.optim.adaptive import adadelta, adagrad, adam, adamw, nadam, rmsprop
 from saccade.optim.clipping import clip_grad_norm
@@ -8,7 +13,7 @@ from saccade.optim.lr_controller import PIDState, pid_step, update_ratio
 from saccade.optim.param_groups import set_learning_rate
 from saccade.optim.registry import FULL_BATCH, OPTIMIZERS, OptimizerSettings, make_optimizer
 from saccade.optim.schedules import SCHEDULES, linear_warmup, lr_factor
-from saccade.optim.second_order import LBFGS, Newton, check_newton_size
+from saccade.optim.second_order import LBFGS, Newton, check_newton_size, lbfgs, newton
 from saccade.optim.sgd import averaged_momentum, momentum, nesterov, sgd
 
 __all__ = [
@@ -31,6 +36,7 @@ __all__ = [
     "clip_grad_norm",
     "lamb",
     "lars",
+    "lbfgs",
     "linear_warmup",
     "lr_factor",
     "make_optimizer",
@@ -38,6 +44,7 @@ __all__ = [
     "momentum",
     "nadam",
     "nesterov",
+    "newton",
     "pid_step",
     "rmsprop",
     "set_learning_rate",

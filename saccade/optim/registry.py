@@ -1,76 +1,76 @@
-r"""The optimisers by name: what `train.optimizer` may be."""
+r"""Registry of optimizers by name: the values of `train.optimizer`."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from torch import nn
 from torch.optim import Optimizer
 
 from saccade.optim.adaptive import adadelta, adagrad, adam, adamw, nadam, rmsprop
 from saccade.optim.lars_lamb import lamb, lars
+from saccade.optim.param_groups import Params
 from saccade.optim.second_order import lbfgs, newton
 from saccade.optim.sgd import averaged_momentum, momentum, nesterov, sgd
 from saccade.registry import lookup
 
-FULL_BATCH = "gradient_descent"  # the one whose every step sees all the training data
+FULL_BATCH = "gradient_descent"  # each step uses all the training data
 
 
 class OptimizerSettings(NamedTuple):
-    """What is asked of an optimiser; each takes what it has a use for."""
+    """Settings of an optimizer; each optimizer uses those it has."""
 
     lr: float
     weight_decay: float = 0.0
     momentum: float = 0.9
-    beta2: float | None = None  # None: as is usual for the method
+    beta2: float | None = None  # None: the default of the optimizer
 
     @property
     def beta2_kwargs(self) -> dict[str, float]:
-        """For how long squared gradients count, if that is asked for."""
+        """Return `beta2` as a keyword argument if it is set."""
         return {} if self.beta2 is None else {"beta2": self.beta2}
 
 
-OPTIMIZERS: dict[str, Callable[[nn.Module, OptimizerSettings], Optimizer]] = {
-    "adadelta": lambda model, settings: adadelta(
-        model, settings.lr, settings.weight_decay, **settings.beta2_kwargs
+OPTIMIZERS: dict[str, Callable[[Params, OptimizerSettings], Optimizer]] = {
+    "adadelta": lambda params, settings: adadelta(
+        params, settings.lr, settings.weight_decay, **settings.beta2_kwargs
     ),
-    "adagrad": lambda model, settings: adagrad(model, settings.lr, settings.weight_decay),
-    "adam": lambda model, settings: adam(
-        model, settings.lr, settings.weight_decay, **settings.beta2_kwargs
+    "adagrad": lambda params, settings: adagrad(params, settings.lr, settings.weight_decay),
+    "adam": lambda params, settings: adam(
+        params, settings.lr, settings.weight_decay, **settings.beta2_kwargs
     ),
-    "adamw": lambda model, settings: adamw(
-        model, settings.lr, settings.weight_decay, **settings.beta2_kwargs
+    "adamw": lambda params, settings: adamw(
+        params, settings.lr, settings.weight_decay, **settings.beta2_kwargs
     ),
-    "averaged_momentum": lambda model, settings: averaged_momentum(
-        model, settings.lr, settings.weight_decay, settings.momentum
+    "averaged_momentum": lambda params, settings: averaged_momentum(
+        params, settings.lr, settings.weight_decay, settings.momentum
     ),
-    FULL_BATCH: lambda model, settings: sgd(model, settings.lr, settings.weight_decay),
-    "lamb": lambda model, settings: lamb(
-        model, settings.lr, settings.weight_decay, **settings.beta2_kwargs
+    FULL_BATCH: lambda params, settings: sgd(params, settings.lr, settings.weight_decay),
+    "lamb": lambda params, settings: lamb(
+        params, settings.lr, settings.weight_decay, **settings.beta2_kwargs
     ),
-    "lamb_unclamped": lambda model, settings: lamb(
-        model, settings.lr, settings.weight_decay, clamp=None, **settings.beta2_kwargs
+    "lamb_unclamped": lambda params, settings: lamb(
+        params, settings.lr, settings.weight_decay, clamp=None, **settings.beta2_kwargs
     ),
-    "lars": lambda model, settings: lars(
-        model, settings.lr, settings.weight_decay, settings.momentum
+    "lars": lambda params, settings: lars(
+        params, settings.lr, settings.weight_decay, settings.momentum
     ),
-    "lbfgs": lambda model, settings: lbfgs(model, settings.lr, settings.weight_decay),
-    "momentum": lambda model, settings: momentum(
-        model, settings.lr, settings.weight_decay, settings.momentum
+    "lbfgs": lambda params, settings: lbfgs(params, settings.lr, settings.weight_decay),
+    "momentum": lambda params, settings: momentum(
+        params, settings.lr, settings.weight_decay, settings.momentum
     ),
-    "nadam": lambda model, settings: nadam(
-        model, settings.lr, settings.weight_decay, **settings.beta2_kwargs
+    "nadam": lambda params, settings: nadam(
+        params, settings.lr, settings.weight_decay, **settings.beta2_kwargs
     ),
-    "nesterov": lambda model, settings: nesterov(
-        model, settings.lr, settings.weight_decay, settings.momentum
+    "nesterov": lambda params, settings: nesterov(
+        params, settings.lr, settings.weight_decay, settings.momentum
     ),
-    "newton": lambda model, settings: newton(model, settings.lr, settings.weight_decay),
-    "rmsprop": lambda model, settings: rmsprop(
-        model, settings.lr, settings.weight_decay, **settings.beta2_kwargs
+    "newton": lambda params, settings: newton(params, settings.lr, settings.weight_decay),
+    "rmsprop": lambda params, settings: rmsprop(
+        params, settings.lr, settings.weight_decay, **settings.beta2_kwargs
     ),
-    "sgd": lambda model, settings: sgd(model, settings.lr, settings.weight_decay),
+    "sgd": lambda params, settings: sgd(params, settings.lr, settings.weight_decay),
 }
 
 
-def make_optimizer(name: str, model: nn.Module, optimizer_settings: OptimizerSettings) -> Optimizer:
-    """The optimiser of a model's weights."""
-    return lookup(OPTIMIZERS, name, "optimizer")(model, optimizer_settings)
+def make_optimizer(name: str, params: Params, settings: OptimizerSettings) -> Optimizer:
+    """Return the named optimizer for a module or its parameters."""
+    return lookup(OPTIMIZERS, name, "optimizer")(params, settings)

@@ -1,1 +1,1 @@
-"""Pictures of what `inspection` measures: matplotlib figures and terminal maps."""
+"""Rendering of `inspection` data: matplotlib figures, terminal maps, JSON for a browser."""

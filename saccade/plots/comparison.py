@@ -1,4 +1,4 @@
-"""Pictures of comparisons: models over seconds, and layers over lengths."""
+"""Pictures of comparisons: scores of models over training, and costs of layers over length."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,20 +7,21 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-from saccade.plots.attention import (
+from saccade.inspection.figures import ComparisonCurves, LayerBenchmark, LayerPanel
+from saccade.plots.style import (
     LINE_COLORS,
     MUTED_COLOR,
+    TEXT_COLOR,
     cycle_colors,
     image_format,
     style_axes,
     write_figure,
 )
+from saccade.types.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
 COMPARISON_CURVE_POINTS = 200  # of a line
-LINE_STYLES = ("-", "--", ":", "-.")  # where there are more lines than colours
+LINE_STYLES = ("-", "--", ":", "-.")  # for more lines than colours
 
 
 def save_comparison(
@@ -29,80 +30,123 @@ def save_comparison(
     path: Path,
     x_label: str = "seconds of training",
 ) -> None:
-    """Draw a line for each model, the mean over its seeds, with a band from worst to best.
+    """Draw the mean score of each model over its seeds, with a band from lowest to highest.
 
-    `curves` has for each model an array (evaluations, 2) a seed: seconds (or what it is drawn
-    over), score. PNG, SVG or PDF by the path's ending.
+    `curves` has for each model one (evaluations, 2) array per seed: x (seconds or steps) and
+    score. If no model was evaluated more than once, the scores are drawn as dots by model.
     """
-    form = image_format(path)
+    save_comparison_curves(ComparisonCurves(curves, name, x_label), path)
+
+
+def save_comparison_curves(comparison: ComparisonCurves, path: Path) -> list[str]:
+    """Draw `ComparisonCurves`; return warnings."""
+    format = image_format(path)
+    curves = comparison.curves
     if not any(len(points) for seeds in curves.values() for points in seeds):
         raise ValueError("got no evaluations to draw; train for more steps.")
+    once = all(len(points) <= 1 for seeds in curves.values() for points in seeds)
+    figure = final_score_figure(comparison) if once else comparison_figure(comparison)
+    write_figure(figure, path, format)
+    return []
+
+
+def comparison_figure(comparison: ComparisonCurves) -> Figure:
+    """Return the figure of scores over training, a line per model."""
     figure, (axes,) = _figure(1)
-    for place, ((model, seeds), colour) in enumerate(
-        zip(curves.items(), cycle_colors(len(curves)), strict=True)
-    ):
-        seconds, scores = align_curves(seeds)
-        if not len(seconds):
+    colours = cycle_colors(len(comparison.curves))
+    for number, (model, seeds) in enumerate(comparison.curves.items()):
+        x, scores = align_curves(seeds)
+        if not len(x):
             continue
-        mean, last = scores.mean(axis=0), scores[:, -1]
+        mean, last, colour = scores.mean(axis=0), scores[:, -1], colours[number]
         label = f"{model} {mean[-1]:.4g}"
         if len(seeds) > 1:
             label += f" ({last.min():.4g}–{last.max():.4g})"
             axes.fill_between(
-                seconds, scores.min(axis=0), scores.max(axis=0), color=colour, alpha=0.15, lw=0
+                x, scores.min(axis=0), scores.max(axis=0), color=colour, alpha=0.15, lw=0
             )
-        mark = "o" if len(seconds) == 1 else ""
-        dash = LINE_STYLES[place // len(LINE_COLORS) % len(LINE_STYLES)]
-        axes.plot(seconds, mean, dash, color=colour, lw=1.6, marker=mark, ms=3, label=label)
-    axes.set_xlabel(x_label, color=MUTED_COLOR, fontsize=9)
-    style_axes(axes, f"{name} on held-out data")
-    write_figure(figure, path, form)
+        marker = "o" if len(x) == 1 else ""
+        style = LINE_STYLES[number // len(LINE_COLORS) % len(LINE_STYLES)]
+        axes.plot(x, mean, style, color=colour, lw=1.6, marker=marker, ms=5, label=label)
+    axes.set_xlabel(comparison.x_label, color=MUTED_COLOR, fontsize=9)
+    style_axes(axes, f"{comparison.metric} on held-out data")
+    return figure
+
+
+def final_score_figure(comparison: ComparisonCurves) -> Figure:
+    """Return the figure of one score per model and seed: models down the side, a dot per seed."""
+    models = {
+        model: np.array([points[-1, 1] for points in seeds if len(points)])
+        for model, seeds in comparison.curves.items()
+    }
+    size = (8.0, 1.4 + 0.38 * len(models))
+    figure = Figure(figsize=size, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    colours = cycle_colors(len(models))
+    for row, (scores, colour) in enumerate(zip(models.values(), colours, strict=True)):
+        if not len(scores):
+            continue
+        axes.plot(scores, np.full(len(scores), row), "o", color=colour, ms=7, mew=0, alpha=0.7)
+        axes.plot([scores.mean()], [row], "|", color=TEXT_COLOR, ms=16, mew=1.4)
+        axes.annotate(
+            f"{scores.mean():.4g}",
+            (scores.mean(), row),
+            (0, 10),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+            color=TEXT_COLOR,
+        )
+    axes.set_yticks(range(len(models)), list(models))
+    axes.set_ylim(len(models) - 0.5, -0.7)
+    axes.margins(x=0.08)
+    style_axes(axes, "", legend=False)
+    axes.tick_params(axis="y", labelsize=9, labelcolor=TEXT_COLOR)
+    axes.grid(axis="x", color="#e6e6e6", linewidth=0.7)
+    label = f"{comparison.metric} on held-out data (one evaluation per training)"
+    axes.set_xlabel(label, color=MUTED_COLOR, fontsize=9)
+    return figure
 
 
 def align_curves(seeds: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """The curves of several seeds at the same seconds: (n,) and (seeds, n).
+    """Interpolate the curves of several seeds at the same x: (n,) and (seeds, n).
 
-    From where all have been evaluated once to the end of the longest; one that ended before stays
-    where it was.
+    From the first x at which all were evaluated to the end of the longest; a curve that ends
+    earlier keeps its last value.
     """
     seeds = [points for points in seeds if len(points)]
     if not seeds:
         return np.empty(0), np.empty((0, 0))
     first = max(points[0, 0] for points in seeds)
     last = max(points[-1, 0] for points in seeds)
-    # the evaluations themselves, so that a lone curve is drawn as it was
-    own = np.concatenate([points[:, 0] for points in seeds])
-    seconds = np.unique(np.concatenate([np.linspace(first, last, COMPARISON_CURVE_POINTS), own]))
-    seconds = seconds[seconds >= first] if last > first else np.array([last])
-    return seconds, np.array([np.interp(seconds, points[:, 0], points[:, 1]) for points in seeds])
+    # include the evaluations themselves, so that a single curve is drawn exactly
+    evaluated = np.concatenate([points[:, 0] for points in seeds])
+    x = np.unique(np.concatenate([np.linspace(first, last, COMPARISON_CURVE_POINTS), evaluated]))
+    x = x[x >= first] if last > first else np.array([last])
+    return x, np.array([np.interp(x, points[:, 0], points[:, 1]) for points in seeds])
 
 
-class LayerPanel:
-    """What one panel of the picture of layers shows: a line for each layer, over lengths."""
-
-    def __init__(self, name: str, lines: Mapping[str, tuple[Sequence[int], Sequence[float]]]):
-        self.name, self.lines = name, lines
-
-
-def save_layer_benchmark(panels: Sequence[LayerPanel], path: Path) -> None:
-    """Draw what was measured of layers against the length, on logarithmic axes, side by side."""
-    form = image_format(path)
-    figure, every = _figure(len(panels))
-    for axes, panel in zip(every, panels, strict=True):
-        lines = panel.lines.items()
-        # several layers may lie on one line: later ones are drawn thinner, so that all are seen
-        for place, ((name, (lengths, values)), colour) in enumerate(
-            zip(lines, cycle_colors(len(panel.lines)), strict=True)
+def save_layer_benchmark(panels: Sequence[LayerPanel] | LayerBenchmark, path: Path) -> list[str]:
+    """Draw the costs of layers against sequence length on logarithmic axes; return warnings."""
+    panels = panels.panels if isinstance(panels, LayerBenchmark) else panels
+    format = image_format(path)
+    figure, panel_axes = _figure(len(panels))
+    for axes, panel in zip(panel_axes, panels, strict=True):
+        # layers may coincide: later lines are thinner, so that all are visible
+        for number, ((name, (lengths, values)), colour) in enumerate(
+            zip(panel.lines.items(), cycle_colors(len(panel.lines)), strict=True)
         ):
-            width = 3.4 - 0.7 * min(place, 3)
+            width = 3.4 - 0.7 * min(number, 3)
             axes.plot(lengths, values, color=colour, lw=width, marker="o", ms=3, label=name)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_major_formatter("{x:g}")
-        axes.set_xlabel("length n", color=MUTED_COLOR, fontsize=9)
-        style_axes(axes, panel.name)
-    write_figure(figure, path, form)
+        axes.set_xlabel("sequence length n", color=MUTED_COLOR, fontsize=9)
+        style_axes(axes, panel.name, legend=axes is panel_axes[0])
+    write_figure(figure, path, format)
+    return []
 
 
 def _figure(panels: int) -> tuple[Figure, list[Axes]]:

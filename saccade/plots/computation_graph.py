@@ -1,4 +1,4 @@
-"""The picture of one row's way through a small network: what every unit has, and its gradient."""
+"""Picture of a forward and backward pass through a small network, with all values and gradients."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
-from numpy.typing import NDArray
 
-from saccade.plots.attention import (
+from saccade.inspection.figures import ComputationGraph, GraphUnit
+from saccade.plots.fonts import fonts_for, missing_message, replace_missing
+from saccade.plots.style import (
     LINE_COLORS,
     MUTED_COLOR,
     TEXT_COLOR,
@@ -20,44 +21,25 @@ from saccade.plots.attention import (
     image_format,
     write_figure,
 )
-from saccade.plots.fonts import fonts_for, missing_message, replace_missing
+from saccade.types.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
-
-# all lengths are inches, all letters points
+# lengths in inches, font sizes in points
 UNIT_BOX = (0.78, 0.5)
-UNIT_SPACING = 1.0  # from the middle of a unit to that of the next below
+UNIT_SPACING = 1.0  # between the centres of neighbouring units of a layer
 NAME_FONT_SIZE, VALUE_FONT_SIZE, WEIGHT_FONT_SIZE = 7.5, 7.5, 6.0
-WEIGHT_LABEL_BOX = (0.4, 0.13)  # what a weight takes
-LABEL_CLEARANCE = 0.09  # from a weight to an edge that is not its own; more is no better
-LABEL_FRACTIONS = np.linspace(0.1, 0.9, 41)  # along an edge, where its weight may stand
-MAX_UNIT_NAME_LENGTH = 28  # letters of a name
+WEIGHT_LABEL_BOX = (0.4, 0.13)  # space for the text of a weight
+LABEL_CLEARANCE = 0.09  # from the text of a weight to other edges; more is not better
+LABEL_FRACTIONS = np.linspace(0.1, 0.9, 41)  # candidate positions of a weight along its edge
+MAX_UNIT_NAME_LENGTH = 28  # characters
 POSITIVE_COLOR, NEGATIVE_COLOR, GRADIENT_COLOR = LINE_COLORS[0], LINE_COLORS[1], LINE_COLORS[4]
 GRAPH_LEGEND = (
-    "x input, z sum, a what is handed on, p probability, b bias; on an edge its weight, blue above "
-    "0 and red below. ∂x and δ = ∂loss/∂z are gradients."
+    "x input, z pre-activation, a activation, p probability, b bias; on an edge its weight, blue "
+    "if positive, red if negative. ∂x = ∂loss/∂x and δ = ∂loss/∂z are gradients."
 )
 
 
-class GraphUnit(NamedTuple):
-    """One node: its figures by name (those that begin with ∂ or δ are gradients), and its bias."""
-
-    name: str
-    figures: dict[str, float]
-    bias: float | None
-
-
-class ComputationGraph(NamedTuple):
-    """Layers of units, from the inputs on, and the weights (to, from) between them."""
-
-    layers: list[list[GraphUnit]]
-    weights: list[FloatArray]
-    title: str
-    loss: float
-
-
 class GraphEdge(NamedTuple):
-    """A weight, and where it goes from and to."""
+    """A weight and the coordinates of its edge."""
 
     start: tuple[float, float]
     end: tuple[float, float]
@@ -65,29 +47,29 @@ class GraphEdge(NamedTuple):
 
 
 def save_computation_graph(graph: ComputationGraph, path: Path) -> list[str]:
-    """Draw it as PNG, SVG or PDF by the path's ending; what is to be said is returned."""
-    form = image_format(path)
+    """Draw the graph as PNG, SVG or PDF by the suffix of `path`; return warnings."""
+    format = image_format(path)
     names = "".join(unit.name for layer in graph.layers for unit in layer)
     font = LabelFont(*fonts_for(f"{names}{graph.title}{GRAPH_LEGEND}0123456789.−…", None))
-    write_figure(computation_graph_figure(graph, font), path, form)
+    write_figure(computation_graph_figure(graph, font), path, format)
     return [missing_message(font.missing)] if font.missing else []
 
 
 def computation_graph_figure(graph: ComputationGraph, font: LabelFont) -> Figure:
-    """Inputs on the left, the answer on the right; the axes are in inches."""
+    """Return the figure: inputs on the left, outputs on the right; the axes are in inches."""
     tallest = max(len(layer) for layer in graph.layers)
     height = tallest * UNIT_SPACING
     gaps = [1.7 + 0.035 * weights.size for weights in graph.weights]
-    while True:
+    while True:  # widen the gaps until every weight has room on its edge
         middles = UNIT_BOX[0] / 2 + np.concatenate([[0.0], np.cumsum(np.array(gaps) + UNIT_BOX[0])])
         edges = [_edges(graph, gap, middles, height) for gap in range(len(gaps))]
-        places = [label_positions(some) for some in edges]
-        crowded = [gap for gap, found in enumerate(places) if found is None]
+        positions = [label_positions(some) for some in edges]
+        crowded = [gap for gap, found in enumerate(positions) if found is None]
         if not crowded:
             break
         for gap in crowded:
             gaps[gap] *= 1.3
-    left, right = (_room(graph.layers[side], font) for side in (0, -1))
+    left, right = (_label_width(graph.layers[side], font) for side in (0, -1))
     low, high = -left, float(middles[-1]) + UNIT_BOX[0] / 2 + right
     figure = Figure(figsize=(high - low, height), facecolor="white")
     FigureCanvasAgg(figure)
@@ -95,11 +77,11 @@ def computation_graph_figure(graph: ComputationGraph, font: LabelFont) -> Figure
     axes.set_xlim(low, high)
     axes.set_ylim(0, height)
     axes.axis("off")
-    _draw_edges(axes, edges, places, font)
-    for place, layer in enumerate(graph.layers):
-        side = "left" if place == 0 else "right" if place == len(graph.layers) - 1 else ""
+    _draw_edges(axes, edges, positions, font)
+    for number, layer in enumerate(graph.layers):
+        side = "left" if number == 0 else "right" if number == len(graph.layers) - 1 else ""
         for unit, y in zip(layer, _heights(len(layer), height), strict=True):
-            _draw_unit(axes, unit, (float(middles[place]), y), side, font)
+            _draw_unit(axes, unit, (float(middles[number]), y), side, font)
     title, legend = replace_missing(graph.title, font.missing), GRAPH_LEGEND
     above = axes.text(low, height + 0.1, fill(title, int((high - low) / 0.085)), va="bottom")
     below = axes.text(low, -0.1, fill(legend, int((high - low) / 0.056)), va="top")
@@ -109,7 +91,7 @@ def computation_graph_figure(graph: ComputationGraph, font: LabelFont) -> Figure
 
 
 def _heights(count: int, height: float) -> list[float]:
-    """The middles of so many units, the first at the top."""
+    """Return the y coordinates of the centres of `count` units, the first at the top."""
     return [height * (1 - (unit + 0.5) / count) for unit in range(count)]
 
 
@@ -126,7 +108,7 @@ def _edges(
 
 
 def label_positions(edges: Sequence[GraphEdge]) -> list[tuple[float, float]] | None:
-    """A place on each edge of a gap for its weight, away from other edges and from other weights.
+    """Return a position on each edge for its weight, clear of other edges and weights.
 
     None if there is too little room.
     """
@@ -136,15 +118,16 @@ def label_positions(edges: Sequence[GraphEdge]) -> list[tuple[float, float]] | N
     left, right = edges[0].start[0], edges[0].end[0]
     inside = WEIGHT_LABEL_BOX[0] / 2 / (right - left)
     along = LABEL_FRACTIONS[(LABEL_FRACTIONS > inside) & (LABEL_FRACTIONS < 1 - inside)]
-    heights = starts[:, None] * (1 - along) + ends[:, None] * along  # (edges, places)
+    heights = starts[:, None] * (1 - along) + ends[:, None] * along  # (edges, candidates)
     slopes = np.hypot(1.0, (ends - starts) / (right - left))
     taken: list[tuple[float, float]] = []
     for number in range(len(edges)):
         clear = np.abs(heights - heights[number]) / slopes[:, None]
         clear[number] = LABEL_CLEARANCE
         good = np.minimum(clear.min(axis=0), LABEL_CLEARANCE) - 0.01 * np.abs(along - 0.5)
-        for place in np.argsort(-good, kind="stable"):
-            x, y = left + (right - left) * float(along[place]), float(heights[number, place])
+        for candidate in np.argsort(-good, kind="stable"):
+            x = left + (right - left) * float(along[candidate])
+            y = float(heights[number, candidate])
             if all(
                 abs(x - a) >= WEIGHT_LABEL_BOX[0] or abs(y - b) >= WEIGHT_LABEL_BOX[1]
                 for a, b in taken
@@ -159,17 +142,17 @@ def label_positions(edges: Sequence[GraphEdge]) -> list[tuple[float, float]] | N
 def _draw_edges(
     axes: Axes,
     edges: Sequence[Sequence[GraphEdge]],
-    places: Sequence[list[tuple[float, float]] | None],
+    positions: Sequence[list[tuple[float, float]] | None],
     font: LabelFont,
 ) -> None:
     largest = max(abs(edge.weight) for some in edges for edge in some) or 1.0
-    for some, found in zip(edges, places, strict=True):
+    for some, found in zip(edges, positions, strict=True):
         for edge, (x, y) in zip(some, found or [], strict=True):
             colour = POSITIVE_COLOR if edge.weight >= 0 else NEGATIVE_COLOR
-            thick = 0.3 + 2.0 * abs(edge.weight) / largest
+            width = 0.3 + 2.0 * abs(edge.weight) / largest
             across, down = zip(edge.start, edge.end, strict=True)
-            axes.plot(across, down, color=colour, lw=thick, alpha=0.45, zorder=1)
-            label = axes.text(x, y, _short(edge.weight), ha="center", va="center", zorder=3)
+            axes.plot(across, down, color=colour, lw=width, alpha=0.45, zorder=1)
+            label = axes.text(x, y, _format_value(edge.weight), ha="center", va="center", zorder=3)
             label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.9})
             font.apply(label, WEIGHT_FONT_SIZE, colour)
 
@@ -177,51 +160,52 @@ def _draw_edges(
 def _draw_unit(
     axes: Axes, unit: GraphUnit, middle: tuple[float, float], side: str, font: LabelFont
 ) -> None:
-    """A box with its figures; its name beside it at the ends, above it within; its bias below."""
+    """Draw a box with the values of a unit, its name next to it or above it, its bias below."""
     x, y = middle
-    wide, high = UNIT_BOX
+    width, height = UNIT_BOX
     box = FancyBboxPatch(
-        (x - wide / 2, y - high / 2), wide, high, boxstyle="round,pad=0,rounding_size=0.06"
+        (x - width / 2, y - height / 2), width, height, boxstyle="round,pad=0,rounding_size=0.06"
     )
     box.set(facecolor="#f4f7fb", edgecolor="#b9c6d8", linewidth=0.8, zorder=2)
     axes.add_patch(box)
     lines = len(unit.figures)
     for line, (name, value) in enumerate(unit.figures.items()):
-        at = y + high * (0.5 - (line + 0.5) / lines) * 0.86
+        line_y = y + height * (0.5 - (line + 0.5) / lines) * 0.86
         colour = GRADIENT_COLOR if name[0] in "∂δ" else TEXT_COLOR
-        for text, place, align in ((name, -0.4, "left"), (_short(value), 0.42, "right")):
-            written = axes.text(x + place * wide, at, text, ha=align, va="center", zorder=4)
-            font.apply(written, VALUE_FONT_SIZE, colour)
-    name = replace_missing(_named(unit.name), font.missing)
+        for text, offset, align in ((name, -0.4, "left"), (_format_value(value), 0.42, "right")):
+            label = axes.text(x + offset * width, line_y, text, ha=align, va="center", zorder=4)
+            font.apply(label, VALUE_FONT_SIZE, colour)
+    name = replace_missing(_shorten(unit.name), font.missing)
     if side:
         sign = -1 if side == "left" else 1
         align = "right" if side == "left" else "left"
-        label = axes.text(x + sign * (wide / 2 + 0.08), y, name, ha=align, va="center")
+        label = axes.text(x + sign * (width / 2 + 0.08), y, name, ha=align, va="center")
     else:
-        label = axes.text(x, y + high / 2 + 0.04, name, ha="center", va="bottom")
+        label = axes.text(x, y + height / 2 + 0.04, name, ha="center", va="bottom")
     font.apply(label, NAME_FONT_SIZE, TEXT_COLOR if side else MUTED_COLOR)
     if unit.bias is not None:
-        below = axes.text(x, y - high / 2 - 0.04, f"b {_short(unit.bias)}", ha="center", va="top")
+        bias = f"b {_format_value(unit.bias)}"
+        below = axes.text(x, y - height / 2 - 0.04, bias, ha="center", va="top")
         font.apply(below, WEIGHT_FONT_SIZE, MUTED_COLOR)
 
 
-def _room(layer: Sequence[GraphUnit], font: LabelFont) -> float:
-    """What the names beside a layer take."""
+def _label_width(layer: Sequence[GraphUnit], font: LabelFont) -> float:
+    """Return the inches that the names next to an outer layer take."""
     return (
         0.25
-        + max(len(replace_missing(_named(unit.name), font.missing)) for unit in layer)
+        + max(len(replace_missing(_shorten(unit.name), font.missing)) for unit in layer)
         * NAME_FONT_SIZE
         * 0.009
     )
 
 
-def _named(name: str) -> str:
+def _shorten(name: str) -> str:
     name = " ".join(name.split())
     return name if len(name) <= MAX_UNIT_NAME_LENGTH else f"{name[: MAX_UNIT_NAME_LENGTH - 1]}…"
 
 
-def _short(value: float) -> str:
-    """Three digits at most, with a true minus; so wide that a column of them is even."""
+def _format_value(value: float) -> str:
+    """Format a value with at most three digits and a true minus sign."""
     if value and not 0.005 <= abs(value) < 999.5:
         return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e").replace("-", "−")
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0

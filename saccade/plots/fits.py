@@ -1,8 +1,7 @@
-"""Pictures of fits: a curve through points, and forecasts over the time that was held out."""
+"""Pictures of kernel regression and of forecasts over the held-out part of a series."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,7 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from saccade.plots.attention import (
+from saccade.inspection.attention_map import check_map, scale_limit
+from saccade.inspection.figures import ForecastCurves, HorizonErrors, KernelFit, PlotLine
+from saccade.plots.attention import draw_attention_map, label_axes, map_font
+from saccade.plots.fonts import missing_message
+from saccade.plots.style import (
     LINE_COLORS,
     MUTED_COLOR,
     TEXT_COLOR,
@@ -20,27 +23,11 @@ from saccade.plots.attention import (
     style_axes,
     write_figure,
 )
+from saccade.types.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
-MAX_PLOTTED_POINTS = 2000  # values of a line, or dots: more cannot be told apart
+MAX_PLOTTED_POINTS = 2000  # of a line or scatter plot; more cannot be distinguished
 
-
-class PlotLine(NamedTuple):
-    """One line of a picture."""
-
-    label: str
-    x: FloatArray
-    y: FloatArray
-
-
-class HorizonErrors(NamedTuple):
-    """The error of forecasts 1, 2, … values ahead, and that of saying the last value again."""
-
-    errors: FloatArray
-    naive: FloatArray
-
-
-# --- a curve ------------------------------------------------------------------------------------
+# --- kernel regression --------------------------------------------------------------------------
 
 
 def save_regression_fit(
@@ -50,20 +37,34 @@ def save_regression_fit(
     truth: PlotLine | None = None,
     average: float = 0.0,
 ) -> None:
-    """Draw points, the curve they come from if it is known, fits to them, and their average."""
-    write_figure(regression_figure(points, fits, truth, average), path, image_format(path))
+    """Draw points, the noiseless function if known, fits, and the mean of the targets."""
+    save_kernel_fit(KernelFit(points, fits, average, truth), path)
+
+
+def save_kernel_fit(fit: KernelFit, path: Path) -> list[str]:
+    """Draw a kernel regression, with its attention map below if there is one; return warnings."""
+    format = image_format(path)
+    figure = regression_figure(fit.points, fit.fits, fit.truth, fit.mean, fit)
+    write_figure(figure, path, format)
+    missing = map_font([fit.attention]).missing if fit.attention is not None else []
+    return [missing_message(missing)] if missing else []
 
 
 def regression_figure(
-    points: PlotLine, fits: Sequence[PlotLine], truth: PlotLine | None, average: float
+    points: PlotLine,
+    fits: Sequence[PlotLine],
+    truth: PlotLine | None,
+    average: float,
+    kernel_fit: KernelFit | None = None,
 ) -> Figure:
-    """Fits are drawn in their order, the last one above the others."""
-    figure, axes = _panels([4.5])
+    """Return the figure; fits are drawn in order, the last one on top."""
+    attention = kernel_fit.attention if kernel_fit is not None else None
+    figure, axes = _panels([4.5] if attention is None else [4.5, 4.5])
     panel = axes[0]
-    some = _some(len(points.x))
+    kept = _evenly_spaced(len(points.x))
     panel.plot(
-        points.x[some],
-        points.y[some],
+        points.x[kept],
+        points.y[kept],
         "o",
         color=MUTED_COLOR,
         ms=4,
@@ -71,18 +72,27 @@ def regression_figure(
         mew=0,
         label=points.label,
     )
-    panel.axhline(average, color=MUTED_COLOR, lw=1.0, ls=(0, (1, 2)), label="plain average")
+    panel.axhline(average, color=MUTED_COLOR, lw=1.0, ls=(0, (1, 2)), label="mean of the targets")
     if truth is not None:
         panel.plot(truth.x, truth.y, color=TEXT_COLOR, lw=1.2, ls=(0, (4, 3)), label=truth.label)
-    for fit, colour in zip(fits, _strongest_last(len(fits)), strict=True):
+    for fit, colour in zip(fits, _last_is_blue(len(fits)), strict=True):
         panel.plot(fit.x, fit.y, color=colour, lw=1.8, label=fit.label)
     panel.set_xlabel("x", color=MUTED_COLOR, fontsize=9)
     style_axes(panel, "y")
+    if attention is not None:
+        font = map_font([check_map(attention)])
+        draw_attention_map(axes[1], attention, font, 7.0, scale_limit(attention.weights))
+        axes[1].set_aspect("auto")
+        label_axes(axes[1], attention, font, across=True, down=True)
+        bar = figure.colorbar(axes[1].images[0], ax=axes[1], aspect=30, pad=0.02)
+        bar.outline.set_color("#c9d2de")
+        bar.ax.tick_params(length=0, labelsize=8, labelcolor=MUTED_COLOR)
+        bar.ax.set_title("weight", fontsize=8, color=MUTED_COLOR)
     return figure
 
 
-def _strongest_last(count: int) -> list[str]:
-    """The last line is the one that counts: it is blue in every picture."""
+def _last_is_blue(count: int) -> list[str]:
+    """Return line colours of which the last, that of the result, is blue in every picture."""
     return [*cycle_colors(count)[1:], LINE_COLORS[0]] if count > 1 else cycle_colors(count)
 
 
@@ -96,55 +106,61 @@ def save_forecasts(
     growth: HorizonErrors,
     path: Path,
 ) -> None:
-    """Draw a series with forecasts so many values ahead, and how their error grows.
+    """Draw a series with forecasts at some horizons, and the error by horizon.
 
-    `free` is the forecast that starts once and reads nothing but its own answers.
+    `rollout` is one forecast that reads only its own predictions.
     """
     write_figure(forecast_figure(series, forecasts, rollout, growth), path, image_format(path))
+
+
+def save_forecast_curves(curves: ForecastCurves, path: Path) -> list[str]:
+    """Draw `ForecastCurves`; return warnings."""
+    save_forecasts(curves.series, curves.forecasts, curves.rollout, curves.growth, path)
+    return []
 
 
 def forecast_figure(
     series: PlotLine, forecasts: Mapping[int, PlotLine], rollout: PlotLine, growth: HorizonErrors
 ) -> Figure:
-    """Time above, the error against the number of values ahead below."""
+    """Return the figure: the series above, the error by horizon below."""
     figure, (above, below) = _panels([3.6, 2.2])
-    some = _some(len(series.x))
-    above.plot(series.x[some], series.y[some], color="#c4c9d1", lw=0.9, label=series.label)
+    kept = _evenly_spaced(len(series.x))
+    above.plot(series.x[kept], series.y[kept], color="#c4c9d1", lw=0.9, label=series.label)
     for (_, line), colour in zip(forecasts.items(), cycle_colors(len(forecasts)), strict=True):
         above.plot(line.x, line.y, color=colour, lw=1.3, label=line.label)
     above.plot(rollout.x, rollout.y, color=TEXT_COLOR, lw=1.2, ls=(0, (4, 3)), label=rollout.label)
-    low, high = _room_for([series.y, *(line.y for line in forecasts.values())])
-    above.set_ylim(low, high)  # a forecast that runs away must not press the others flat
+    low, high = _value_limits([series.y, *(line.y for line in forecasts.values())])
+    above.set_ylim(low, high)  # a diverging rollout must not flatten the other lines
     above.set_xlabel("time", color=MUTED_COLOR, fontsize=9)
     style_axes(above, "value")
     draw_horizon_errors(below, growth, list(forecasts))
     return figure
 
 
-def draw_horizon_errors(axes: Axes, growth: HorizonErrors, marked: Sequence[int]) -> None:
-    """The error against the number of values ahead; those drawn above are marked."""
+def draw_horizon_errors(axes: Axes, growth: HorizonErrors, horizons: Sequence[int]) -> None:
+    """Draw the error by horizon, with dots at the horizons whose forecasts are drawn above."""
     steps = np.arange(1, len(growth.errors) + 1)
     axes.plot(
-        steps, growth.naive, color=MUTED_COLOR, lw=1.2, ls=(0, (1, 2)), label="last value again"
+        steps, growth.naive, color=MUTED_COLOR, lw=1.2, ls=(0, (1, 2)), label="naive (last value)"
     )
     axes.plot(steps, growth.errors, color=TEXT_COLOR, lw=1.4, label="forecast")
-    for ahead, colour in zip(marked, cycle_colors(len(marked)), strict=True):
-        axes.plot([ahead], [growth.errors[ahead - 1]], "o", color=colour, ms=5)
+    for horizon, colour in zip(horizons, cycle_colors(len(horizons)), strict=True):
+        axes.plot([horizon], [growth.errors[horizon - 1]], "o", color=colour, ms=5)
     axes.set_ylim(bottom=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("values ahead", color=MUTED_COLOR, fontsize=9)
-    style_axes(axes, "error (rmse)")
+    axes.set_xlabel("horizon (steps ahead)", color=MUTED_COLOR, fontsize=9)
+    style_axes(axes, "RMSE")
 
 
-def _room_for(rows: Sequence[FloatArray]) -> tuple[float, float]:
-    """From the lowest to the highest of all but a few values, with a little air."""
+def _value_limits(rows: Sequence[FloatArray]) -> tuple[float, float]:
+    """Return the 0.2 % and 99.8 % quantiles of all finite values, with a margin."""
     values = np.concatenate([row[np.isfinite(row)] for row in rows])
     low, high = np.quantile(values, [0.002, 0.998])
-    air = 0.08 * (high - low) or 1.0
-    return float(low - air), float(high + air)
+    margin = 0.08 * (high - low) or 1.0
+    return float(low - margin), float(high + margin)
 
 
-def _some(count: int) -> NDArray[np.int64]:
+def _evenly_spaced(count: int) -> NDArray[np.int64]:
     return np.unique(
         np.linspace(0, count - 1, min(count, MAX_PLOTTED_POINTS)).round().astype(np.int64)
     )

@@ -1,7 +1,7 @@
-"""Fonts that have the letters: found among the installed ones, or a plain word that there are none.
+"""Choice of installed fonts that cover a text, and a warning for characters that none covers.
 
-matplotlib takes a list of families and goes down it letter by letter; here that list is made
-for the letters at hand, so that no picture shows empty boxes.
+matplotlib tries a list of families for each character; this module makes that list for the text
+at hand, so that no picture shows empty boxes.
 """
 
 import unicodedata
@@ -14,20 +14,20 @@ from matplotlib.ft2font import FT2Font, LoadFlags
 
 from saccade.plots.terminal import visible_text
 
-DEFAULT_FONT = "DejaVu Sans"  # comes with matplotlib, so it is always there
-# These claim letters and draw something else: boxes, mathematics, nothing.
+DEFAULT_FONT = "DejaVu Sans"  # ships with matplotlib
+# these claim characters but draw boxes, mathematics or blanks
 EXCLUDED_FONTS = ("Last Resort", ".LastResort", "Adobe Blank", "STIXSize", "STIXNonUnicode", "cm")
 
 
 class FontChoice(NamedTuple):
-    """The families to draw with, in order, and the letters that none of them has."""
+    """Font families in order of preference, and the characters that none of them has."""
 
     families: list[str]
     missing: list[str]
 
 
 def fonts_for(text: str, fonts: Sequence[FontEntry] | None = None) -> FontChoice:
-    """The fewest fonts that have the letters of `text`: of `fonts`, or of those installed."""
+    """Choose few fonts that cover `text`: of `fonts`, or of those installed (greedy set cover)."""
     letters = {letter for letter in text if not letter.isspace() and not needs_no_glyph(letter)}
     families = [DEFAULT_FONT]
     if not letters:
@@ -48,30 +48,30 @@ def fonts_for(text: str, fonts: Sequence[FontEntry] | None = None) -> FontChoice
 
 
 def needs_no_glyph(letter: str) -> bool:
-    """Whether a letter only changes its neighbours (joiners, selectors) and needs no glyph."""
+    """True for characters that only modify their neighbours (joiners, variation selectors)."""
     return unicodedata.category(letter) == "Cf" or "\ufe00" <= letter <= "\ufe0f"
 
 
 def installed_fonts() -> tuple[FontEntry, ...]:
-    """The fonts matplotlib knows."""
+    """Return the fonts in matplotlib's cache."""
     return tuple(fontManager.ttflist)
 
 
 @lru_cache(maxsize=1)
 def new_fonts() -> tuple[FontEntry, ...]:
-    """Fonts installed since matplotlib last looked: it keeps its list from run to run."""
+    """Return fonts installed since matplotlib wrote its font cache."""
     known = {entry.fname for entry in fontManager.ttflist}
     before = len(fontManager.ttflist)
     for path in sorted(set(findSystemFonts()) - known):
         try:
             fontManager.addfont(path)
         except (RuntimeError, NotImplementedError, OSError, ValueError):
-            continue  # a font that matplotlib cannot read is as good as none
+            continue  # matplotlib cannot read this font
     return tuple(fontManager.ttflist[before:])
 
 
 def candidate_fonts(entries: Sequence[FontEntry], text: str) -> list[FontEntry]:
-    """Upright fonts of ordinary weight, the plainest first."""
+    """Return upright fonts of regular weight, sans-serif first."""
     usable = [
         entry
         for entry in entries
@@ -84,18 +84,18 @@ def candidate_fonts(entries: Sequence[FontEntry], text: str) -> list[FontEntry]:
 
 
 def font_weight(entry: FontEntry) -> int:
-    """How bold a font is, 100 to 900; 400 is ordinary."""
+    """Return the weight of a font, 100 to 900; 400 is regular."""
     return weight_dict[entry.weight] if isinstance(entry.weight, str) else entry.weight
 
 
 def font_preference(name: str, region: str) -> tuple[bool, bool]:
-    """What to prefer where two fonts have the same letters; smaller is better."""
+    """Return the sort key among fonts with the same coverage; smaller is better."""
     odd = any(word in name for word in ("Serif", "Mono", "Display", "Condensed", "Math"))
     return odd, "CJK" in name and not name.endswith(region)
 
 
 def cjk_region(text: str) -> str:
-    """Which Han shapes suit a text: Japanese beside kana, Korean beside hangul, else Chinese."""
+    """Return the variant of Han glyphs: JP if there is kana, KR if hangul, else SC."""
     names = [unicodedata.name(letter, "") for letter in text]
     if any(name.startswith(("HIRAGANA", "KATAKANA")) for name in names):
         return "JP"
@@ -103,7 +103,7 @@ def cjk_region(text: str) -> str:
 
 
 def covered_letters(entries: Sequence[FontEntry], family: str, letters: set[str]) -> set[str]:
-    """Which of the letters a family draws."""
+    """Return the characters that a family covers."""
     entry = next((entry for entry in entries if entry.name == family), None)
     if entry is None:
         return set()
@@ -112,7 +112,7 @@ def covered_letters(entries: Sequence[FontEntry], family: str, letters: set[str]
 
 @lru_cache(maxsize=4096)
 def letters_in_font(path: str, index: int, letters: frozenset[str]) -> frozenset[str]:
-    """Which of the letters a font file has with an outline (colour bitmaps have none)."""
+    """Return the characters that a font file has an outline for (not a colour bitmap)."""
     try:
         font = FT2Font(path, face_index=index)
         return frozenset(letter for letter in letters if has_outline(font, ord(letter)))
@@ -121,7 +121,7 @@ def letters_in_font(path: str, index: int, letters: frozenset[str]) -> frozenset
 
 
 def has_outline(font: FT2Font, code: int) -> bool:
-    """Whether a font draws this letter."""
+    """True if a font has an outline for this code point."""
     if font.get_char_index(code) == 0:
         return False
     font.load_char(code, flags=LoadFlags.NO_HINTING)
@@ -129,17 +129,17 @@ def has_outline(font: FT2Font, code: int) -> bool:
 
 
 def replace_missing(text: str, missing: Sequence[str]) -> str:
-    """Text in which letters no font has are written as their number, U+5E74."""
+    """Replace characters that no font has by their code point, such as U+5E74."""
     if text[:1] == "◌" and text[1:2] in missing:
-        text = text[1:]  # the circle stood there to carry a mark that is not drawn
+        text = text[1:]  # the dotted circle only carried the combining character
     seen = "".join(f" U+{ord(letter):04X} " if letter in missing else letter for letter in text)
     return " ".join(seen.split()) if missing else text
 
 
-def missing_message(missing: Sequence[str], most: int = 12) -> str:
-    """What to tell a person about letters that no font has."""
-    some = " ".join(visible_text(letter) for letter in missing[:most])
-    some += " …" if len(missing) > most else ""
+def missing_message(missing: Sequence[str], limit: int = 12) -> str:
+    """Return the warning about characters that no font has."""
+    some = " ".join(visible_text(letter) for letter in missing[:limit])
+    some += " …" if len(missing) > limit else ""
     packages = " and ".join(dict.fromkeys(font_package(letter) for letter in missing))
     return (
         f"No installed font has {some}; their code points are shown instead. "
@@ -148,7 +148,7 @@ def missing_message(missing: Sequence[str], most: int = 12) -> str:
 
 
 def font_package(letter: str) -> str:
-    """A free font, by the name most Linux systems give its package, that has a letter."""
+    """Return the Debian package of a free font that has a character."""
     if unicodedata.category(letter)[0] == "S":
         return "fonts-symbola"
     return "fonts-noto-cjk" if unicodedata.east_asian_width(letter) in "WF" else "fonts-noto-core"

@@ -1,6 +1,5 @@
-"""A picture of a machine that divides a plane: points, the line between them, and its margin."""
+"""Picture of a support vector machine in the plane: points, decision boundary and margin."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from saccade.plots.attention import (
+from saccade.inspection.figures import DecisionFunction, SVMMargin, evaluate_margin
+from saccade.plots.style import (
     LINE_COLORS,
     MUTED_COLOR,
     TEXT_COLOR,
@@ -18,18 +18,11 @@ from saccade.plots.attention import (
     style_axes,
     write_figure,
 )
+from saccade.types.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
-DecisionFunction = Callable[[FloatArray], FloatArray]
-
-DECISION_GRID_POINTS = 200  # places along each side at which the machine is asked
-MAX_DECISION_LEVEL = 4  # level lines are drawn up to this value on either side
-REGION_COLORS = (
-    "#dde7f5",
-    "#eef3fa",
-    "#fbeef0",
-    "#f6dde1",
-)  # from inside the first to inside the second
+MAX_DECISION_LEVEL = 4  # contour lines are drawn up to this |f|
+# f < -1, -1 to 0, 0 to 1, f > 1
+REGION_COLORS = ("#dde7f5", "#eef3fa", "#fbeef0", "#f6dde1")
 
 
 def save_margin(
@@ -39,32 +32,30 @@ def save_margin(
     decision_function: DecisionFunction,
     path: Path,
 ) -> None:
-    """Draw (N, 2) points of two classes with f = 0, the margin f = ±1 and the support vectors."""
-    write_figure(
-        margin_figure(points, labels, support, decision_function), path, image_format(path)
-    )
+    """Draw (N, 2) points of two classes with f = 0, the margin f = ±1 and the support vectors.
+
+    `decision_function` returns f of (T, 2) points, positive for the second class.
+    """
+    save_svm_margin(evaluate_margin(points, labels, support, decision_function), path)
 
 
-def margin_figure(
-    points: FloatArray,
-    labels: NDArray[Any],
-    support: NDArray[np.bool_],
-    decision_function: DecisionFunction,
-) -> Figure:
-    """The figure; `decide` gives f of (T, 2) points, over 0 for the second class."""
-    names = np.unique(labels)
-    if points.ndim != 2 or points.shape[1] != 2 or len(names) != 2:
-        raise ValueError(
-            f"got points of shape {points.shape} in {len(names)} classes; a margin can be drawn "
-            "of two columns and two classes."
-        )
+def save_svm_margin(margin: SVMMargin, path: Path) -> list[str]:
+    """Draw an `SVMMargin`; return warnings."""
+    format = image_format(path)
+    write_figure(margin_figure(margin), path, format)
+    return []
+
+
+def margin_figure(margin: SVMMargin) -> Figure:
+    """Return the figure of points, support vectors and contours of the decision function."""
+    points, support = margin.points, margin.support
     figure = Figure(figsize=(7, 5.6), facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    draw_decision_levels(axes, points, decision_function)
-    for name, colour in zip(names, LINE_COLORS, strict=False):
-        of = points[labels == name]
-        axes.plot(*of.T, "o", color=colour, ms=5, mew=0, label=f"class {name}")
+    draw_decision_levels(axes, margin)
+    for name, colour in zip(np.unique(margin.labels), LINE_COLORS, strict=False):
+        members = points[margin.labels == name]
+        axes.plot(*members.T, "o", color=colour, ms=5, mew=0, label=f"class {name}")
     axes.plot(
         *points[support].T,
         "o",
@@ -80,28 +71,22 @@ def margin_figure(
     return figure
 
 
-def draw_decision_levels(
-    axes: Axes, points: FloatArray, decision_function: DecisionFunction
-) -> None:
-    """The plane by f: both sides, f = 0, the margin, and lines of equal f beyond it."""
-    low, high = points.min(axis=0), points.max(axis=0)
-    air = 0.08 * (high - low) + 1e-9
-    x, y = (np.linspace(low[d] - air[d], high[d] + air[d], DECISION_GRID_POINTS) for d in (0, 1))
-    grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-    f = decision_function(grid).reshape(DECISION_GRID_POINTS, DECISION_GRID_POINTS)
-    far = float(np.abs(f).max()) + 2
-    axes.contourf(x, y, f, levels=[-far, -1, 0, 1, far], colors=REGION_COLORS)
-    beyond = [
+def draw_decision_levels(axes: Axes, margin: SVMMargin) -> None:
+    """Draw both half-planes, f = 0, the margin f = ±1, and contour lines beyond it."""
+    x, y, f = margin.x, margin.y, margin.decision
+    outermost = float(np.abs(f).max()) + 2
+    axes.contourf(x, y, f, levels=[-outermost, -1, 0, 1, outermost], colors=REGION_COLORS)
+    beyond_margin = [
         level for level in range(-MAX_DECISION_LEVEL, MAX_DECISION_LEVEL + 1) if abs(level) > 1
     ]
     for levels, style, width, colour in (
-        (beyond, "solid", 0.5, "#c4c9d1"),
+        (beyond_margin, "solid", 0.5, "#c4c9d1"),
         ([-1, 1], "dashed", 1.2, TEXT_COLOR),
         ([0], "solid", 1.6, TEXT_COLOR),
     ):
-        there = [level for level in levels if f.min() < level < f.max()]
-        if there:  # matplotlib warns of levels that are nowhere
+        present = [level for level in levels if f.min() < level < f.max()]
+        if present:  # matplotlib warns of levels outside the range of f
             lines = axes.contour(
-                x, y, f, levels=there, colors=colour, linestyles=style, linewidths=width
+                x, y, f, levels=present, colors=colour, linestyles=style, linewidths=width
             )
             axes.clabel(lines, fmt="%g", fontsize=7)

@@ -1,4 +1,4 @@
-"""Pictures of schedules: learning rates over the steps of a training."""
+"""Picture of learning-rate schedules over the steps of a training."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,25 +9,38 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from saccade.plots.attention import (
+from saccade.inspection.figures import LearningRateSchedules
+from saccade.plots.style import (
     MUTED_COLOR,
+    TEXT_COLOR,
     cycle_colors,
     image_format,
     style_axes,
     write_figure,
 )
+from saccade.types.arrays import FloatArray
 
 
 def save_schedules(
-    steps: NDArray[np.integer[Any]], rates: Mapping[str, NDArray[np.float64]], path: Path
+    steps: NDArray[np.integer[Any]], rates: Mapping[str, FloatArray], path: Path
 ) -> None:
-    """Draw the rate at each step, a line for each schedule, as PNG, SVG or PDF by the ending."""
-    form = image_format(path)
+    """Draw the learning rate at each step, a line per schedule."""
+    save_schedule_figure(LearningRateSchedules(steps, rates), path)
+
+
+def save_schedule_figure(schedules: LearningRateSchedules, path: Path) -> list[str]:
+    """Draw `LearningRateSchedules`; return warnings."""
+    format = image_format(path)
     figure = Figure(figsize=(8.0, 4.5), facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    for (name, line), colour in zip(rates.items(), cycle_colors(len(rates)), strict=True):
-        axes.plot(steps, line, color=colour, lw=1.6, label=name.replace("_", " "))
+    names = [name.replace("_", " ") for name in schedules.rates]
+    colours = cycle_colors(len(names))
+    for name, rates, colour in zip(names, schedules.rates.values(), colours, strict=True):
+        axes.plot(schedules.steps, rates, color=colour, lw=1.6, label=name)
+    title = "Learning-rate schedules" if len(names) > 1 else f"Learning-rate schedule: {names[0]}"
+    axes.set_title(title, color=TEXT_COLOR, fontsize=10, loc="left", fontweight="bold")
     axes.set_xlabel("step", color=MUTED_COLOR, fontsize=9)
-    style_axes(axes, "rate of learning")
-    write_figure(figure, path, form)
+    style_axes(axes, "learning rate", legend=len(names) > 1)
+    write_figure(figure, path, format)
+    return []

@@ -1,4 +1,4 @@
-"""The picture of depth: signals, gradients, and the eigenvalues of the weights' product."""
+"""Picture of signal propagation: signals, gradients, eigenvalues of the product of weights."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from saccade.inspection.signal_propagation import FloatArray, SignalPropagation, StackConfig
-from saccade.plots.attention import (
+from saccade.inspection.figures import SignalPropagation, StackConfig
+from saccade.plots.style import (
     ATTENTION_COLORMAP,
     LINE_COLORS,
     MUTED_COLOR,
@@ -18,34 +18,41 @@ from saccade.plots.attention import (
     style_axes,
     write_figure,
 )
+from saccade.types.arrays import FloatArray
 
-MIN_DECADES = 2.0  # that an axis spans at least, so that what holds looks as if it held
-
-
-def save_signal_propagation(depth: SignalPropagation, path: Path) -> None:
-    """Draw it as PNG, SVG or PDF by the path's ending."""
-    form = image_format(path)
-    write_figure(signal_propagation_figure(depth), path, form)
+MIN_DECADES = 2.0  # least span of an axis, so that a stable signal looks stable
 
 
-def signal_propagation_figure(depth: SignalPropagation) -> Figure:
-    """Three panels: the way there, the way back, the matrices."""
+def save_signal_propagation(propagation: SignalPropagation, path: Path) -> list[str]:
+    """Draw `SignalPropagation` as PNG, SVG or PDF by the suffix of `path`; return warnings."""
+    format = image_format(path)
+    write_figure(signal_propagation_figure(propagation), path, format)
+    return []
+
+
+def signal_propagation_figure(propagation: SignalPropagation) -> Figure:
+    """Return three panels: forward signals, backward gradients, spectra of the weights."""
     figure = Figure(figsize=(11, 3.6), facecolor="white")
     FigureCanvasAgg(figure)
     figure.set_layout_engine("constrained", w_pad=0.08)
-    there, back, matrices = figure.subplots(1, 3)
-    _draw_layers(there, {"mean of h²": depth.signals, "variance over inputs": depth.differences})
-    _draw_layers(back, {"mean of (∂L/∂h)²": depth.gradients})
-    _draw_moduli(matrices, depth)
+    forward, backward, spectra = figure.subplots(1, 3)
+    signals = {
+        "mean of h²": propagation.signals,
+        "variance over inputs": propagation.differences,
+    }
+    _draw_layers(forward, signals)
+    _draw_layers(backward, {"mean of (∂L/∂h)²": propagation.gradients})
+    _draw_moduli(spectra, propagation)
     names = ("signals", "gradients", "eigenvalues of W_l … W_1")
-    for axes, name in zip((there, back, matrices), names, strict=True):
+    for axes, name in zip((forward, backward, spectra), names, strict=True):
         axes.set_title(name, color=TEXT_COLOR, fontsize=10, loc="left", fontweight="bold")
-    figure.suptitle(stack_title(depth.stack), color=MUTED_COLOR, fontsize=9, x=0.01, ha="left")
+    title = stack_title(propagation.stack)
+    figure.suptitle(title, color=MUTED_COLOR, fontsize=9, x=0.01, ha="left")
     return figure
 
 
 def stack_title(stack: StackConfig) -> str:
-    """What was looked at, in a line."""
+    """Return the settings of a stack in one line."""
     parts = [f"{stack.layers} layers of width {stack.width}", stack.activation, stack.init]
     if stack.norm != "none":
         parts.append(f"{stack.norm} norm")
@@ -58,42 +65,43 @@ def _draw_layers(axes: Axes, lines: dict[str, FloatArray]) -> None:
     for (label, values), colour in zip(lines.items(), LINE_COLORS, strict=False):
         with np.errstate(divide="ignore"):
             logs = np.log10(values)
-        seen = np.flatnonzero(np.isfinite(logs))
+        finite = np.flatnonzero(np.isfinite(logs))
         if (values == 0).any():
-            label += " (0 where no line is)"
-        mark = "o" if len(seen) <= 30 else ""
-        dashes = (
-            "-" if colour == LINE_COLORS[0] else (0, (4, 2))
-        )  # where both are one, both are seen
-        axes.plot(seen, logs[seen], color=colour, lw=1.8, ls=dashes, marker=mark, ms=3, label=label)
+            label += " (0 where the line is missing)"
+        marker = "o" if len(finite) <= 30 else ""
+        # dashed, so that both lines are visible where they coincide
+        style = "-" if colour == LINE_COLORS[0] else (0, (4, 2))
+        axes.plot(
+            finite, logs[finite], color=colour, lw=1.8, ls=style, marker=marker, ms=3, label=label
+        )
     axes.set_xlabel("layer", color=MUTED_COLOR, fontsize=9)
     last = len(values) - 1
     axes.set_xlim(-0.03 * last, 1.03 * last)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
-    _powers(axes)
+    _use_powers_of_ten(axes)
 
 
-def _draw_moduli(axes: Axes, depth: SignalPropagation) -> None:
-    spectra = depth.spectra
-    for place, one in enumerate(spectra):
-        shade = ATTENTION_COLORMAP(0.3 + 0.7 * (place + 1) / len(spectra))
-        ranks = np.arange(1, len(one.moduli) + 1)
-        label = f"l = {one.depth}" if len(ranks) else f"l = {one.depth}: all are 0"
-        axes.plot(ranks, one.moduli, color=shade, lw=1.6, label=label)
+def _draw_moduli(axes: Axes, propagation: SignalPropagation) -> None:
+    spectra = propagation.spectra
+    for number, spectrum in enumerate(spectra, 1):
+        shade = ATTENTION_COLORMAP(0.3 + 0.7 * number / len(spectra))
+        ranks = np.arange(1, len(spectrum.moduli) + 1)
+        label = f"l = {spectrum.depth}" if len(ranks) else f"l = {spectrum.depth}: all 0"
+        axes.plot(ranks, spectrum.moduli, color=shade, lw=1.6, label=label)
     axes.axhline(0, color=MUTED_COLOR, lw=0.8, ls=(0, (4, 3)))
-    axes.set_xlabel("rank, the largest first", color=MUTED_COLOR, fontsize=9)
-    axes.set_xlim(1, depth.stack.width)
-    _powers(axes, "modulus")
-    axes.legend(  # beside the lines, which may be anywhere
+    axes.set_xlabel("rank (largest first)", color=MUTED_COLOR, fontsize=9)
+    axes.set_xlim(1, propagation.stack.width)
+    _use_powers_of_ten(axes, "modulus")
+    axes.legend(  # outside the panel, which the lines may fill
         frameon=False, fontsize=8, labelcolor=TEXT_COLOR, loc="center left", bbox_to_anchor=(1, 0.5)
     )
 
 
-def _powers(axes: Axes, name: str = "") -> None:
-    """An axis of logarithms, wide enough, with powers of ten."""
+def _use_powers_of_ten(axes: Axes, name: str = "") -> None:
+    """Label an axis of log10 values with powers of ten and widen it to `MIN_DECADES`."""
     low, high = axes.get_ylim()
-    more = max(0.0, MIN_DECADES - (high - low)) / 2
-    axes.set_ylim(low - more, high + more)
+    margin = max(0.0, MIN_DECADES - (high - low)) / 2
+    axes.set_ylim(low - margin, high + margin)
     axes.yaxis.set_major_locator(MaxNLocator(8, integer=True))
-    axes.yaxis.set_major_formatter(lambda power, place: rf"$10^{{{power:.0f}}}$")
+    axes.yaxis.set_major_formatter(lambda power, _: rf"$10^{{{power:.0f}}}$")
     style_axes(axes, name)

@@ -1,7 +1,7 @@
-"""Attention maps as text for a terminal: what is looked at across the top, what is written down
-the side, a block or a colour for each weight.
+"""Attention maps as text for a terminal: keys across the top, queries down the side, a block or a
+colour for each weight.
 
-Nothing here needs matplotlib or torch, so that a map is on the screen at once.
+Imports neither matplotlib nor torch, so that a map is printed without delay.
 """
 
 import sys
@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 import wcwidth
 
+from saccade.inspection.attention_map import AttentionMap, check_map, scale_limit
+
 SHADE_BLOCKS = " ░▒▓█"
-ASCII_SHADES = " .:-=+*#%@"  # for screens that cannot show blocks
-# Dark to light like matplotlib's magma, of the 256 colours every terminal has; each is lighter
-# to the eye than the one before.
+ASCII_SHADES = " .:-=+*#%@"  # for encodings without block characters
+# dark to light like matplotlib's magma, from the 256 xterm colours, with growing lightness
 TERMINAL_COLORS = (233, 53, 54, 90, 125, 162, 168, 203, 209, 216, 222, 229)
-SCALE_LIMITS = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 VISIBLE_SIGNS = {
     " ": "␣",
@@ -29,25 +29,14 @@ VISIBLE_SIGNS = {
     "\n": "↵",
     "\r": "↵",
 }
-INVISIBLE_SIGN = "∅"  # stands for a character that cannot be seen
-LTR_MARK = "\u200e"
-MAX_VERTICAL_LETTERS = 16  # letters of a piece that is written downwards
-MAX_SIDE_LABEL_WIDTH = 20  # columns of a piece at the side
-
-
-class AttentionMap(NamedTuple):
-    """One attention map: row t says how much each key was looked at while piece t was written."""
-
-    weights: np.ndarray  # (T, S), rows sum to 1, or to 0 where nothing may be seen
-    rows: Sequence[str]  # T pieces being written
-    columns: Sequence[str]  # S pieces looked at
-    title: str  # "cross attention, layer 1, head 2"
-    across: str = "source (looked at)"  # what the columns are
-    down: str = "target (written)"  # what the rows are
+INVISIBLE_SIGN = "∅"  # replaces an invisible character
+LEFT_TO_RIGHT = "\u200e"  # Unicode left-to-right mark
+MAX_VERTICAL_LETTERS = 16  # letters of a column label that is set vertically
+MAX_SIDE_LABEL_WIDTH = 20  # terminal columns of a row label
 
 
 class HeaderLayout(NamedTuple):
-    """How the pieces across the top are set: the columns each takes, flat or downwards."""
+    """Layout of the column labels: terminal columns of each, horizontal or vertical."""
 
     labels: list[str]
     widths: list[int]
@@ -55,45 +44,22 @@ class HeaderLayout(NamedTuple):
 
 
 def display_width(text: str) -> int:
-    """The columns a terminal gives to `text`: 2 for 年 or 😀, 1 for é however it is written."""
+    """Return the terminal columns of `text`: 2 for 年 or 😀, 1 for é, composed or not."""
     return wcwidth.width(text, control_codes="ignore")
 
 
-def check_map(map: AttentionMap) -> AttentionMap:
-    """The map itself, or a `ValueError` that says what does not fit."""
-    shape, wanted = np.shape(map.weights), (len(map.rows), len(map.columns))
-    if shape != wanted:
-        raise ValueError(
-            f"{map.title}: got weights of shape {shape} for {wanted[0]} rows and {wanted[1]} "
-            f"columns; give weights of shape {wanted}."
-        )
-    if 0 in wanted:
-        raise ValueError(f"{map.title}: there is nothing to draw, the map is {wanted}.")
-    if not np.isfinite(map.weights).all() or np.min(map.weights) < 0:
-        raise ValueError(
-            f"{map.title}: some weights are negative or not finite; attention weights are "
-            "between 0 and 1. Look for a NaN in the model."
-        )
-    return map
-
-
-def scale_limit(weights: np.ndarray) -> float:
-    """The end of the scale: 1, or less if every weight is so small that nothing would show."""
-    return next((limit for limit in SCALE_LIMITS if weights.max() <= limit), float(weights.max()))
-
-
-def visible_text(piece: str) -> str:
-    """A piece as it can be seen: spaces and controls as signs, a lone mark on a dotted circle."""
-    if not piece or all(is_invisible(letter) for letter in piece):
+def visible_text(token: str) -> str:
+    """Replace spaces and control characters by signs; put a combining character on a ◌."""
+    if not token or all(is_invisible(letter) for letter in token):
         return INVISIBLE_SIGN
-    seen = "".join(visible_letter(letter, at) for at, letter in enumerate(piece))
-    if unicodedata.category(seen[0])[0] == "M" or display_width(seen) == 0:
-        seen = "◌" + seen
-    return seen
+    visible = "".join(visible_letter(letter, at) for at, letter in enumerate(token))
+    if unicodedata.category(visible[0])[0] == "M" or display_width(visible) == 0:
+        visible = "◌" + visible
+    return visible
 
 
 def visible_letter(letter: str, at: int) -> str:
-    """One letter of a piece; what joins letters stays when it has one to its left."""
+    """Return the visible form of one character; a joiner is kept if one precedes it."""
     if letter in VISIBLE_SIGNS:
         return VISIBLE_SIGNS[letter]
     joins = letter in "\u200c\u200d" or "\ufe00" <= letter <= "\ufe0f" or "\U000e0020" <= letter
@@ -101,53 +67,52 @@ def visible_letter(letter: str, at: int) -> str:
 
 
 def is_invisible(letter: str) -> bool:
-    """Whether a letter alone leaves no mark: controls, format characters, selectors."""
+    """True for characters without a glyph: controls, format characters, variation selectors."""
     if letter in VISIBLE_SIGNS:
         return False
     kind = unicodedata.category(letter)
     return kind in {"Cc", "Cf", "Cs", "Cn", "Zl", "Zp", "Zs"} or "\ufe00" <= letter <= "\ufe0f"
 
 
-def explain_invisible(pieces: Sequence[str], of: str) -> list[str]:
-    """A line for each kind of piece that is shown as ∅, so that nothing stays hidden."""
-    places: dict[str, list[str]] = {}
-    for number, piece in enumerate(pieces, 1):
-        if visible_text(piece) == INVISIBLE_SIGN:
-            names = " ".join(map(character_name, piece)) or "an empty piece"
-            places.setdefault(names, []).append(str(number))
-    return [f"{INVISIBLE_SIGN} {of} {', '.join(at)}: {names}" for names, at in places.items()]
+def explain_invisible(tokens: Sequence[str], axis: str) -> list[str]:
+    """Return a line for each kind of token that is shown as ∅, with its positions on an axis."""
+    positions: dict[str, list[str]] = {}
+    for number, token in enumerate(tokens, 1):
+        if visible_text(token) == INVISIBLE_SIGN:
+            names = " ".join(map(character_name, token)) or "an empty token"
+            positions.setdefault(names, []).append(str(number))
+    return [f"{INVISIBLE_SIGN} {axis} {', '.join(at)}: {names}" for names, at in positions.items()]
 
 
 def character_name(letter: str) -> str:
-    """A character's number and name: 'U+200F right-to-left mark'."""
+    """Return the code point and name of a character: 'U+200F right-to-left mark'."""
     return f"U+{ord(letter):04X} {unicodedata.name(letter, '').lower()}".strip()
 
 
 def has_right_to_left(text: str) -> bool:
-    """Whether a terminal may turn this text, and its neighbours with it, around."""
+    """True if a terminal may reorder this text and its neighbours."""
     return any(unicodedata.bidirectional(letter) in {"R", "AL", "AN"} for letter in text)
 
 
 def isolate_right_to_left(text: str) -> str:
-    """Text between left-to-right marks if it needs them, so that it stays in its cell."""
-    return f"{LTR_MARK}{text}{LTR_MARK}" if has_right_to_left(text) else text
+    """Put right-to-left text between left-to-right marks, so that it stays in its cell."""
+    return f"{LEFT_TO_RIGHT}{text}{LEFT_TO_RIGHT}" if has_right_to_left(text) else text
 
 
 def render_terminal(
     map: AttentionMap, width: int = 80, colour: bool = True, encoding: str | None = None
 ) -> str:
-    """The map as lines of at most `width` columns, ready to print.
+    """Return the map as lines of at most `width` terminal columns.
 
-    A source that is too long for one line is continued in bands below each other. `encoding`
-    is the screen's (that of standard output if None): what it cannot write is written in
-    letters that it can.
+    A map that is too wide is split into bands of columns below each other. `encoding` is that of
+    the terminal (of standard output if None); characters that it lacks are replaced.
     """
     check_map(map)
     screen = TerminalScreen(encoding or getattr(sys.stdout, "encoding", None) or "utf-8", colour)
     rows, cut_rows = side_labels(map.rows, screen, width)
     margin = max(display_width(row) for row in rows) + 1
     room = max(width - margin, 4)
-    columns = [screen.text(visible_text(piece)) for piece in map.columns]
+    columns = [screen.text(visible_text(token)) for token in map.columns]
     layout, cut_columns = truncate_header(arrange_header(columns, room), map.columns, screen)
     bands = split_bands(layout.widths, room)
     lines = [screen.text(map.title)]
@@ -177,13 +142,13 @@ def render_terminal(
 
 
 class TerminalScreen(NamedTuple):
-    """What a screen can show."""
+    """Capabilities of a terminal."""
 
     encoding: str
     colour: bool
 
     def can_encode(self, text: str) -> bool:
-        """Whether the screen's encoding has these letters."""
+        """True if the encoding has all characters of `text`."""
         try:
             text.encode(self.encoding)
         except UnicodeError:
@@ -191,7 +156,7 @@ class TerminalScreen(NamedTuple):
         return True
 
     def text(self, text: str) -> str:
-        r"""The text itself, or with numbers such as \u5e74 where the encoding lacks a letter."""
+        r"""Return the text, with escapes such as \u5e74 for characters that the encoding lacks."""
         if self.can_encode(text):
             return text
         text = (
@@ -200,19 +165,19 @@ class TerminalScreen(NamedTuple):
         return text.encode(self.encoding, "backslashreplace").decode(self.encoding)
 
     def ellipsis(self) -> str:
-        """What stands where text was cut."""
+        """Return the sign for truncated text."""
         return "…" if self.can_encode("…") else "~"
 
     def shades(self) -> str:
-        """The signs from no weight to the most."""
+        """Return the signs from weight 0 to the largest."""
         return SHADE_BLOCKS if self.can_encode(SHADE_BLOCKS) else ASCII_SHADES
 
     def blocks(self, shares: np.ndarray, layout: HeaderLayout) -> str:
-        """One line of the grid, from shares of the scale's end."""
+        """Return one line of the grid, from weights divided by the end of the scale."""
         return "".join(self.runs([*zip(shares.tolist(), layout.widths, strict=True)]))
 
     def runs(self, shares: list[tuple[float, int]]) -> list[str]:
-        """Signs or colours; a colour is named once for neighbours that share it."""
+        """Return signs or coloured cells; equal neighbours share one colour escape."""
         if not self.colour:
             shades = self.shades()
             return [shades[round(share * (len(shades) - 1))] * width for share, width in shares]
@@ -224,29 +189,29 @@ class TerminalScreen(NamedTuple):
         return [*pieces, "\x1b[0m"]
 
     def scale(self, end: float) -> str:
-        """The line that says what the signs mean."""
+        """Return the legend of the signs or colours."""
         steps = len(TERMINAL_COLORS) if self.colour else len(self.shades())
         signs = self.runs([(step / (steps - 1), 1 if self.colour else 2) for step in range(steps)])
         return f"weight 0 {''.join(signs)} {end:g}"
 
 
 def side_labels(
-    pieces: Sequence[str], screen: TerminalScreen, width: int
+    tokens: Sequence[str], screen: TerminalScreen, width: int
 ) -> tuple[list[str], list[str]]:
-    """The pieces down the side, and a note for each that had to be cut."""
+    """Return the row labels, and a note for each that was truncated."""
     limit = min(MAX_SIDE_LABEL_WIDTH, max(width // 4, 1))
     labels, notes = [], []
-    for number, piece in enumerate(pieces, 1):
-        label = screen.text(visible_text(piece))
+    for number, token in enumerate(tokens, 1):
+        label = screen.text(visible_text(token))
         if display_width(label) > limit:
-            notes.append(f"row {number}: {visible_text(piece)}")
+            notes.append(f"row {number}: {visible_text(token)}")
             label = truncate_to_width(label, limit - 1) + screen.ellipsis()
         labels.append(label)
     return labels, notes
 
 
 def truncate_to_width(text: str, width: int) -> str:
-    """The beginning of a text that takes at most `width` columns, letters kept whole."""
+    """Return the longest prefix of at most `width` columns, without splitting graphemes."""
     taken, kept = 0, ""
     for letter in wcwidth.iter_graphemes(text):
         taken += display_width(letter)
@@ -257,7 +222,7 @@ def truncate_to_width(text: str, width: int) -> str:
 
 
 def arrange_header(labels: list[str], room: int) -> HeaderLayout:
-    """The widest setting that fits: flat, then one column a letter, then words downwards."""
+    """Return the widest layout that fits: horizontal, one column per letter, or vertical."""
     step = 3 if would_merge(labels) else 2
     flat = [step if is_one_letter(label) else display_width(label) + 1 for label in labels]
     if sum(flat) <= room:
@@ -269,35 +234,35 @@ def arrange_header(labels: list[str], room: int) -> HeaderLayout:
 
 
 def is_one_letter(label: str) -> bool:
-    """Whether a label fits a cell of two columns: one letter, with whatever sits on it."""
+    """True if a label is one grapheme of at most two columns."""
     return display_width(label) <= 2 and len(list(wcwidth.iter_graphemes(label))) == 1
 
 
 def would_merge(labels: list[str]) -> bool:
-    """Whether neighbours with no gap would melt into one letter (two halves of a flag)."""
+    """True if neighbours without a gap would join into one glyph (two halves of a flag)."""
     return any(
         display_width(a + b) != display_width(a) + display_width(b) for a, b in pairwise(labels)
     )
 
 
 def truncate_header(
-    layout: HeaderLayout, pieces: Sequence[str], screen: TerminalScreen
+    layout: HeaderLayout, tokens: Sequence[str], screen: TerminalScreen
 ) -> tuple[HeaderLayout, list[str]]:
-    """Labels of at most `TALLEST` letters downwards, and a note for each that was cut."""
+    """Truncate vertical labels to `MAX_VERTICAL_LETTERS`; return a note for each."""
     if not layout.vertical:
         return layout, []
     labels, notes = [], []
-    for number, (label, piece) in enumerate(zip(layout.labels, pieces, strict=True), 1):
+    for number, (label, token) in enumerate(zip(layout.labels, tokens, strict=True), 1):
         letters = list(wcwidth.iter_graphemes(label))
         if len(letters) > MAX_VERTICAL_LETTERS:
             label = "".join(letters[: MAX_VERTICAL_LETTERS - 1]) + screen.ellipsis()
-            notes.append(f"column {number}: {visible_text(piece)}")
+            notes.append(f"column {number}: {visible_text(token)}")
         labels.append(label)
     return layout._replace(labels=labels), notes
 
 
 def split_bands(widths: list[int], room: int) -> list[tuple[int, int]]:
-    """Bands of columns that each fit into `room`, as even as they can be."""
+    """Split the columns evenly into bands that each fit into `room`."""
     each = max(1, room // max(widths)) if sum(widths) > room else len(widths)
     count = -(-len(widths) // each)
     edges = [len(widths) * band // count for band in range(count + 1)]
@@ -305,7 +270,7 @@ def split_bands(widths: list[int], room: int) -> list[tuple[int, int]]:
 
 
 def header_lines(layout: HeaderLayout) -> list[str]:
-    """The lines above the grid; pieces written downwards stand on it."""
+    """Return the lines above the grid; vertical labels are aligned at the bottom."""
     if not layout.vertical:
         return [header_line(layout.labels, layout.widths)]
     letters = [list(wcwidth.iter_graphemes(label)) for label in layout.labels]
@@ -315,7 +280,7 @@ def header_lines(layout: HeaderLayout) -> list[str]:
 
 
 def header_line(labels: Sequence[str], widths: list[int]) -> str:
-    """Labels, each held in its own columns."""
+    """Return labels, each padded to its columns."""
     pairs = zip(labels, widths, strict=True)
     return "".join(
         isolate_right_to_left(label) + " " * (width - display_width(label))
@@ -324,7 +289,7 @@ def header_line(labels: Sequence[str], widths: list[int]) -> str:
 
 
 def append_strongest(lines: list[str], map: AttentionMap, columns: list[str], width: int) -> None:
-    """Beside each row, where there is room: the key looked at most, and its weight."""
+    """Append the key with the largest weight to each row, if all rows have room."""
     notes = []
     for weights in map.weights:
         best = int(weights.argmax())

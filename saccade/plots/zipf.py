@@ -1,4 +1,4 @@
-"""The picture of Zipf's law: rank against frequency on two logarithmic axes."""
+"""Picture of Zipf's law: frequency against rank on two logarithmic axes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,49 +7,48 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from saccade.inspection.zipf import IntArray, ZipfFit, fit_zipf_by_order
-from saccade.plots.attention import (
-    MUTED_COLOR,
-    cycle_colors,
-    image_format,
-    style_axes,
-    write_figure,
-)
+from saccade.inspection.figures import ZipfCurves
+from saccade.inspection.zipf import ZipfFit, fit_zipf_by_order
+from saccade.plots.style import MUTED_COLOR, cycle_colors, image_format, style_axes, write_figure
+from saccade.types.arrays import IntArray
 
-ZIPF_CURVE_POINTS = 400  # of a line: a million ranks would make a file of many megabytes
-NGRAM_NAMES = {1: "words", 2: "pairs of words", 3: "triples of words"}
+ZIPF_CURVE_POINTS = 400  # of a line; a million ranks would make a file of many megabytes
+NGRAM_NAMES = {1: "words", 2: "bigrams", 3: "trigrams"}
 
 
 def save_zipf(counts: Mapping[int, IntArray], path: Path) -> dict[int, ZipfFit]:
-    """Draw what `rank_frequencies` counted, the fitted law dashed over the ranks it was fitted to.
-
-    PNG, SVG or PDF by the path's ending. Returns the laws that were fitted.
-    """
-    form = image_format(path)
+    """Draw the result of `rank_frequencies` with the fitted power laws; return the fits."""
+    format = image_format(path)
     if not any(len(frequencies) for frequencies in counts.values()):
         raise ValueError("got no counts to draw; give a text of one word or more.")
-    laws = fit_zipf_by_order(counts)
-    figure = zipf_figure(counts, laws)
-    write_figure(figure, path, form)
-    return laws
+    fits = fit_zipf_by_order(counts)
+    write_figure(zipf_figure(counts, fits), path, format)
+    return fits
 
 
-def zipf_figure(counts: Mapping[int, IntArray], laws: Mapping[int, ZipfFit]) -> Figure:
-    """One line for each order, and its law."""
+def save_zipf_curves(curves: ZipfCurves, path: Path) -> list[str]:
+    """Draw `ZipfCurves`; return warnings."""
+    save_zipf(curves.frequencies, path)
+    return []
+
+
+def zipf_figure(counts: Mapping[int, IntArray], fits: Mapping[int, ZipfFit]) -> Figure:
+    """Return the figure: a line per n-gram order, its fit dashed over the fitted ranks."""
     figure = Figure(figsize=(8, 5), facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     for (order, frequencies), colour in zip(counts.items(), cycle_colors(len(counts)), strict=True):
         ranks = log_spaced_ranks(len(frequencies))
-        label = NGRAM_NAMES.get(order, f"runs of {order} words")
-        if order in laws:
-            law = laws[order]
+        label = NGRAM_NAMES.get(order, f"{order}-grams")
+        if order in fits:
+            fit = fits[order]
             label += (
-                f": α = {law.exponent:.2f} (ranks {law.first:,} to {law.last:,}; "
-                f"likeliest {law.likelihood_exponent:.2f})"
+                f": α = {fit.exponent:.2f} (least squares), "
+                f"{fit.likelihood_exponent:.2f} (maximum likelihood), "
+                f"ranks {fit.first:,} to {fit.last:,}"
             )
-            ends = np.array([law.first, law.last], np.float64)
-            heights = law.constant * ends**-law.exponent
+            ends = np.array([fit.first, fit.last], np.float64)
+            heights = fit.constant * ends**-fit.exponent
             axes.plot(ends, heights, color=colour, lw=1.2, ls=(0, (4, 3)))
         axes.plot(ranks, frequencies[ranks - 1], color=colour, lw=1.6, label=label)
     axes.set_xscale("log")
@@ -62,5 +61,5 @@ def zipf_figure(counts: Mapping[int, IntArray], laws: Mapping[int, ZipfFit]) -> 
 
 
 def log_spaced_ranks(count: int) -> IntArray:
-    """Ranks from 1 to `count`, evenly spread on a logarithmic axis."""
+    """Return ranks from 1 to `count`, evenly spaced on a logarithmic axis."""
     return np.unique(np.geomspace(1, count, ZIPF_CURVE_POINTS).round().astype(np.int64))

@@ -1,4 +1,4 @@
-"""Recipes: functions that return settings, and nothing else.
+"""Recipes: functions that return settings.
 
-A recipe sets what was tried and found good; what it leaves open follows from the data.
+A recipe sets what was found to work well; settings that it leaves open are chosen from the data.
 """

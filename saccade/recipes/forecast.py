@@ -1,12 +1,12 @@
-"""Recipes for series."""
+"""Recipes for time series."""
 
 from typing import Any
 
-from saccade.tasks.forecast import ForecastRecipe
+from saccade.tasks.forecasting.config import ForecastRecipe
 
 
 def forecast_recipe(model: str = "autoregressive") -> ForecastRecipe:
-    """A noisy sine → the values that follow, one and many ahead."""
+    """Forecast a series of your own (--data) or a noisy sine, one and many steps ahead."""
     train: dict[str, Any] = {"weight_decay": 0.0, "patience": 20}
     if model == "recurrent":
         train |= {"steps": 120, "learning_rate": 0.02, "warmup": 10, "evaluate_every": 20}

@@ -1,12 +1,12 @@
-"""Recipes for curves."""
+"""Recipe for kernel regression."""
 
 from typing import Any
 
-from saccade.tasks.regression import RegressionRecipe
+from saccade.tasks.kernel_regression.config import RegressionRecipe
 
 
 def kernel_regression_recipe(model: str = "kernel") -> RegressionRecipe:
-    """A noisy curve → an estimate for any x, and the points it looked at."""
+    """Fit a curve to noisy points of your own (--data) or built-in ones."""
     train: dict[str, Any] = {"device": "cpu"}
     if model == "attention":
         train |= {"steps": 200, "learning_rate": 0.05, "warmup": 0}

@@ -1,8 +1,8 @@
-"""Recipes for models of text."""
+"""Recipes for language models."""
 
 from typing import Any
 
-from saccade.tasks.text import LanguageRecipe
+from saccade.tasks.language_modeling.config import LanguageRecipe
 
 LANGUAGE_SIZES: dict[str, dict[str, Any]] = {
     "ngram": {"order": 5},
@@ -12,7 +12,7 @@ LANGUAGE_LEARNING_RATES = {"gpt1": 1e-3, "gpt2": 2e-3, "gpt3": 2e-3, "transforme
 
 
 def language_recipe(model: str = "gru") -> LanguageRecipe:
-    """A text of your own (--data), or the Python reference: continue it, score it."""
+    """Language model of your own text (--data) or of the Python reference."""
     return LanguageRecipe(
         data={"synthetic": "python", "tokenizer": {"kind": "character"}},
         model={"name": model, **LANGUAGE_SIZES.get(model, {"width": 128})},
@@ -20,15 +20,15 @@ def language_recipe(model: str = "gru") -> LanguageRecipe:
     )
 
 
-# Zaremba et al. 2014 call 200 units in two layers "small"; the others are about as large
+# "small" of Zaremba et al. 2014: two layers of 200 units; the others have a similar size
 _RECURRENT: dict[str, Any] = {"width": 200, "depth": 2, "dropout": 0.2}
 _ATTENTION: dict[str, Any] = {"width": 200, "depth": 4, "heads": 4, "hidden": 400, "dropout": 0.3}
 PTB_SIZES: dict[str, dict[str, Any]] = {
     "ngram": {"order": 5},
     "nnlm": {"order": 6, "width": 100, "hidden": 200, "dropout": 0.3},
-    "rnn": {**_RECURRENT, "dropout": 0.0},  # it learns less than it could as it is
+    "rnn": {**_RECURRENT, "dropout": 0.0},  # it underfits already
     "gru": {**_RECURRENT, "dropout": 0.1},
-    # what an lstm says is small: with larger embeddings its logits are of size 1 from the beginning
+    # LSTM outputs are small: with larger embeddings the logits have unit size at initialisation
     "lstm": {**_RECURRENT, "embedding_std": 0.35},
     "conv_lm": {"width": 200, "depth": 4, "dropout": 0.3},
     "transformer_xl": _ATTENTION,
@@ -37,16 +37,15 @@ PTB_SIZES: dict[str, dict[str, Any]] = {
     "gpt3": _ATTENTION,
 }
 PTB_LEARNING_RATES = {"rnn": 4e-3, "lstm": 8e-3, "gru": 5e-3}
-# 1,328 steps are once through; the lstm has the quickest step, and twice as many of them
+# an epoch has 1,328 steps; the lstm has the fastest step and takes twice as many
 PTB_STEPS = {"lstm": 13_000}
 
 
 def ptb_recipe(model: str = "lstm") -> LanguageRecipe:
-    """Penn Treebank, words as published: the models of text on equal terms."""
+    """Penn Treebank at word level: language models on equal terms."""
     sizes = PTB_SIZES.get(model, _RECURRENT)
-    segment_length = (
-        70 if sizes is _ATTENTION else 35
-    )  # what they see, and how far gradients go back
+    # context of attention models, truncation of back-propagation for the others
+    segment_length = 70 if sizes is _ATTENTION else 35
     return LanguageRecipe(
         data={
             "dataset": "ptb",
@@ -59,7 +58,7 @@ def ptb_recipe(model: str = "lstm") -> LanguageRecipe:
             "learning_rate": PTB_LEARNING_RATES.get(model, 2e-3),
             "steps": PTB_STEPS.get(model, 6500),
             "warmup": 300,
-            "beta2": 0.999,  # most words are seldom there
+            "beta2": 0.999,  # most words are rare
             "evaluate_every": 1300,
             "patience": 100,
         },
@@ -67,7 +66,7 @@ def ptb_recipe(model: str = "lstm") -> LanguageRecipe:
 
 
 def tinyshakespeare_recipe(model: str = "gpt2") -> LanguageRecipe:
-    """Shakespeare by the letter, as small as nanoGPT is on a laptop."""
+    """Tiny Shakespeare at character level, as small as nanoGPT's CPU example."""
     sizes: dict[str, Any] = LANGUAGE_SIZES.get(model, {"width": 128})
     if model.startswith("gpt") or model == "transformer_xl":
         sizes = {"width": 128, "depth": 4, "heads": 4, "dropout": 0.0}

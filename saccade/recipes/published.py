@@ -1,14 +1,13 @@
-"""Recipes for published sets of pairs: one corpus, one joint vocabulary, one metric.
+"""Recipes for published parallel corpora, with a joint BPE vocabulary.
 
-The other direction is one setting away: --set data.direction=de-en. The vocabulary is the same.
+For the other direction: --set data.direction=de-en. The vocabulary is the same.
 """
 
 from typing import Any
 
-from saccade.tasks.recipe import TranslationRecipe
-from saccade.tasks.task import Recipe
+from saccade.tasks.base import Recipe
+from saccade.tasks.translation.config import TranslationRecipe
 
-# The numbers that were tried, all of them here.
 # Wu et al. 2021 ("Good for Misconceived Reasons") call this size Transformer-Tiny.
 TRANSFORMER_TINY: dict[str, Any] = {
     "width": 128,
@@ -31,10 +30,10 @@ TRANSFORMER_TINY_TRAINING: dict[str, Any] = {
     "patience": 100,
 }
 MULTI30K_RECURRENT: dict[str, Any] = {"width": 256, "dropout": 0.3}
-# luong's own score grows at this rate until each word looks at one place alone, and learns no more
+# at this learning rate luong's dot score grows until attention saturates at one position
 MULTI30K_LUONG: dict[str, Any] = {**MULTI30K_RECURRENT, "score": "scaled_dot"}
 MULTI30K_RECURRENT_TRAINING: dict[str, Any] = {
-    "steps": 2000,  # nine times through the 29,000 pairs
+    "steps": 2000,  # nine epochs of the 29,000 pairs
     "batch_tokens": 2048,
     "learning_rate": 2e-3,
     "warmup": 200,
@@ -59,27 +58,27 @@ def _multi30k(model: str) -> Recipe:
 
 
 def multi30k_seq2seq_recipe(model: str = "seq2seq") -> Recipe:
-    """Multi30k, English → German, through one fixed context."""
+    """Multi30k, English → German, encoder-decoder with a fixed context."""
     return _multi30k(model)
 
 
 def multi30k_bahdanau_recipe(model: str = "bahdanau") -> Recipe:
-    """Multi30k, English → German, looking back at the source."""
+    """Multi30k, English → German, with additive attention."""
     return _multi30k(model)
 
 
 def multi30k_luong_recipe(model: str = "luong") -> Recipe:
-    """Multi30k, English → German, looking after each step."""
+    """Multi30k, English → German, with Luong attention."""
     return _multi30k(model)
 
 
 def multi30k_transformer_recipe(model: str = "transformer") -> Recipe:
-    """Multi30k, English → German, by attention alone."""
+    """Multi30k, English → German, Transformer."""
     return _multi30k(model)
 
 
 def fra_eng_recipe(model: str = "transformer") -> Recipe:
-    """Tatoeba's short sentences, English → French; sizes and steps follow from the data."""
+    """Tatoeba sentences, English → French; sizes and steps are chosen from the data."""
     return TranslationRecipe(
         data={"dataset": "fra-eng", "direction": "en-fr", "tokenizer": JOINT_BPE},
         model={"name": model},

@@ -1,6 +1,6 @@
-"""From what a person typed to a recipe."""
+"""Resolution of command-line arguments to a recipe."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,8 +8,8 @@ from saccade.config import override_settings, read_toml
 from saccade.errors import ConfigError
 from saccade.io.run_folder import read_run_settings
 from saccade.registry import LazyRegistry, did_you_mean, lookup
+from saccade.tasks.base import Recipe
 from saccade.tasks.registry import TASKS, read_recipe, task_spec_for
-from saccade.tasks.task import Recipe
 
 RECIPES: LazyRegistry[Callable[..., Recipe]] = LazyRegistry(
     {
@@ -36,63 +36,81 @@ RECIPES: LazyRegistry[Callable[..., Recipe]] = LazyRegistry(
 
 
 class ResolvedRecipe(NamedTuple):
-    """A recipe, and whether the model, too, is left for the data to choose."""
+    """A recipe; `auto_model` if the model is to be chosen from the data as well."""
 
     recipe: Recipe
     auto_model: bool = False
 
 
+def task_of(what: str | Recipe) -> str:
+    """Return the task of a recipe, given as such, by name or as a .toml file."""
+    if isinstance(what, Recipe):
+        return what.task
+    if what.endswith(".toml"):
+        return read_recipe(read_toml(Path(what)), what).task
+    return lookup(RECIPES, what, "recipe")().task
+
+
 def resolve_recipe(
-    what: str,
+    what: str | Recipe,
     *,
     data: str | None = None,
     model: str | None = None,
     changes: dict[str, Any] | None = None,
 ) -> ResolvedRecipe:
-    """The recipe that a person means: a recipe's name, a .toml file, or a file of pairs.
+    """Return the recipe for a recipe name, a .toml file or a data file.
 
-    A file with a "data.target" among the `changes` is a table.
-    `data` is a file of pairs, two of them with a comma, or the name of a made or a published set;
-    `changes` are settings by dotted path.
+    Args:
+        what: name of a recipe, path of a .toml file, path of a data file, or a recipe. A data file
+            is a table if `changes` has a "data.target", otherwise it has sentence pairs.
+        data: a data file, two parallel files with a comma, or the name of a dataset.
+        model: name of a model of the task.
+        changes: settings by dotted path.
     """
     changes = dict(changes or {})
     model = model or changes.get("model.name")
-    if what in RECIPES:
+    if isinstance(what, Recipe):
+        recipe, auto_model = what, False
+        if model is not None and model != what.model_name:
+            lookup(task_spec_for(what).models, model, "model")
+            recipe = what.with_values(model={"name": model})
+    elif what in RECIPES:
         if model is not None:
             lookup(task_spec_for(RECIPES[what]()).models, model, "model")
         recipe = RECIPES[what](model) if model else RECIPES[what]()
-        open_model = what == "translate" and model is None
+        auto_model = what == "translate" and model is None
     elif what.endswith(".toml"):
         values = read_toml(Path(what))
         if model is not None and values.get("model", {}).get("name") != model:
             values["model"] = {"name": model}
-        recipe, open_model = read_recipe(values, what), False
+        recipe, auto_model = read_recipe(values, what), False
     elif data is None and (Path(what).exists() or "," in what):
         name = "table" if changes.get("data.target") else "translate"
         if model is not None:
             lookup(TASKS[name].models, model, "model")
         recipe = RECIPES[name](model) if model else RECIPES[name]()
-        open_model, data = name == "translate" and model is None, what
+        auto_model, data = name == "translate" and model is None, what
     else:
         raise ConfigError(
             f"There is no recipe {what!r} and no file of that name.{did_you_mean(what, RECIPES)} "
-            f"Recipes: {', '.join(sorted(RECIPES))}. A .toml file or a file of pairs will do too."
+            f"Give a recipe ({', '.join(sorted(RECIPES))}), a .toml file or a data file."
         )
     if data is not None:
-        changes = _freed(recipe, data) | changes | _placed(recipe, data)
+        changes = _reset_for(recipe, data) | changes | _data_source(recipe, data)
     recipe = override_settings(recipe, changes)
-    if all(getattr(recipe.data, place, None) is None for place in DATA_SOURCES):
-        wanted = "pairs.tsv (source TAB target), or a.en,a.de"
+    if all(getattr(recipe.data, name, None) is None for name in DATA_SOURCES):
+        expected = "pairs.tsv (source TAB target), or a.en,a.de"
         if recipe.task != "translate":
-            wanted = f"FILE, or what is always there: {', '.join(task_spec_for(recipe).synthetic)}"
-        raise ConfigError(f"{what} needs data: --data {wanted}.")
-    return ResolvedRecipe(recipe, open_model)
+            expected = f"FILE, or built-in data: {', '.join(task_spec_for(recipe).synthetic)}"
+        name = recipe.task if isinstance(what, Recipe) else what
+        raise ConfigError(f"{name} needs data: --data {expected}.")
+    return ResolvedRecipe(recipe, auto_model)
 
 
-# what settings of the data say about that data alone; a translator's answers are as long as it asks
+# data settings that hold only for the data of the original run, and those of decoding lengths
 DATA_SPECIFIC_SETTINGS = ("dev", "test", "direction", "size")
-ANSWER_SETTINGS = {"translate": ("max_new_tokens",)}
-# each row is a step of its own, and the last is learned from as the first was
+TASK_SPECIFIC_SETTINGS = {"translate": ("max_new_tokens",)}
+# one step per row at a constant learning rate
 ONLINE_SETTINGS = {
     "online": True,
     "batch_tokens": 1,
@@ -106,37 +124,23 @@ EPOCH_SETTINGS = ("steps", "evaluate_every", "patience", "minutes")
 def resolve_finetune_recipe(
     folder: Path, data: str, *, changes: dict[str, Any] | None = None, online: bool = False
 ) -> Recipe:
-    """The recipe of a run that is there, for other data; `online`, row after row."""
+    """Return the recipe of a run for new data; with `online`, one step per row."""
     values = read_run_settings(folder)["recipe"]
     recipe = read_recipe(values, str(folder / "run.toml"))
-    freed = (*DATA_SOURCES, *DATA_SPECIFIC_SETTINGS, *ANSWER_SETTINGS.get(recipe.task, ()))
-    values["data"] = _without(values["data"], freed)
+    task_settings = TASK_SPECIFIC_SETTINGS.get(recipe.task, ())
+    reset = (*DATA_SOURCES, *DATA_SPECIFIC_SETTINGS, *task_settings)
+    values["data"] = _without(values["data"], reset)
     if "online" in type(recipe.train).model_fields:
         values["train"] = _without(values["train"], ("online",))
         if online:
             values["train"] = _without(values["train"], EPOCH_SETTINGS) | ONLINE_SETTINGS
     elif online:
         raise ConfigError(
-            f"{folder} is a run of the task {recipe.task}, which has no rows to answer one by one; "
-            "a table has. Leave --online out to go on with all of the file at once."
+            f"{folder}: got a run of the task {recipe.task}; --online needs a table. Without "
+            "--online it is fine-tuned on the whole file."
         )
     fresh = read_recipe(values, str(folder / "run.toml"))
-    return override_settings(fresh, (changes or {}) | _placed(fresh, data))
-
-
-def check_exclusive(finetune_on: object, online: bool, given: Mapping[str, object]) -> None:
-    """Say what cannot be asked for together with going on, or without it."""
-    if online and finetune_on is None:
-        raise ConfigError(
-            "to learn online is to go on from a run, row after row of a table: saccade train RUN "
-            "--on FILE --online."
-        )
-    beside = [name for name, value in given.items() if value is not None]
-    if finetune_on is not None and beside:
-        raise ConfigError(
-            f"to go on from a run takes its model, and other data; {' and '.join(beside)} cannot "
-            "be given beside that: saccade train RUN --on FILE."
-        )
+    return override_settings(fresh, (changes or {}) | _data_source(fresh, data))
 
 
 def _without(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -146,20 +150,20 @@ def _without(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
 DATA_SOURCES = ("synthetic", "dataset", "path")
 
 
-def _placed(recipe: Recipe, data: str) -> dict[str, Any]:
-    """Where the data is, as settings: one of the places, and none of the others."""
-    place = "path"
-    if not Path(data).exists():  # else the file is meant
+def _data_source(recipe: Recipe, data: str) -> dict[str, Any]:
+    """Return the settings of the data source: one of them set, the others None."""
+    kind = "path"
+    if not Path(data).exists():  # an existing file takes precedence
         if data in task_spec_for(recipe).synthetic:
-            place = "synthetic"
+            kind = "synthetic"
         elif data in task_spec_for(recipe).datasets:
-            place = "dataset"
-    every = dict.fromkeys(DATA_SOURCES) | {place: data}
-    return {f"data.{name}": every[name] for name in DATA_SOURCES if hasattr(recipe.data, name)}
+            kind = "dataset"
+    sources = dict.fromkeys(DATA_SOURCES) | {kind: data}
+    return {f"data.{name}": sources[name] for name in DATA_SOURCES if hasattr(recipe.data, name)}
 
 
-def _freed(recipe: Recipe, data: str) -> dict[str, Any]:
-    """What a recipe says about its own data says nothing about other data."""
-    freed = {"direction"} if data != getattr(recipe.data, "dataset", None) else set()
-    freed |= {"size"} if _placed(recipe, data)["data.synthetic"] is None else set()
-    return {f"data.{name}": None for name in sorted(freed) if hasattr(recipe.data, name)}
+def _reset_for(recipe: Recipe, data: str) -> dict[str, Any]:
+    """Return overrides that unset what the recipe sets for its own data only."""
+    reset = {"direction"} if data != getattr(recipe.data, "dataset", None) else set()
+    reset |= {"size"} if _data_source(recipe, data)["data.synthetic"] is None else set()
+    return {f"data.{name}": None for name in sorted(reset) if hasattr(recipe.data, name)}

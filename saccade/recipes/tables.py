@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from saccade.tasks.table_recipe import TableRecipe
+from saccade.tasks.tabular.config import TableRecipe
 
 
 def table_recipe(model: str = "mlp") -> TableRecipe:
-    """A table of your own (--data, --target), or two moons: one column from the others."""
+    """Predict a column of your own table (--data, --target), or of two moons."""
     train: dict[str, Any] = {
         "steps": 1000,
         "batch_tokens": 256,

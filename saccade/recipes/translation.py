@@ -1,13 +1,13 @@
-"""Recipes for translators."""
+"""Recipes for translation."""
 
 from typing import Any
 
-from saccade.tasks.recipe import TranslationRecipe
-from saccade.tasks.task import Recipe
+from saccade.tasks.base import Recipe
+from saccade.tasks.translation.config import TranslationRecipe
 
 
 def dates_recipe(model: str = "bahdanau") -> Recipe:
-    """Days as written in 46 languages → ISO 8601."""
+    """Dates in 46 languages → ISO 8601."""
     if model == "transformer":
         train = {"steps": 1500, "learning_rate": 2e-3, "warmup": 200, "evaluate_every": 150}
     else:
@@ -29,10 +29,10 @@ def numbers_recipe(model: str = "bahdanau") -> Recipe:
 
 
 def reverse_recipe(model: str = "bahdanau") -> Recipe:
-    """Short words of made-up letters, backwards."""
+    """Reverse short sequences of letters."""
     sizes: dict[str, Any] = {"width": 64}
     train: dict[str, Any] = {"steps": 400, "learning_rate": 2e-3}
-    if model == "seq2seq":  # the whole word must go through its one context
+    if model == "seq2seq":  # the whole input must pass through the fixed context
         sizes = {"width": 128, "cell": "lstm", "dropout": 0.0}
         train = {"steps": 800, "learning_rate": 4e-3}
     elif model == "transformer":
@@ -46,7 +46,7 @@ def reverse_recipe(model: str = "bahdanau") -> Recipe:
 
 
 def copy_recipe(model: str = "bahdanau") -> Recipe:
-    """Short words of made-up letters, as they are."""
+    """Copy short sequences of letters."""
     return TranslationRecipe(
         data={"synthetic": "copy"},
         model={"name": model, "width": 64},
@@ -55,5 +55,5 @@ def copy_recipe(model: str = "bahdanau") -> Recipe:
 
 
 def translate_recipe(model: str = "bahdanau") -> Recipe:
-    """A file of sentence pairs of your own (--data): all settings follow from it."""
+    """Translate your own sentence pairs (--data); all settings are chosen from them."""
     return TranslationRecipe(model={"name": model})

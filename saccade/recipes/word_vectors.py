@@ -1,14 +1,14 @@
-"""Recipes for what is learned from words alone."""
+"""Recipes for word vectors and text classification."""
 
-from saccade.tasks.classify import ClassifyRecipe
-from saccade.tasks.vectors import VectorsRecipe
+from saccade.tasks.text_classification.config import ClassifyRecipe
+from saccade.tasks.word_vectors.config import VectorsRecipe
 
 
 def vectors_recipe(model: str = "skipgram") -> VectorsRecipe:
-    """A text of your own (--data), or the Python reference: a vector for each of its words."""
+    """Word vectors of your own text (--data) or of the Python reference."""
     return VectorsRecipe(data={"synthetic": "python"}, model={"name": model})
 
 
 def classify_recipe(model: str = "fasttext") -> ClassifyRecipe:
-    """Texts of your own (--data label TAB text), or days in 46 languages: which is it?"""
+    """Classify your own texts (--data, label TAB text), or the language of dates."""
     return ClassifyRecipe(data={"synthetic": "languages"}, model={"name": model})

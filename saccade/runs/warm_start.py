@@ -1,60 +1,55 @@
-"""Starting from what another run has learned: its model, and what it knows of its data, stay."""
+"""Warm starts: a new run that keeps the model and the preprocessor of another one."""
 
-from typing import Any
+from collections.abc import Collection
 
 from saccade.config import Config, build_config, diff_settings
 from saccade.errors import ConfigError
+from saccade.tasks.base import Recipe
 from saccade.tasks.registry import task_spec_for
-from saccade.tasks.task import Recipe
+
+UNCHECKED_DATA_SETTINGS = ("tokenizer",)  # every recipe has one; that of the other run is kept
 
 
-def inherit_config(recipe: Recipe, other: Recipe, where: str, is_trained: bool = True) -> Recipe:
-    """The recipe with the model of another run, and the settings of the data that go with it.
+def inherit_config(
+    recipe: Recipe, other: Recipe, where: str, is_incremental: bool = True
+) -> Recipe:
+    """Return the recipe with the model of another run, and the data settings that go with it.
 
-    What it asks to be otherwise is refused; a tokenizer is taken over whatever it asks. `where` is
-    the other run's folder, and `by_steps` whether the loop has trained it.
+    Args:
+        recipe: the new recipe; settings that contradict the other run are refused.
+        other: the recipe of the run to start from.
+        where: folder of that run, for messages.
+        is_incremental: whether its model can be trained further.
     """
     if recipe.task != other.task:
         raise ConfigError(
-            f"{where} is a run of the task {other.task}; its weights cannot start one of the task "
-            f"{recipe.task}."
+            f"got weights of the task {other.task} ({where}) for a run of the task {recipe.task}; "
+            "expected the same task."
         )
-    transferable_data_settings = task_spec_for(other).transferable_data_settings
-    if transferable_data_settings is None or not is_trained:
+    kept = task_spec_for(other).transferable_data_settings
+    if kept is None or not is_incremental:
         raise ConfigError(
-            f"{where}: {other.model.name} learns from all of its data at once, and cannot go on "
-            "from weights that are there. Put the old data and the new into one file, and train "
-            "on that."
+            f"{where}: got {other.model_name}, which is fitted to all of its data together and "
+            "cannot be trained further; try to put the old and the new data into one file, and "
+            "train on that."
         )
-    if changed := _otherwise(other.model, recipe.model, type(recipe.model).model_fields):
+    if changed := _differences(other.model, recipe.model, type(recipe.model).model_fields):
         raise ConfigError(
-            f"the weights of {where} do not fit these settings of the model: "
-            f"{'; '.join(changed)}. Leave them out, or train from the beginning."
+            f"got other settings of the model than those of {where}: {'; '.join(changed)}; try "
+            "without them, or train from scratch."
         )
-    if changed := _otherwise(
-        other.data,
-        recipe.data,
-        [name for name in transferable_data_settings if name not in UNCHECKED_DATA_SETTINGS],
-    ):
+    checked = [name for name in kept if name not in UNCHECKED_DATA_SETTINGS]
+    if changed := _differences(other.data, recipe.data, checked):
         raise ConfigError(
-            f"{where} has learned with other settings of the data: {'; '.join(changed)}. Leave "
-            "them out, or train from the beginning."
+            f"got other settings of the data than those of {where}: {'; '.join(changed)}; try "
+            "without them, or train from scratch."
         )
     data = recipe.data.model_dump(exclude_unset=True)
-    data |= {
-        name: value
-        for name, value in other.data.model_dump().items()
-        if name in transferable_data_settings
-    }
+    data |= {name: value for name, value in other.data.model_dump().items() if name in kept}
     return recipe.with_values(model=other.model.model_dump(), data=data)
 
 
-UNCHECKED_DATA_SETTINGS = (
-    "tokenizer",
-)  # a recipe has one for its own data, and nobody asked for it
-
-
-def _otherwise(old: Config, new: Config, names: Any) -> list[str]:
-    """What `new` asks for among these settings, and `old` has otherwise."""
-    asked = {n: v for n, v in new.model_dump(exclude_unset=True).items() if n in names}
-    return diff_settings(old, build_config(type(new), asked))
+def _differences(old: Config, new: Config, names: Collection[str]) -> list[str]:
+    """Describe the settings among `names` that are set in `new` and differ from `old`."""
+    given = {n: v for n, v in new.model_dump(exclude_unset=True).items() if n in names}
+    return diff_settings(old, build_config(type(new), given))

@@ -1,1 +1,1 @@
-"""What a batch, a loss, a score and an answer mean for one problem: where the knot is tied."""
+"""One folder per task: settings, data, objective, prediction, evaluation, inspection."""

@@ -1,32 +1,33 @@
-"""The tasks by name: the one table in which a recipe finds what it is about."""
+"""Registry of tasks by name."""
 
 from typing import Any
 
 from saccade.config import build_config
 from saccade.registry import LazyRegistry, lookup
-from saccade.tasks.task import TaskSpec
+from saccade.tasks.base import AnyTaskSpec, Recipe
 
-# each is loaded when it is asked for: who looks for word vectors waits for no network
-TASKS: LazyRegistry[TaskSpec] = LazyRegistry(
+# loaded on first use, so that tasks without torch stay without it
+TASKS: LazyRegistry[AnyTaskSpec] = LazyRegistry(
     {
-        "classify": "saccade.tasks.classify:CLASSIFY",
-        "forecast": "saccade.tasks.forecast:FORECAST",
-        "kernel-regression": "saccade.tasks.regression:REGRESSION",
-        "language": "saccade.tasks.language:LANGUAGE",
-        "table": "saccade.tasks.online:TABLE",
-        "translate": "saccade.tasks.translation:TRANSLATE",
-        "vectors": "saccade.tasks.vectors:VECTORS",
+        "classify": "saccade.tasks.text_classification.spec:TEXT_CLASSIFICATION",
+        "forecast": "saccade.tasks.forecasting.spec:FORECASTING",
+        "kernel-regression": "saccade.tasks.kernel_regression.spec:KERNEL_REGRESSION",
+        "language": "saccade.tasks.language_modeling.spec:LANGUAGE_MODELING",
+        "table": "saccade.tasks.tabular.spec:TABULAR",
+        "translate": "saccade.tasks.translation.spec:TRANSLATION",
+        "vectors": "saccade.tasks.word_vectors.spec:WORD_VECTORS",
     }
 )
 
 
-def task_spec_for(recipe: Any) -> TaskSpec:
-    """What a recipe is about."""
+def task_spec_for(recipe: Recipe) -> AnyTaskSpec:
+    """Return the task of a recipe."""
     return TASKS[recipe.task]
 
 
-def read_recipe(values: dict[str, Any], where: str) -> Any:
-    """A recipe from plain values, of whatever task they name."""
+def read_recipe(values: dict[str, Any], where: str) -> Recipe:
+    """Build a recipe from plain values; `where` names their source in errors."""
     name = values.get("task", "translate")
-    kind = lookup(TASKS, name if isinstance(name, str) else str(name), "task")
-    return build_config(kind.recipe, values, where)
+    spec = lookup(TASKS, name if isinstance(name, str) else str(name), "task")
+    recipe: Recipe = build_config(spec.recipe, values, where)
+    return recipe

@@ -1,8 +1,8 @@
-"""Checkpoints: all that it takes to go on as if nothing had happened.
+"""Checkpoints for bit-exact resuming.
 
-A checkpoint is one sealed file, named by its step, written beside and renamed. The one before
-goes only when the new one is safe; one that turns out damaged is named, and the one before used.
-Training waits while its state is copied, not while the copy is hashed and brought to the disk.
+A checkpoint is one file with a checksum, named by its step and written atomically. The previous
+checkpoint is kept; if the newest turns out to be damaged, a warning names it and the previous one
+is used. Training waits while its state is copied, not while the copy is hashed and written to disk.
 """
 
 import threading
@@ -22,29 +22,25 @@ from saccade.training.config import TrainConfig
 from saccade.training.device import resolve_device
 from saccade.training.loop import TrainState
 
-TENSOR_FIELDS = (
-    "best_weights",
-    "recent_weights",
-    "carry",
-)  # what a Standing holds beside plain values
+TENSOR_FIELDS = ("best_weights", "recent_weights", "carry")  # fields of a TrainState with tensors
 
 
 def inexact_resume_reasons(settings: TrainConfig) -> list[str]:
-    """What keeps a resumed run from being, to the bit, the one that was never stopped."""
+    """Return the reasons why a resumed run may not be bit-exact."""
     reasons = []
     if settings.minutes is not None:
-        reasons.append("it is bounded by minutes, and how many steps fit in is the clock's affair")
+        reasons.append("it is limited by minutes, so the number of steps depends on speed")
     if settings.compile:
         reasons.append(
-            "it is compiled, and the kernels follow from the shapes that a process meets first"
+            "it is compiled, and the kernels depend on the shapes that a process compiles first"
         )
     if resolve_device(settings.device).type != "cpu":
-        reasons.append("on a graphics card sums may be taken in another order each time")
+        reasons.append("on an accelerator the order of summation may vary")
     return reasons
 
 
 class Checkpoint(NamedTuple):
-    """What stood at one step, apart from the model that goes on."""
+    """Copy of the training state at one step."""
 
     step: int
     tensors: dict[str, Tensor]
@@ -52,34 +48,34 @@ class Checkpoint(NamedTuple):
 
 
 def snapshot(model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState) -> Checkpoint:
-    """Copy all that it takes to go on from here; this is all that training waits for."""
-    tensors, facts = _apart(optimizer.state_dict()["state"])
+    """Copy the state of model, optimizer and loop; training waits for this copy only."""
+    tensors, facts = _split_state(optimizer.state_dict()["state"])
     tensors |= {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"carry/{name}": tensor for name, tensor in state.carry.items()}
     copied = {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
-    # these are copies already, which are replaced and never changed
+    # these are copies already, which are never modified in place
     copied |= {f"best/{name}": tensor for name, tensor in state.best_weights.items()}
-    for place, weights in enumerate(state.recent_weights):
-        copied |= {f"recent/{place}/{name}": tensor for name, tensor in weights.items()}
+    for index, weights in enumerate(state.recent_weights):
+        copied |= {f"recent/{index}/{name}": tensor for name, tensor in weights.items()}
     plain = {name: value for name, value in vars(state).items() if name not in TENSOR_FIELDS}
     return Checkpoint(state.step, copied, {"state": plain, "optimizer": facts})
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint; keep the one before, drop the older ones."""
+    """Write a checkpoint, keep the previous one and delete older ones."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{checkpoint.step:09d}.safetensors"
-    # a step that is saved twice, at the end of training say, has the same one before it
-    before = [other for other in list_checkpoints(folder) if other != path]
+    # a step may be saved twice, as at the end of training
+    previous = [existing for existing in list_checkpoints(folder) if existing != path]
     write_tensors(path, checkpoint.tensors, checkpoint.facts)
-    for old in before[:-1]:
+    for old in previous[:-1]:
         old.unlink(missing_ok=True)
 
 
 class BackgroundWriter:
-    """Does one thing at a time beside the training, which waits for the disk only if it must.
+    """Run one action at a time in a background thread, so that training does not wait for the disk.
 
-    A failure is raised where the next thing is to be begun, or at the end of the block.
+    An exception of an action is raised by the next `submit` or `wait`, or at the end of the block.
     """
 
     def __init__(self) -> None:
@@ -87,20 +83,20 @@ class BackgroundWriter:
         self._error: BaseException | None = None
 
     def submit(self, action: Callable[[], None]) -> None:
-        """Begin, once what was begun before is done."""
+        """Start an action after the previous one has finished."""
         self.wait()
 
-        def act() -> None:
+        def run() -> None:
             try:
                 action()
-            except BaseException as error:  # it belongs to the one who waits
+            except BaseException as error:  # raised again in the thread that waits
                 self._error = error
 
-        self._thread = threading.Thread(target=act, name="checkpoint")
+        self._thread = threading.Thread(target=run, name="checkpoint")
         self._thread.start()
 
     def wait(self) -> None:
-        """Until it is done; if it failed, that is raised."""
+        """Wait for the running action and raise its exception, if any."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -115,12 +111,12 @@ class BackgroundWriter:
         if kind is None:
             self.wait()
         else:
-            with suppress(Exception):  # the first error is the one to tell
+            with suppress(Exception):  # the first error is the one to report
                 self.wait()
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints that are there, oldest first."""
+    """Return the paths of the checkpoints, oldest first."""
     return sorted(folder.glob("[0-9]*.safetensors"))
 
 
@@ -130,9 +126,9 @@ def load_checkpoint(
     optimizer: torch.optim.Optimizer,
     warn: Callable[[str], None],
 ) -> TrainState:
-    """Put model and optimiser where the newest whole checkpoint left them.
+    """Load the newest undamaged checkpoint into model and optimizer, and return the loop's state.
 
-    With no checkpoint at all, training starts from its beginning: that is where it stood.
+    Without a checkpoint, model and optimizer are unchanged and the state is that of step 0.
     """
     damaged = False
     for path in reversed(list_checkpoints(folder)):
@@ -143,13 +139,13 @@ def load_checkpoint(
             damaged = True
             continue
         if damaged:
-            warn(f"The checkpoint before it is used: {path}.")
-        # to where new tensors lie: in a file they begin at any byte, and the order in which a
-        # processor adds up a product may depend on that
+            warn(f"Using the previous checkpoint: {path}.")
+        # into aligned memory: in a file a tensor may start at any byte, and the order in which a
+        # CPU kernel adds up a product may depend on the alignment
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
         model.load_state_dict(_under("model/", tensors))
-        state = _together(_under("optimizer/", tensors), facts["optimizer"])
-        _load(optimizer, state)
+        optimizer_state = _join_state(_under("optimizer/", tensors), facts["optimizer"])
+        _load_optimizer_state(optimizer, optimizer_state)
         known = {field.name for field in fields(TrainState)}
         saved = {OLD_STATE_NAMES.get(name, name): value for name, value in _saved_state(facts)}
         plain = {name: value for name, value in saved.items() if name in known}
@@ -157,11 +153,11 @@ def load_checkpoint(
         return TrainState(
             **plain,
             best_weights=_under("best/", tensors),
-            recent_weights=_recent(tensors),
+            recent_weights=_recent_weights(tensors),
             carry=_under("carry/", tensors) or _under("carried/", tensors),
         )
     if damaged:
-        warn("There is no checkpoint before it: training starts from its beginning.")
+        warn("There is no previous checkpoint; training starts from step 0.")
     return TrainState()
 
 
@@ -174,21 +170,22 @@ def _saved_state(facts: dict[str, Any]) -> Iterable[tuple[str, Any]]:
     return saved.items()
 
 
-def _recent(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    found: list[dict[str, Tensor]] = []
-    while weights := _under(f"recent/{len(found)}/", tensors):
-        found.append(weights)
-    return found
+def _recent_weights(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    recent: list[dict[str, Tensor]] = []
+    while weights := _under(f"recent/{len(recent)}/", tensors):
+        recent.append(weights)
+    return recent
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose name starts with `prefix`, without it."""
     return {name[len(prefix) :]: t for name, t in tensors.items() if name.startswith(prefix)}
 
 
-def _apart(state: dict[int, dict[str, Any]]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """An optimiser's state as named tensors and plain values.
+def _split_state(state: dict[int, dict[str, Any]]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Split an optimizer's state into named tensors and plain values.
 
-    Of a list each tensor has a name of its own, and a gap among the plain values.
+    Each tensor of a list gets a name of its own, and None in its position of the plain list.
     """
     tensors, facts = {}, {}
     for index, values in state.items():
@@ -197,36 +194,39 @@ def _apart(state: dict[int, dict[str, Any]]) -> tuple[dict[str, Tensor], dict[st
             if isinstance(value, Tensor):
                 tensors[f"optimizer/{path}"] = value
             elif isinstance(value, list):
-                facts[path] = [None if isinstance(one, Tensor) else one for one in value]
-                inside = {f"optimizer/{path}/{place}": one for place, one in enumerate(value)}
-                tensors |= {key: one for key, one in inside.items() if isinstance(one, Tensor)}
+                facts[path] = [None if isinstance(item, Tensor) else item for item in value]
+                items = {f"optimizer/{path}/{number}": item for number, item in enumerate(value)}
+                tensors |= {key: item for key, item in items.items() if isinstance(item, Tensor)}
             else:
                 facts[path] = value
     return tensors, facts
 
 
-def _together(tensors: dict[str, Tensor], facts: dict[str, Any]) -> dict[int, dict[str, Any]]:
+def _join_state(tensors: dict[str, Tensor], facts: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """Invert `_split_state`."""
     state: dict[int, dict[str, Any]] = {}
     for path, value in {**facts, **tensors}.items():
-        index, name, *place = path.split("/")
+        index, name, *number = path.split("/")
         values = state.setdefault(int(index), {})
-        if place:
-            values[name][int(place[0])] = value
+        if number:
+            values[name][int(number[0])] = value
         else:
             values[name] = value
     return state
 
 
-def _load(optimizer: torch.optim.Optimizer, state: dict[int, dict[str, Any]]) -> None:
-    """Hand the state over as it was.
+def _load_optimizer_state(
+    optimizer: torch.optim.Optimizer, state: dict[int, dict[str, Any]]
+) -> None:
+    """Load an optimizer's state without changing its number formats.
 
-    The framework gives all of it but the count of steps the weights' own type of number: in a model
-    of float64 a scalar that was kept in float32 would go on as another one.
+    torch converts all of it but the step count to the weights' dtype, so that in a float64 model a
+    scalar saved as float32 would continue as a different number.
     """
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     for index, values in state.items():
-        kept = optimizer.state[weights[index]]
+        loaded = optimizer.state[weights[index]]
         for name, value in values.items():
-            if isinstance(value, Tensor) and kept[name].dtype != value.dtype:
-                kept[name] = value.to(kept[name].device)
+            if isinstance(value, Tensor) and loaded[name].dtype != value.dtype:
+                loaded[name] = value.to(loaded[name].device)

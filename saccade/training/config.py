@@ -1,75 +1,95 @@
-"""The settings of training: time, devices, memory."""
+"""Training settings: length, learning rate, optimizer, evaluation, device."""
 
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from saccade.config import Config
 from saccade.nn.init import INITS
 from saccade.optim import FULL_BATCH, OPTIMIZERS, SCHEDULES
 from saccade.registry import did_you_mean
+from saccade.training.estimator import FitConfig
 
-DEFAULT_INIT = "default"  # the start that a model gives itself
+DEFAULT_INIT = "default"  # the model's own initialisation
 
 
 def _one_of(names: Iterable[str]) -> AfterValidator:
     def known(name: str) -> str:
         if name not in names:
             raise ValueError(
-                f"there is none of that name.{did_you_mean(name, names)} "
-                f"There are: {', '.join(sorted(names))}"
+                f"expected one of {', '.join(sorted(names))}.{did_you_mean(name, names)}"
             )
         return name
 
     return AfterValidator(known)
 
 
-class TrainConfig(Config):
-    """How long, how fast, on what."""
+class TrainConfig(FitConfig):
+    """Settings of the training loop."""
 
     steps: int = Field(1000, ge=1)
-    minutes: float | None = Field(None, gt=0)  # a bound by the clock; resuming is then not exact
-    batch_tokens: int = Field(4096, ge=1)  # rows times the longest side of a batch
+    """Number of optimizer steps."""
+    minutes: float | None = Field(None, gt=0)
+    """Time limit in minutes; a resumed run is then no longer bit-exact."""
+    batch_tokens: int = Field(4096, ge=1)
+    """Batch size in tokens, padding included: rows times the longest row of a batch."""
     optimizer: Annotated[str, _one_of(OPTIMIZERS)] = "adamw"
-    accumulate_steps: int = Field(1, ge=1)  # batches whose gradients make one step
+    """Name of the optimizer."""
+    accumulate_steps: int = Field(1, ge=1)
+    """Number of batches whose gradients are accumulated for one optimizer step."""
     learning_rate: float = Field(1e-3, gt=0)
-    warmup: int = Field(100, ge=0)  # steps
+    """Peak learning rate, before the factor of the schedule."""
+    warmup: int = Field(100, ge=0)
+    """Steps of linear learning-rate warm-up."""
     schedule: Annotated[str, _one_of(SCHEDULES)] = "cosine"
-    target_update_ratio: float = Field(
-        1e-3, gt=0, lt=1
-    )  # of a step to the weights, to which pid holds the rate
+    """Learning-rate schedule after the warm-up."""
+    target_update_ratio: float = Field(1e-3, gt=0, lt=1)
+    """Ratio of update norm to weight norm that the schedule `pid` maintains."""
     weight_decay: float = Field(0.01, ge=0)
-    momentum: float = Field(0.9, gt=0, lt=1)  # of momentum, averaged_momentum, nesterov and lars
-    beta2: float | None = Field(None, gt=0, lt=1)  # how long a squared gradient counts, if it does
+    """Weight decay of matrices; biases and norm gains have none."""
+    momentum: float = Field(0.9, gt=0, lt=1)
+    """Momentum of `momentum`, `averaged_momentum`, `nesterov` and `lars`."""
+    beta2: float | None = Field(None, gt=0, lt=1)
+    """Decay rate of the squared-gradient average; the optimizer's default if not set."""
     clip_norm: float = Field(1.0, gt=0)
+    """Largest norm of the gradient; longer gradients are scaled down to it."""
     label_smoothing: float = Field(0.0, ge=0, lt=1)
+    """Share of the target probability that is spread evenly over all classes."""
     seed: int = 1
-    init: Annotated[str, _one_of((DEFAULT_INIT, *INITS))] = (
-        DEFAULT_INIT  # how weights begin, by a method's name
-    )
-    evaluate_every: int = Field(200, ge=1)  # steps
-    patience: int = Field(5, ge=1)  # evaluations without a new best before it stops
-    average_checkpoints: int = Field(
-        1, ge=1
-    )  # weights are judged and kept as the mean of so many evaluations
-    report_every: int = Field(20, ge=1)  # steps
+    """Random seed of initialisation, batch order and dropout."""
+    init: Annotated[str, _one_of((DEFAULT_INIT, *INITS))] = DEFAULT_INIT
+    """Weight initialisation method; `default` is the model's own."""
+    evaluate_every: int = Field(200, ge=1)
+    """Steps between two evaluations on the validation split."""
+    patience: int = Field(5, ge=1)
+    """Early stopping: number of evaluations without improvement before training ends."""
+    average_checkpoints: int = Field(1, ge=1)
+    """Number of last evaluations whose weights are averaged for evaluation and for the result."""
+    report_every: int = Field(20, ge=1)
+    """Steps between two entries in `metrics.jsonl`."""
     checkpoint_seconds: float = Field(60.0, ge=0)
+    """Seconds between two checkpoints."""
     device: str = "auto"
+    """Torch device, such as `cpu` or `cuda:0`; `auto` is the first accelerator or the CPU."""
     dtype: Literal["float32", "bfloat16"] = "float32"
+    """Number format of matrix products; `bfloat16` uses autocast with float32 weights."""
     compile: bool = False
+    """Compile the model with `torch.compile`; a resumed run is then no longer bit-exact."""
     threads: int | None = Field(None, ge=1)
+    """Number of CPU threads; the number of available cores if not set."""
 
     @field_validator("accumulate_steps")
     @classmethod
-    def _whole_or_some(cls, accumulate_steps: int, info: ValidationInfo) -> int:
+    def _no_accumulation_of_full_batches(cls, accumulate_steps: int, info: ValidationInfo) -> int:
         if accumulate_steps > 1 and info.data.get("optimizer") == FULL_BATCH:
-            raise ValueError(f"a step of {FULL_BATCH} takes all batches there are; leave it out")
+            raise ValueError(f"expected 1, since a step of {FULL_BATCH} uses all batches")
         return accumulate_steps
 
     @field_validator("compile")
     @classmethod
-    def _twice_or_compiled(cls, compiled: bool, info: ValidationInfo) -> bool:
+    def _no_compiled_newton(cls, compiled: bool, info: ValidationInfo) -> bool:
         if compiled and info.data.get("optimizer") == "newton":
-            raise ValueError("compiled kernels have no second derivatives, which newton is about")
+            raise ValueError(
+                "expected False, since compiled kernels have no second derivatives for newton"
+            )
         return compiled

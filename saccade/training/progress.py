@@ -1,4 +1,4 @@
-"""A bar for anything that can be counted; what does it without torch can have one, too."""
+"""A progress bar for anything that can be counted. Free of torch."""
 
 import sys
 from collections.abc import Iterator
@@ -8,34 +8,30 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     ProgressColumn,
     SpinnerColumn,
     Task,
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.progress import Progress as RichProgress
 from rich.table import Column
 from rich.text import Text
 
 
 class ProgressHandle:
-    """Is told how far it is."""
+    """A bar on the screen; its `update` is a `saccade.types.progress.Progress`."""
 
-    def __init__(self, progress: Progress, what: str, total: int | None, done: int):
-        self.progress = progress
-        self.task_id = progress.add_task(what, total=total, completed=done)
+    def __init__(self, bars: RichProgress, what: str, total: int | None, done: int):
+        self.bars = bars
+        self.task_id = bars.add_task(what, total=total, completed=done)
 
-    def __call__(self, more: int) -> None:
-        """So many more are done."""
-        self.progress.advance(self.task_id, more)
-
-    def update(self, what: str, done: int, total: int) -> None:
-        """What is being done, and how far it is (of 0: nobody knows how far)."""
-        self.progress.update(self.task_id, description=what, completed=done, total=total or None)
+    def update(self, what: str, done: int, total: int | None) -> None:
+        """Show that `done` of `total` items of `what` are finished; None or 0: total unknown."""
+        self.bars.update(self.task_id, description=what, completed=done, total=total or None)
 
 
-class _Rate(ProgressColumn):
+class _ItemsPerSecond(ProgressColumn):
     def __init__(self, unit: str):
         super().__init__(Column(no_wrap=True))
         self.unit = unit
@@ -48,24 +44,24 @@ class _Rate(ProgressColumn):
 def show_progress(
     console: Console, what: str, *, total: int | None = None, done: int = 0, unit: str = ""
 ) -> Iterator[ProgressHandle]:
-    """A bar that goes away when all is done; on no terminal, nothing.
+    """Show a bar that disappears at the end; show nothing if `console` is not a terminal.
 
-    With a `unit` (sentences) it also shows how many of them are done in a second.
+    With a `unit` (sentences) it also shows the number of items per second.
     """
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        *([_Rate(unit)] if unit else []),
+        *([_ItemsPerSecond(unit)] if unit else []),
         TimeRemainingColumn(),
     )
-    with Progress(
+    with RichProgress(
         *columns,
         console=console,
         transient=True,
         disable=not console.is_terminal,
-        # the bar takes standard output to its own place, which only on a screen is the same one
+        # rich would send standard output to its own console, which is a file if output is piped
         redirect_stdout=sys.stdout.isatty(),
-    ) as progress:
-        yield ProgressHandle(progress, what, total, done)
+    ) as bars:
+        yield ProgressHandle(bars, what, total, done)

@@ -1,4 +1,4 @@
-"""One sitting of a network's training: from its newest checkpoint, or from the beginning."""
+"""One training session: from the newest checkpoint, or from the start, until training stops."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from saccade.io.tensors import write_tensors
@@ -19,45 +19,54 @@ from saccade.training.checkpoint import (
     snapshot,
     write_checkpoint,
 )
+from saccade.training.config import TrainConfig
 from saccade.training.device import resolve_device, tune_malloc
 from saccade.training.loop import Event, TrainState, train_loop
+from saccade.training.objective import AnyObjective, Validation
 from saccade.training.signals import stop_on_signal
 
 
 def run_training_session(
-    task: Any,
+    objective: AnyObjective,
+    validate: Callable[[], Validation],
+    settings: TrainConfig,
     folder: Path,
     *,
     console: Console,
     warn: Callable[[str], None],
     on_event: Callable[[Event], None],
 ) -> str:
-    """Train until it ends, with the best weights in `folder` and in the task; why it ended."""
-    settings = task.recipe.train
+    """Train until the loop stops; return the stop reason.
+
+    The best weights are left in the model and in `folder`/model.safetensors, with checkpoints
+    and metrics.jsonl in the same folder.
+    """
+    model = objective.model
     tune_malloc()
-    task.model.to(resolve_device(settings.device))
+    model.to(resolve_device(settings.device))
     if settings.compile:
-        task.compile()
-    optimizer = _optimizer(task)
+        objective.compile()
+    optimizer = build_optimizer(model, settings)
     for reason in inexact_resume_reasons(settings):
         warn(f"Stopped and resumed, this run may differ in the last bits: {reason}.")
-    state = load_checkpoint(folder / "checkpoint", task.model, optimizer, warn)
-    task.carry = state.carry
+    state = load_checkpoint(folder / "checkpoint", model, optimizer, warn)
+    objective.load_state_dict(state.carry)
     weights = folder / "model.safetensors"
-    saved_step = 0  # the step whose weights this sitting has put into model.safetensors
+    saved_step = 0  # step of the weights that this session wrote to model.safetensors
     with ExitStack() as stack:
         log = stack.enter_context(MetricsLog(folder / "metrics.jsonl", state))
         bar = stack.enter_context(training_progress_bar(console, state.step, settings.steps))
         stop = stack.enter_context(stop_on_signal())
         writer = stack.enter_context(BackgroundWriter())
 
-        def tell_all(event: Event) -> None:
-            for listener in (log, bar, on_event):
-                listener(event)
+        def publish(event: Event) -> None:
+            for callback in (log, bar, on_event):
+                callback(event)
 
         def save(state: TrainState) -> None:
             nonlocal saved_step
-            checkpoint = snapshot(task.model, optimizer, state)
+            state.carry = objective.state_dict()
+            checkpoint = snapshot(model, optimizer, state)
             best = _best(state) if state.best_step != saved_step else None
             saved_step = state.best_step
 
@@ -70,32 +79,40 @@ def run_training_session(
             writer.submit(write)
 
         stop_reason = train_loop(
-            task, optimizer, settings, state, on_event=tell_all, save=save, stop=stop
+            objective,
+            objective.validate or validate,
+            optimizer,
+            settings,
+            state,
+            on_event=publish,
+            save=save,
+            stop=stop,
         )
         save(state)
     if state.best_weights:
-        task.model.load_state_dict(state.best_weights)
+        model.load_state_dict(state.best_weights)
         write_tensors(weights, *_best(state, stop_reason))
-    task.model.eval()
+    model.eval()
     return stop_reason
 
 
-def save_initial_checkpoint(task: Any, folder: Path) -> None:
-    """Keep weights that are not by chance as the checkpoint before the first step.
+def save_initial_checkpoint(model: nn.Module, settings: TrainConfig, folder: Path) -> None:
+    """Save weights that were loaded from another run as the checkpoint before the first step.
 
-    Who resumes a training that was killed before its first one has nowhere else to find them.
+    A run that is killed before its first checkpoint could not be resumed from them otherwise.
     """
-    write_checkpoint(folder / "checkpoint", snapshot(task.model, _optimizer(task), TrainState()))
+    checkpoint = snapshot(model, build_optimizer(model, settings), TrainState())
+    write_checkpoint(folder / "checkpoint", checkpoint)
 
 
-def _optimizer(task: Any) -> Optimizer:
-    train = task.recipe.train
-    optimizer_settings = OptimizerSettings(
-        train.learning_rate, train.weight_decay, train.momentum, train.beta2
+def build_optimizer(model: nn.Module, settings: TrainConfig) -> Optimizer:
+    """Return the optimizer that the settings name."""
+    options = OptimizerSettings(
+        settings.learning_rate, settings.weight_decay, settings.momentum, settings.beta2
     )
-    return make_optimizer(train.optimizer, task.model, optimizer_settings)
+    return make_optimizer(settings.optimizer, model, options)
 
 
 def _best(state: TrainState, stop_reason: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    facts = {"step": state.best_step, "goodness": state.best, "ended": stop_reason}
-    return state.best_weights, facts
+    metadata = {"step": state.best_step, "goodness": state.best, "ended": stop_reason}
+    return state.best_weights, metadata

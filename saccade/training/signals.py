@@ -1,30 +1,33 @@
-"""Ctrl-C, as a question that is asked after each step."""
+"""Graceful stop on Ctrl-C and SIGTERM."""
 
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import FrameType
 
 
 @contextmanager
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C asks for a stop at the end of the step; a second one stops at once."""
-    asked = threading.Event()
+    """Yield a function that returns True after Ctrl-C or SIGTERM; a second signal interrupts.
+
+    Outside the main thread no handler is installed and the function always returns False.
+    """
+    requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
+        yield requested.is_set
         return
 
-    def ask(number: int, frame: Any) -> None:
-        if asked.is_set():
+    def request_stop(number: int, frame: FrameType | None) -> None:
+        if requested.is_set():
             raise KeyboardInterrupt
-        asked.set()
-        print("\nStopping after this step … (Ctrl-C again to stop at once)", file=sys.stderr)
+        requested.set()
+        print("\nStopping after this step … (Ctrl-C again to stop immediately)", file=sys.stderr)
 
-    before = {name: signal.signal(name, ask) for name in (signal.SIGINT, signal.SIGTERM)}
+    before = {name: signal.signal(name, request_stop) for name in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked.is_set
+        yield requested.is_set
     finally:
         for name, handler in before.items():
             signal.signal(name, handler)

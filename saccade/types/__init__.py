@@ -1,1 +1,1 @@
-"""Values that travel between packages: the legend of shapes, predictions and evaluations."""
+"""Values that travel between packages: shapes, predictions, KKT residuals, progress."""

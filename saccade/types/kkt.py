@@ -1,14 +1,14 @@
-r"""Is this the least that is allowed? The conditions of Karush (1939), Kuhn and Tucker (1951).
+r"""Optimality conditions of constrained problems (Karush 1939; Kuhn and Tucker 1951).
 
-To make f(x) small where h(x) = 0 and g(x) ≤ 0, each constraint gets a multiplier, λ or μ, which
-says how hard it pushes. At the least, all four hold:
+To minimise f(x) subject to h(x) = 0 and g(x) ≤ 0, each constraint gets a multiplier, λ or μ. At a
+minimum all four conditions hold:
 
 - primal feasibility: \(h(x) = 0,\; g(x) \le 0\);
 - dual feasibility: \(\mu \ge 0\);
 - complementary slackness: \(\mu_i\, g_i(x) = 0\);
 - stationarity: \(\nabla f(x) + \sum_i \lambda_i \nabla h_i(x) + \sum_i \mu_i \nabla g_i(x) = 0\).
 
-Where f and g are convex and h is linear, they are also enough: the least is there and nowhere else.
+Where f and g are convex and h is linear, they are also sufficient for a global minimum.
 """
 
 from typing import Any, NamedTuple
@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 KKT_DESCRIPTIONS = {
-    "primal feasibility": "every constraint is kept",
-    "dual feasibility": "no inequality pulls where it may only push",
-    "complementary slackness": "a constraint with room to spare does not push",
-    "stationarity": "the slope and the pushes are in balance",
+    "primal feasibility": "every constraint holds",
+    "dual feasibility": "every inequality multiplier is non-negative",
+    "complementary slackness": "every inactive inequality has multiplier 0",
+    "stationarity": "the gradient of the Lagrangian is 0",
 }
 
 
 class KKTResiduals(NamedTuple):
-    """The largest violation of each of the four; 0 where there is nothing to violate."""
+    """Largest violation of each of the four conditions; 0 without constraints."""
 
     primal: float
     dual: float
@@ -33,14 +33,15 @@ class KKTResiduals(NamedTuple):
     stationarity: float
 
     def are_satisfied(self, tolerance: float = 1e-6) -> bool:
-        """Whether no violation is larger than that."""
+        """Return True if no violation exceeds `tolerance`."""
         return all(violation <= tolerance for violation in self)
 
     def table(self, tolerance: float = 1e-6) -> str:
-        """A line for each: its name, its largest violation, what it says if it holds."""
+        """Return a line for each condition: name, largest violation, verdict."""
         lines = []
-        for (name, words), violation in zip(KKT_DESCRIPTIONS.items(), self, strict=True):
-            verdict = words if violation <= tolerance else f"does not hold within {tolerance:g}"
+        for (name, description), violation in zip(KKT_DESCRIPTIONS.items(), self, strict=True):
+            holds = violation <= tolerance
+            verdict = description if holds else f"does not hold within {tolerance:g}"
             lines.append(f"{name:23}  {violation:<7.2g}  {verdict}")
         return "\n".join(lines)
 
@@ -54,16 +55,16 @@ def kkt_residuals(
     multipliers: ArrayLike,
     lagrangian_gradient: ArrayLike,
 ) -> KKTResiduals:
-    """From h(x), g(x), the μ of each g, and the slope ∇f + Σ λ∇h + Σ μ∇g that is to be 0."""
+    """Return the residuals from h(x), g(x), the multipliers μ and ∇f + Σ λ∇h + Σ μ∇g."""
     h, g = _flat(equalities), _flat(inequalities)
-    mu, rest = _flat(multipliers), _flat(lagrangian_gradient)
+    mu, gradient = _flat(multipliers), _flat(lagrangian_gradient)
     if mu.shape != g.shape:
-        raise ValueError(f"got {len(g)} inequalities and {len(mu)} multipliers; wanted one each.")
+        raise ValueError(f"got {len(g)} inequalities and {len(mu)} multipliers; expected one each.")
     return KKTResiduals(
         primal=max(_largest(np.abs(h)), _largest(g)),
         dual=_largest(-mu),
         slackness=_largest(np.abs(mu * g)),
-        stationarity=_largest(np.abs(rest)),
+        stationarity=_largest(np.abs(gradient)),
     )
 
 
@@ -72,5 +73,5 @@ def _flat(values: ArrayLike) -> NDArray[np.float64]:
 
 
 def _largest(violations: NDArray[Any]) -> float:
-    # + 0.0 makes the 0 of -0.0; a NaN stays one, and holds nowhere
+    # + 0.0 turns -0.0 into 0.0; NaN stays NaN, which satisfies no tolerance
     return float(violations.max(initial=0.0)) + 0.0

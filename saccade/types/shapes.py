@@ -1,6 +1,6 @@
-"""The one legend of shapes, and the values that pass between rooms.
+"""The shape legend of the library, and tensors that travel between packages.
 
-B batch   T steps of the query   S steps of the memory   D width   H heads
+B batch   T query positions   S memory positions   D width   H heads
 K width of one head   F width of the feed-forward   V vocabulary
 C channels   Y, X height and width   N items in a list   A actions
 """
@@ -16,37 +16,37 @@ TokenIds = Int[Tensor, "B T"]
 Lengths = Int[Tensor, " B"]
 Hidden = Float[Tensor, "B T D"]
 Logits = Float[Tensor, "B T V"]
-MaySee = Bool[Tensor, "#B #H #T S"]  # True: this query may look at that key
+MaySee = Bool[Tensor, "#B #H #T S"]  # True: this query may attend to that key
 
 
 class Batch(NamedTuple):
-    """What one step of training sees of a list of examples.
+    """A padded batch of sentence pairs.
 
-    Rows are padded at the end; a length of None says that no row is. `real` holds the flat
-    indices (into B·T) of the target positions that count, so that nothing is computed for the
-    others; `lines` the numbers of the examples' lines, so that an error can name them.
+    Rows are padded at the end; `source_lengths` is None if no row is padded. `target_positions`
+    holds the flat indices (into B·T) of the target tokens, so that the output layer skips padding;
+    `lines` the line numbers of the examples, for error messages.
     """
 
     source: Int[Tensor, "B S"]
     source_lengths: Lengths | None
-    target_in: TokenIds  # starts with the begin mark
-    target_out: Int[Tensor, " N"]  # the real tokens only, ends with the end mark
+    target_in: TokenIds  # starts with bos
+    target_out: Int[Tensor, " N"]  # without padding, ends with eos
     target_positions: Int[Tensor, " N"] | None  # None: all of B·T
-    weights: Float[Tensor, " N"] | None  # None: every token counts once
+    weights: Float[Tensor, " N"] | None  # None: all tokens have weight 1
     lines: tuple[int, ...]
 
     @property
     def tokens(self) -> int:
-        """How many target tokens the batch teaches."""
+        """Number of target tokens."""
         return self.target_out.shape[0]
 
 
 class DecoderState(NamedTuple):
-    """All that a generator needs for its next step.
+    """Everything a decoder needs for its next step.
 
-    `memory` is what was read before the first step (an encoded source): one row a sentence, and
-    never changed. `past` is what the steps have added: one row a hypothesis, so that the
-    hypotheses of one sentence share its memory and none of it is copied for a beam.
+    `memory` is the encoded source: one row per sentence, never changed. `cache` is what the steps
+    have added: one row per hypothesis, so the hypotheses of a beam share the memory of their
+    sentence without copying it.
     """
 
     memory: Any
@@ -54,13 +54,13 @@ class DecoderState(NamedTuple):
 
 
 def select_rows(tree: Any, rows: Tensor) -> Any:
-    """The same tree of tensors with only these rows of the batch, in this order."""
-    return _each(tree, lambda tensor: tensor.index_select(0, rows))
+    """Return the tree of tensors with only these rows of the batch, in this order."""
+    return _map_tensors(tree, lambda tensor: tensor.index_select(0, rows))
 
 
 def reorder_rows(tree: Any, rows: list[int]) -> Any:
-    """`select`, but in the tree's own tensors: only the rows that change their place are copied."""
-    moved = [(place, row) for place, row in enumerate(rows) if place != row]
+    """Do `select_rows` in place where possible: copy only the rows that change their index."""
+    moved = [(index, row) for index, row in enumerate(rows) if index != row]
 
     def move(tensor: Tensor) -> Tensor:
         if len(rows) > len(tensor):
@@ -70,13 +70,14 @@ def reorder_rows(tree: Any, rows: list[int]) -> Any:
             tensor.index_copy_(0, to, tensor.index_select(0, source))
         return tensor[: len(rows)]
 
-    return _each(tree, move)
+    return _map_tensors(tree, move)
 
 
-def _each(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
+def _map_tensors(tree: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """Apply a function to every tensor of nested (named) tuples; keep other leaves."""
     if isinstance(tree, Tensor):
-        return change(tree)
+        return function(tree)
     if isinstance(tree, tuple):
-        parts = [_each(part, change) for part in tree]
+        parts = [_map_tensors(part, function) for part in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
     return tree

@@ -1,6 +1,6 @@
-"""What needs several runs or the whole machine."""
+"""Workflows over several runs or the whole machine: compare, prune, doctor, fine-tune."""
 
-from saccade.workflows.compare import Comparison, compare
+from saccade.workflows.compare import Comparison, compare_models
 from saccade.workflows.doctor import Diagnosis, compare_tables
 from saccade.workflows.layer_benchmark import LayerComparison, compare_layers
 from saccade.workflows.prune import PruneResult, prune
@@ -10,8 +10,8 @@ __all__ = [
     "Diagnosis",
     "LayerComparison",
     "PruneResult",
-    "compare",
     "compare_layers",
+    "compare_models",
     "compare_tables",
     "prune",
 ]

@@ -1,7 +1,7 @@
-"""What is wrong, and the one thing to do next.
+"""Diagnosis of distribution shift between a reference table and a current one.
 
-So far of two tables, the one that was learned from and the one a model is asked about: which kind
-of shift lies between them (`fitted.shift_kind`), what speaks for it by name, and what helps.
+Reports the kind of shift (`saccade.estimators.shift.detect`), the columns that give evidence for
+it, and the next step.
 """
 
 import shlex
@@ -26,33 +26,33 @@ from saccade.estimators.shift.detect import (
     fit_importance_weights,
 )
 from saccade.estimators.shift.importance_weights import effective_sample_size
+from saccade.inspection.figures import ColumnPair
 from saccade.metrics.two_samples import AUCTestResult
-from saccade.plots.attention import image_format
-from saccade.plots.shift import ColumnPair, save_column_distributions
+from saccade.plots.shift import save_column_distributions
+from saccade.plots.style import image_format
+from saccade.types.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
-
-SHIFT_SIGNIFICANCE = 0.01  # how often a shift may be claimed where there is none
-MAX_SHIFT_PANELS = 6  # panels of a picture
-MIN_EFFECTIVE_SHARE = 0.1  # of the rows: with fewer, weights have done harm (docs/scores.md)
+SHIFT_SIGNIFICANCE = 0.01  # probability of reporting a shift where there is none
+MAX_SHIFT_PANELS = 6  # panels of the plot
+MIN_EFFECTIVE_SHARE = 0.1  # effective share of rows below which weights do harm (docs/scores.md)
 
 SHIFT_SUMMARIES: dict[ShiftKind, str] = {
-    "none": "No shift: the two tables differ by no more than chance makes them.",
-    "covariate": "Covariate shift: other inputs come now, and they mean what they meant.",
-    "label": "Label shift: the classes come in other shares, and each looks as it did.",
-    "concept": "Concept shift: the same inputs mean something else now.",
+    "none": "No shift: the two tables differ by no more than sampling noise.",
+    "covariate": "Covariate shift: the inputs have changed; the labels given the inputs have not.",
+    "label": "Label shift: the class shares have changed; the inputs of each class have not.",
+    "concept": "Concept shift: the labels given the inputs have changed.",
 }
 UNLABELLED_SUMMARIES: dict[ShiftKind, str] = {
-    "none": "The inputs have not moved; of what they mean nothing is known without labels.",
-    "covariate": "The inputs have moved; whether they mean what they meant only labels can say.",
+    "none": "The inputs have not shifted; without labels concept shift cannot be detected.",
+    "covariate": "The inputs have shifted; without labels concept shift cannot be excluded.",
 }
 
 
 class ColumnComparison(NamedTuple):
-    """One column in both tables.
+    """Statistics of one column in both tables.
 
-    `source` and `target` have mean, deviation and missing (a share) of numbers, or the share of
-    `value`, the category that moved most.
+    `source` and `target` have mean, deviation and share missing of a numeric column, or the share
+    of `value`, the category whose share changed most.
     """
 
     name: str
@@ -66,40 +66,38 @@ class ColumnComparison(NamedTuple):
 
 
 class ClassShift(NamedTuple):
-    """How often a class comes, and what a row of it counts after a label shift."""
+    """Share of a class in both tables, and its weight under label shift."""
 
     name: str
     source: float
     target: float
-    weight: float | None  # p(y) / q(y); None where the source has no row of it
+    weight: float | None  # p(y) / q(y); None if the source has no row of the class
 
 
 class Diagnosis(NamedTuple):
-    """The kind of shift, the evidence, and what to do."""
+    """Kind of shift, evidence, and the next step."""
 
     kind: ShiftKind
     summary: str
     reason: str
-    rows: dict[str, int]  # compared, by file
-    columns: list[ColumnComparison]  # what differs most stands first
+    rows: dict[str, int]  # number of rows compared, by file
+    columns: list[ColumnComparison]  # the most different first
     domains: AUCTestResult
-    classes: list[ClassShift]  # none without labels
-    p_values: dict[str, float | None]  # p of labels, within and answers
+    classes: list[ClassShift]  # empty without labels
+    p_values: dict[str, float | None]  # of labels, within and answers
     losses: ShiftLosses | None
-    effective_share: (
-        float | None
-    )  # the share of rows that weights leave, where weights are the remedy
+    effective_share: float | None  # effective sample size by rows; None if weights do not help
     next_step: str
     commands: list[str]
     notes: list[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the diagnosis for JSON."""
         return {
             **self._asdict(),
             "columns": [column._asdict() for column in self.columns],
             "domains": self.domains._asdict(),
-            "classes": [each._asdict() for each in self.classes],
+            "classes": [shift._asdict() for shift in self.classes],
             "losses": None if self.losses is None else self.losses._asdict(),
         }
 
@@ -113,72 +111,77 @@ def compare_tables(
     save: Path | None = None,
     save_weights: Path | None = None,
 ) -> Diagnosis:
-    """Hold a file of rows to learn from (the source) against one of rows that come now.
+    """Compare the table that a model was trained on (source) with current data (target).
 
-    `asked` is the column of labels; of numbers it is cut into classes. `save` draws the columns
-    that differ most, `save_weights` writes the source with a column of weights, if they help.
+    Args:
+        source: reference table.
+        target: current table.
+        label_column: column of labels; numeric labels are binned into classes.
+        columns: which columns to ignore or to treat as categories.
+        save: image of the most different columns.
+        save_weights: file for the source with a column of importance weights, if they help.
     """
-    _check_places(save, save_weights)
+    _check_outputs(save, save_weights)
     pair = align_tables(
         read_table(source), read_table(target), columns or ColumnsConfig(), label_column
     )
     for side in (pair.source, pair.target):
         if len(side.table) < MIN_SHIFT_ROWS:
             raise DataError(
-                f"{side.table.name} has {pluralise(len(side.table), 'row')} that can be compared; "
-                f"{MIN_SHIFT_ROWS} or more are needed to tell a shift from chance."
+                f"{side.table.name}: got {pluralise(len(side.table), 'row')} that can be compared; "
+                f"expected {MIN_SHIFT_ROWS} or more to detect a shift."
             )
-    found = detect_shift(
+    detected = detect_shift(
         pair.source.columns,
         pair.target.columns,
         pair.source.labels,
         pair.target.labels,
         level=SHIFT_SIGNIFICANCE,
     )
-    weights = _weights(found.kind, pair)
-    diagnosis = _diagnosis(found, pair, weights)
+    weights = _importance_weights(detected.kind, pair)
+    diagnosis = _diagnose(detected, pair, weights)
     notes = list(pair.notes)
     if save is not None:
-        notes += _draw(diagnosis, pair, save)
-    written = None
+        notes += _plot_columns(diagnosis, pair, save)
+    weight_column = None
     if save_weights is not None and weights is not None:
-        written = _write_weights(pair.source.table, weights, save_weights)
-        notes.append(f"The weights are in the column {written!r} of {save_weights}.")
+        weight_column = _write_weights(pair.source.table, weights, save_weights)
+        notes.append(f"The weights are in the column {weight_column!r} of {save_weights}.")
     elif save_weights is not None:
         notes.append(f"Weights would not help, so {save_weights} was not written.")
     next_step, commands = _advice(
-        diagnosis, (str(source), str(target)), label_column, written, save_weights
+        diagnosis, (str(source), str(target)), label_column, weight_column, save_weights
     )
     return diagnosis._replace(next_step=next_step, commands=commands, notes=notes)
 
 
-def _check_places(save: Path | None, save_weights: Path | None) -> None:
-    """Before anything is computed, whether what is to be written can be."""
+def _check_outputs(save: Path | None, save_weights: Path | None) -> None:
+    """Refuse output files that cannot be written, before anything is computed."""
     try:
         if save is not None:
             image_format(save)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     if save_weights is not None and save_weights.exists():
-        raise ConfigError(f"{save_weights} is there already; name a new file for the weights.")
+        raise ConfigError(f"{save_weights} already exists; choose a new file for the weights.")
 
 
 # --- evidence -------------------------------------------------------------------------------------
 
 
-def _diagnosis(found: DetectedShift, pair: TablePair, weights: FloatArray | None) -> Diagnosis:
-    """All but the advice."""
-    evidence = found.evidence
+def _diagnose(detected: DetectedShift, pair: TablePair, weights: FloatArray | None) -> Diagnosis:
+    """Return the diagnosis without the next step."""
+    evidence = detected.evidence
     ordered = sorted(evidence.columns, key=lambda column: (column.p, -column.statistic))
-    known = pair.source.labels is not None
+    labelled = pair.source.labels is not None
     return Diagnosis(
-        kind=found.kind,
-        summary=SHIFT_SUMMARIES[found.kind] if known else UNLABELLED_SUMMARIES[found.kind],
-        reason=found.why,
+        kind=detected.kind,
+        summary=(SHIFT_SUMMARIES if labelled else UNLABELLED_SUMMARIES)[detected.kind],
+        reason=detected.why,
         rows={side.table.name: len(side.table) for side in (pair.source, pair.target)},
-        columns=[_compared(column, pair) for column in ordered],
+        columns=[_compare_column(column, pair) for column in ordered],
         domains=evidence.domains,
-        classes=_classes(pair),
+        classes=_class_shifts(pair),
         p_values={
             "labels": evidence.labels.p if evidence.labels else None,
             "within": evidence.within,
@@ -192,27 +195,29 @@ def _diagnosis(found: DetectedShift, pair: TablePair, weights: FloatArray | None
     )
 
 
-def _compared(column: ColumnShiftTest, pair: TablePair) -> ColumnComparison:
-    here, there = (side.columns[column.name] for side in (pair.source, pair.target))
+def _compare_column(column: ColumnShiftTest, pair: TablePair) -> ColumnComparison:
+    source, target = (side.columns[column.name] for side in (pair.source, pair.target))
     value = None
-    if here.dtype.kind == "U":
+    if source.dtype.kind == "U":
         value = max(
-            np.unique(np.concatenate([here, there])).tolist(),
-            key=lambda each: abs(float(np.mean(here == each) - np.mean(there == each))),
+            np.unique(np.concatenate([source, target])).tolist(),
+            key=lambda category: abs(
+                float(np.mean(source == category) - np.mean(target == category))
+            ),
         )
     return ColumnComparison(
         column.name,
         column.test,
         column.statistic,
         column.adjusted_p,
-        column.adjusted_p < SHIFT_SIGNIFICANCE / 4,  # as find_shift asks each of its four questions
+        column.adjusted_p < SHIFT_SIGNIFICANCE / 4,  # detect_shift makes four tests
         value,
-        _figures(here, value),
-        _figures(there, value),
+        _statistics(source, value),
+        _statistics(target, value),
     )
 
 
-def _figures(values: NDArray[Any], value: str | None) -> dict[str, float | None]:
+def _statistics(values: NDArray[Any], value: str | None) -> dict[str, float | None]:
     if value is not None:
         return {"share": float(np.mean(values == value))}
     known = values[~np.isnan(values)]
@@ -223,34 +228,34 @@ def _figures(values: NDArray[Any], value: str | None) -> dict[str, float | None]
     }
 
 
-def _classes(pair: TablePair) -> list[ClassShift]:
-    here, there = pair.source.labels, pair.target.labels
-    if here is None or there is None:
+def _class_shifts(pair: TablePair) -> list[ClassShift]:
+    source, target = pair.source.labels, pair.target.labels
+    if source is None or target is None:
         return []
-    found = []
-    for name in np.unique(np.concatenate([here, there])).tolist():
-        q, p = float(np.mean(here == name)), float(np.mean(there == name))
-        found.append(ClassShift(name, q, p, p / q if q else None))
-    return found
+    shifts = []
+    for name in np.unique(np.concatenate([source, target])).tolist():
+        q, p = float(np.mean(source == name)), float(np.mean(target == name))
+        shifts.append(ClassShift(name, q, p, p / q if q else None))
+    return shifts
 
 
 # --- weights --------------------------------------------------------------------------------------
 
 
-def _weights(kind: ShiftKind, pair: TablePair) -> FloatArray | None:
-    """Of each row of the source, where they are the remedy."""
+def _importance_weights(kind: ShiftKind, pair: TablePair) -> FloatArray | None:
+    """Return a weight for each row of the source; None if weights do not help."""
     if kind == "covariate":
         return fit_importance_weights(pair.source.columns, pair.target.columns).values
     labels = pair.source.labels
     if kind != "label" or labels is None:
         return None
-    each = {one.name: one.weight for one in _classes(pair)}
-    weights = np.array([each[name] for name in labels.tolist()], np.float64)
-    return weights if weights.any() else None  # no class of the source is left
+    class_weights = {shift.name: shift.weight for shift in _class_shifts(pair)}
+    weights = np.array([class_weights[name] for name in labels.tolist()], np.float64)
+    return weights if weights.any() else None  # no class of the source occurs in the target
 
 
 def _write_weights(table: Table, weights: FloatArray, path: Path) -> str:
-    """The table with one more column; its name is returned."""
+    """Write the table with a column of weights; return the name of the column."""
     name = "weight"
     while name in table.columns:
         name += "_"
@@ -259,69 +264,70 @@ def _write_weights(table: Table, weights: FloatArray, path: Path) -> str:
     return name
 
 
-# --- advice ---------------------------------------------------------------------------------------
+# --- next step ------------------------------------------------------------------------------------
 
 
 def _advice(
-    found: Diagnosis,
+    diagnosis: Diagnosis,
     files: tuple[str, str],
     label_column: str | None,
-    written: str | None,
-    place: Path | None,
+    weight_column: str | None,
+    weights_file: Path | None,
 ) -> tuple[str, list[str]]:
-    """The one thing to do next, and how to type it."""
+    """Return the next step as a sentence, and the commands for it."""
     source, target = (shlex.quote(file) for file in files)
     column = shlex.quote(label_column or "COLUMN")
-    again = f"saccade doctor --compare {source} {target} --target {column}"
-    if not found.classes:
+    repeat = f"saccade doctor --compare {source} {target} --target {column}"
+    if not diagnosis.classes:
         return (
-            f"Label some rows of {files[1]}, {MIN_SHIFT_ROWS} at least and better some hundreds, name the "
-            "column of the labels, and ask again."
-        ), [again]
-    if found.kind == "none":
-        return "Nothing has to be done; ask again when more rows have come.", []
-    go_on = f"saccade train RUN --on {target}"
-    if found.kind == "concept":
+            f"Label some rows of {files[1]} ({MIN_SHIFT_ROWS} at least, better some hundreds), "
+            "name the label column, and repeat."
+        ), [repeat]
+    if diagnosis.kind == "none":
+        return "Nothing to do; repeat when there are more rows.", []
+    finetune = f"saccade finetune RUN --data {target}"
+    if diagnosis.kind == "concept":
         return (
-            f"No weights help: go on training your model (its folder for RUN) with rows of "
-            f"{files[1]}."
-        ), [go_on]
-    strange = [each.name for each in found.classes if each.weight is None]
-    if strange:
+            f"Weights do not help: fine-tune your model (RUN is its folder) on rows of {files[1]}."
+        ), [finetune]
+    new_classes = [shift.name for shift in diagnosis.classes if shift.weight is None]
+    if new_classes:
         return (
-            f"{files[0]} has no row of {', '.join(strange)}, which no weight can make up for: "
-            f"learn from rows of {files[1]} as well."
-        ), [go_on]
-    if found.effective_share is None or found.effective_share < MIN_EFFECTIVE_SHARE:
-        effective_share = 0.0 if found.effective_share is None else found.effective_share
+            f"{files[0]} has no row of {', '.join(new_classes)}, which weights cannot make up "
+            f"for: train on rows of {files[1]} as well."
+        ), [finetune]
+    share = diagnosis.effective_share or 0.0
+    if share < MIN_EFFECTIVE_SHARE:
         return (
-            f"Weights would leave {effective_share:.0%} of the rows of {files[0]}, too little to learn from: "
-            f"go on training your model (its folder for RUN) with rows of {files[1]}."
-        ), [go_on]
-    ratio = "how much likelier it is" if found.kind == "covariate" else "p(y) / q(y) of its class"
-    train = "saccade train table --data {} --target {} --set data.weight_column={}"
-    name = written or "weight"
-    commands = [train.format(shlex.quote(str(place or "weighted.csv")), column, shlex.quote(name))]
-    if written is None:
-        commands.insert(0, f"{again} --save-weights weighted.csv")
+            f"With weights the effective sample size is {share:.0%} of the rows of {files[0]}, too "
+            f"few to train on: fine-tune your model (RUN is its folder) on rows of {files[1]}."
+        ), [finetune]
+    ratio = "its density ratio" if diagnosis.kind == "covariate" else "p(y) / q(y) of its class"
+    weighted = shlex.quote(str(weights_file or "weighted.csv"))
+    name = shlex.quote(weight_column or "weight")
+    train = f"saccade train table --data {weighted} --target {column}"
+    commands = [f"{train} --set data.weight_column={name}"]
+    if weight_column is None:
+        commands.insert(0, f"{repeat} --save-weights weighted.csv")
     return (
-        f"Learn from {files[0]} again, each row weighed by {ratio} in {files[1]}. The weights "
-        f"leave as much as {found.effective_share:.0%} of its rows."
+        f"Train on {files[0]} again, each row weighted by {ratio} in {files[1]}. The effective "
+        f"sample size is {share:.0%} of its rows."
     ), commands
 
 
-# --- picture --------------------------------------------------------------------------------------
+# --- plot -----------------------------------------------------------------------------------------
 
 
-def _draw(found: Diagnosis, pair: TablePair, path: Path) -> list[str]:
-    """The classes, and the columns that differ most."""
+def _plot_columns(diagnosis: Diagnosis, pair: TablePair, path: Path) -> list[str]:
+    """Plot the classes and the most different columns; return messages for the user."""
     panels = []
-    here, there = pair.source.labels, pair.target.labels
-    if here is not None and there is not None:
-        panels.append(ColumnPair("classes", here, there, f"p {found.p_values['labels']:.2g}"))
-    for column in found.columns[: MAX_SHIFT_PANELS - len(panels)]:
-        parts = [side.columns[column.name] for side in (pair.source, pair.target)]
-        panels.append(ColumnPair(column.name, parts[0], parts[1], f"p {column.p:.2g}"))
+    source, target = pair.source.labels, pair.target.labels
+    if source is not None and target is not None:
+        caption = f"p {diagnosis.p_values['labels']:.2g}"
+        panels.append(ColumnPair("classes", source, target, caption))
+    for column in diagnosis.columns[: MAX_SHIFT_PANELS - len(panels)]:
+        values = [side.columns[column.name] for side in (pair.source, pair.target)]
+        panels.append(ColumnPair(column.name, values[0], values[1], f"p {column.p:.2g}"))
     names = pair.source.table.name, pair.target.table.name
-    said = save_column_distributions(panels, names, path)
-    return [*said, f"The columns that differ most are drawn in {path}."]
+    messages = save_column_distributions(panels, names, path)
+    return [*messages, f"Wrote the most different columns to {path}."]

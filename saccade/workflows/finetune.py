@@ -1,7 +1,7 @@
-"""Going on with a run: what it has learned, and data that it has not seen.
+"""Fine-tuning: train a finished run on new data, as a new run.
 
-The old run stays as it is; what comes of it is a run of its own. What the new weights have
-forgotten is seen on the old run's test split, if its data is still there.
+The old run stays unchanged. Forgetting is measured on the old run's test split, if its data still
+exists.
 """
 
 from pathlib import Path
@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 from saccade.errors import SaccadeError
 from saccade.recipes.resolve import resolve_finetune_recipe
-from saccade.runs.run import Run, TrainOptions, TrainResult, load_run, train_recipe
+from saccade.runs.run import Run, load_run
+from saccade.runs.train import TrainOptions, TrainResult, train_recipe
 
 
 class TransferReport(NamedTuple):
-    """Figures on some data, before going on and after; an empty one is not known, and why."""
+    """Scores on some data before and after fine-tuning; empty with a `reason` if unknown."""
 
     data: str
     before: dict[str, float]
@@ -22,11 +23,12 @@ class TransferReport(NamedTuple):
 
 
 def default_finetune_folder(run: Path, online: bool = False) -> Path:
-    """Where a run that goes on is, if nobody says it."""
-    return Path("runs") / f"{run.name or run.resolve().name}-{'online' if online else 'on'}"
+    """Return the default output folder: runs/NAME-finetuned or runs/NAME-online."""
+    suffix = "online" if online else "finetuned"
+    return Path("runs") / f"{run.name or run.resolve().name}-{suffix}"
 
 
-def finetune(
+def finetune_run(
     folder: Path,
     data: str,
     out: Path | None,
@@ -35,9 +37,9 @@ def finetune(
     changes: dict[str, Any] | None = None,
     online: bool = False,
 ) -> TrainResult:
-    """Train the run in `folder` on with other data, in a folder of its own.
+    """Fine-tune the run in `folder` on other data, into a new folder.
 
-    `online`: row after row in the order of the file, each answered before it is learned from.
+    With `online`, rows are taken in the order of the file, each predicted before training on it.
     """
     recipe = resolve_finetune_recipe(folder, data, changes=changes, online=online)
     options = options._replace(init_from=folder, is_finetuning=True)
@@ -45,23 +47,23 @@ def finetune(
 
 
 def transfer_reports(run: Run) -> list[TransferReport]:
-    """What going on has changed: on the new data, and on the old; nothing if it did not."""
+    """Return the effect of fine-tuning on the new and on the old data; empty for other runs."""
     if "before" not in run.metadata:
         return []
     return [_on_new(run), _on_old(run)]
 
 
 def _on_new(run: Run) -> TransferReport:
-    """On its held-out part; online, of the answers as they were given, and as it was."""
-    if not getattr(run.recipe.train, "online", False):
+    """Compare on the held-out part; online, compare the predictions made with a frozen copy."""
+    if not run.recipe.train.model_dump().get("online", False):
         return TransferReport(
-            f"the held-out part of {run.task.name}", run.metadata["before"], _figures(run)
+            f"the held-out part of {run.data_name}", run.metadata["before"], _scores(run)
         )
-    judged = [line for line in run.metrics() if "best" in line][-1]
-    scores = {n.removeprefix("dev_"): v for n, v in judged.items() if n.startswith("dev_")}
+    evaluated = [line for line in run.metrics() if "best" in line][-1]
+    scores = {n.removeprefix("dev_"): v for n, v in evaluated.items() if n.startswith("dev_")}
     before = {n.removeprefix("left_"): v for n, v in scores.items() if n.startswith("left_")}
     after = {name: scores[name] for name in before}
-    name = f"{run.task.name}, each row before it was learned from (left as it was → learning)"
+    name = f"{run.data_name}, each row before training on it (frozen → online)"
     return TransferReport(name, before, after)
 
 
@@ -69,30 +71,32 @@ def _on_old(run: Run) -> TransferReport:
     folder = Path(run.metadata["from"])
     try:
         old, new = load_run(folder), load_run(folder)
-        new.task.load(run.task.weights())
+        new.model.load_state_dict(run.model.state_dict())
         data = old.load_training_data()
-    except (SaccadeError, RuntimeError) as error:  # another run is there by now, say
-        return TransferReport(f"what {folder} was tested on", {}, {}, str(error))
-    for one in (old, new):
-        one.attach_data(data)
-    return TransferReport(f"what {folder} was tested on", _figures(old), _figures(new))
+    except (SaccadeError, RuntimeError) as error:  # e.g. another run is in the folder now
+        return TransferReport(f"the test split of {folder}", {}, {}, str(error))
+    for run_to_evaluate in (old, new):
+        run_to_evaluate.attach_data(data)
+    return TransferReport(f"the test split of {folder}", _scores(old), _scores(new))
 
 
-def _figures(run: Run) -> dict[str, float]:
-    return {name: value for name, value in run.evaluate().items() if isinstance(value, float)}
+def _scores(run: Run) -> dict[str, float]:
+    return dict(run.evaluate().metrics)
 
 
-COUNT_METRICS = ("examples", "rows", "tokens")  # that are no scores
+COUNT_METRICS = ("examples", "rows", "tokens")  # not scores
 
 
-def describe_transfer(found: list[TransferReport]) -> list[str]:
-    """What has moved, in words."""
-    said = []
-    for data, before, after, reason in found:
-        both = [
+def describe_transfer(reports: list[TransferReport]) -> list[str]:
+    """Return a sentence for each report."""
+    sentences = []
+    for data, before, after, reason in reports:
+        changes = [
             f"{name} {before[name]:.4g} → {after[name]:.4g}"
             for name in after
             if name in before and name not in COUNT_METRICS
         ]
-        said.append(f"On {data}: {', '.join(both)}." if both else f"On {data}, not known: {reason}")
-    return said
+        sentences.append(
+            f"On {data}: {', '.join(changes)}." if changes else f"On {data}: unknown; {reason}"
+        )
+    return sentences

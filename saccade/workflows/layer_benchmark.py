@@ -1,28 +1,26 @@
 r"""Convolution, recurrence and self-attention measured against the length of a sequence.
 
 Vaswani et al. 2017, table 1, and Zhang et al., *Dive into Deep Learning*, 11.6, compare three
-layers that turn n vectors of width d into n others (k is the kernel's width):
+layers that map n vectors of width d to n others (k is the kernel's width):
 
-    layer            operations   in turn   longest path
-    convolution      O(k n d²)    O(1)      O(n / k)
-    recurrence       O(n d²)      O(n)      O(n)
-    self-attention   O(n² d)      O(1)      O(1)
+    layer            operations   sequential   longest path
+    convolution      O(k n d²)    O(1)         O(n / k)
+    recurrence       O(n d²)      O(n)         O(n)
+    self-attention   O(n² d)      O(1)         O(1)
 
-Here each is measured, on one thread, since operations are counted and not how many are done at
-once. Self-attention is there twice: as the fused kernel computes it, which never holds the table
-of n² weights, and by the equation, which does.
+Here each is measured on one thread, since the table counts operations and not parallelism.
+Self-attention is measured twice: with the fused kernel, which never stores the n² weights, and by
+the equation, which does.
 
-- time: forward and backward, the best of some repetitions;
-- memory: the bytes of the tensors that the forward pass keeps for the backward one, each counted
-  once and the weights not (but a copy of them in another order, as convolution makes). They are
-  what is held when a training step needs most; torch's own allocations cannot be asked for on a
-  CPU;
-- in turn: the longest chain of matrix products of which each waits for the one before, counted in
-  the graph of the backward pass. The recurrence is unrolled for that: the framework's own, which
-  is timed, hides its steps;
-- longest path: the layers (or, in a recurrence, the steps) after which the output at the last
-  place depends on the first input, followed by gradients, layer by layer. A centred kernel
-  reaches (k - 1) / 2 places to each side, so the O(n / k) of the table is 2 (n - 1) / (k - 1).
+- time: forward and backward pass, the best of several repetitions;
+- memory: bytes of the tensors saved for the backward pass, each counted once, without the weights
+  (but with a copy in another order, as convolution makes one). This is the peak of a training
+  step; torch does not report its allocations on a CPU;
+- sequential: the longest chain of matrix products, counted in the graph of the backward pass. The
+  recurrence is unrolled for that, as the fused one, which is timed, hides its steps;
+- longest path: the number of layers (of a recurrence: steps) until the output at the last position
+  depends on the first input, followed by gradients, layer by layer. A centred kernel reaches
+  (k - 1) / 2 positions to each side, so the O(n / k) of the table is 2 (n - 1) / (k - 1).
 """
 
 import time
@@ -34,18 +32,18 @@ import torch
 from torch import Tensor, nn
 
 from saccade.errors import ConfigError
+from saccade.inspection.figures import LayerPanel
 from saccade.nn.attention import AttentionLayer
 from saccade.nn.conv1d import Convolution
 from saccade.nn.masks import Mask
 from saccade.nn.rnn import RNN
 from saccade.nn.rnn_cells import UnrolledRNN
-from saccade.plots.comparison import LayerPanel
 from saccade.seeding import preserve_rng, seed_torch
 
 BENCHMARK_WIDTH, BENCHMARK_KERNEL, MIN_BENCHMARK_LENGTH = 64, 3, 64
-PATH_WIDTH = 4  # for the longest path: what depends on what does not depend on the width
-FIT_LENGTHS = 3  # lengths, the longest ones, that an exponent is fitted to
-MIN_TIMING_SECONDS = 0.05  # of repetitions
+PATH_WIDTH = 4  # for the longest path, which does not depend on the width
+FIT_LENGTHS = 3  # exponents are fitted to this many of the longest lengths
+MIN_TIMING_SECONDS = 0.05  # of all repetitions
 
 
 class ConvolutionLayer(nn.Module):
@@ -61,7 +59,7 @@ class ConvolutionLayer(nn.Module):
 
 
 class RecurrentLayer(nn.Module):
-    """The plain recurrence h_t = tanh(W x_t + U h_{t-1} + b), as the framework computes it."""
+    """The plain recurrence h_t = tanh(W x_t + U h_{t-1} + b), computed by torch."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -73,7 +71,7 @@ class RecurrentLayer(nn.Module):
 
 
 class SelfAttentionLayer(nn.Module):
-    """One head of self-attention, in which every place sees every place."""
+    """Single-head self-attention without a mask."""
 
     def __init__(self, width: int, fused: bool):
         super().__init__()
@@ -82,24 +80,24 @@ class SelfAttentionLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, n, d) → (B, n, d)."""
-        own = self.layer
+        layer = self.layer
         if self.fused:
-            return own(x)
-        query, key, value = own.query(x), own.key(x), own.value(x)
-        keys = own.attention.score.prepare(key[:, None])
-        return own.attention.reference(query[:, None], keys, value[:, None], Mask())[:, 0]
+            return layer(x)
+        query, key, value = layer.query(x), layer.key(x), layer.value(x)
+        keys = layer.attention.score.prepare(key[:, None])
+        return layer.attention.reference(query[:, None], keys, value[:, None], Mask())[:, 0]
 
 
 class LayerSpec(NamedTuple):
-    """A kind of layer, and what the books say of it (the table above)."""
+    """A kind of layer with its row of the table above."""
 
-    build: Callable[[int], nn.Module]  # by its width
+    build: Callable[[int], nn.Module]  # argument: width
     operations: str
-    count_operations: Callable[[int, int, int], int]  # of n, d, k
-    operations_exponent: int  # the power of n in it
+    count_operations: Callable[[int, int, int], int]  # arguments: n, d, k
+    operations_exponent: int  # power of n
     sequential_products: str
     path: str
-    build_unrolled: Callable[[int], nn.Module]  # the same with every step in the graph
+    build_unrolled: Callable[[int], nn.Module]  # with every step in the autograd graph
 
 
 LAYER_SPECS = {
@@ -143,7 +141,7 @@ LAYER_SPECS = {
 
 
 class LayerMeasurement(NamedTuple):
-    """One layer at one length."""
+    """Measurements of one layer at one length."""
 
     layer: str
     length: int
@@ -155,19 +153,19 @@ class LayerMeasurement(NamedTuple):
 
 
 class LayerGrowth(NamedTuple):
-    """What the books say of a layer, and how its time grows: ∝ n^exponent, where n is largest."""
+    """Complexity of a layer by the table, and measured exponents of n for large n."""
 
     layer: str
     operations: str
     sequential_products: str
     path: str
-    theory_exponent: int  # the exponent of the operations
-    time_exponent: float  # of the time
+    theory_exponent: int  # of the operations
+    time_exponent: float
     memory_exponent: float
 
 
 class LayerComparison(NamedTuple):
-    """All that was measured."""
+    """Measurements of all layers at all lengths."""
 
     rows: list[LayerMeasurement]
     growth: list[LayerGrowth]
@@ -175,7 +173,7 @@ class LayerComparison(NamedTuple):
     kernel: int
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the measurements for JSON."""
         return {
             "width": self.width,
             "kernel": self.kernel,
@@ -184,21 +182,22 @@ class LayerComparison(NamedTuple):
         }
 
     def panels(self) -> list[LayerPanel]:
-        """What a picture shows."""
-        shown = [
+        """Return the panels of the plot."""
+        fields = [
             ("milliseconds", "milliseconds"),
-            ("megabytes kept", "megabytes"),
-            ("products in turn", "sequential_products"),
+            ("megabytes saved", "megabytes"),
+            ("sequential products", "sequential_products"),
             ("longest path", "path"),
         ]
-        return [LayerPanel(title, self._lines(name)) for title, name in shown]
+        return [LayerPanel(title, self._curves(name)) for title, name in fields]
 
-    def _lines(self, name: str) -> dict[str, tuple[list[int], list[float]]]:
-        lines = {}
+    def _curves(self, name: str) -> dict[str, tuple[list[int], list[float]]]:
+        curves = {}
         for layer in LAYER_SPECS:
-            mine = [row for row in self.rows if row.layer == layer]
-            lines[layer] = [row.length for row in mine], [float(getattr(r, name)) for r in mine]
-        return lines
+            rows = [row for row in self.rows if row.layer == layer]
+            values = [float(getattr(row, name)) for row in rows]
+            curves[layer] = [row.length for row in rows], values
+        return curves
 
 
 def compare_layers(
@@ -209,8 +208,8 @@ def compare_layers(
     """Measure every layer at the lengths 64, 128, … up to `max_length`; width 64, kernel 3."""
     if max_length < 2 * MIN_BENCHMARK_LENGTH:
         raise ConfigError(
-            f"the longest sequence is {max_length}; lengths are doubled from {MIN_BENCHMARK_LENGTH} on, so at "
-            f"least {2 * MIN_BENCHMARK_LENGTH} is needed."
+            f"got a longest sequence of {max_length}; expected at least "
+            f"{2 * MIN_BENCHMARK_LENGTH}, as lengths are doubled from {MIN_BENCHMARK_LENGTH} on."
         )
     lengths = [
         MIN_BENCHMARK_LENGTH << power
@@ -249,41 +248,41 @@ def _measure(name: str, length: int) -> LayerMeasurement:
 
 def _growth(rows: Sequence[LayerMeasurement]) -> Iterator[LayerGrowth]:
     for name, layer in LAYER_SPECS.items():
-        mine = [row for row in rows if row.layer == name][-FIT_LENGTHS:]
-        lengths = np.log([row.length for row in mine])
-        time_slope, _ = np.polyfit(lengths, np.log([row.milliseconds for row in mine]), 1)
-        memory_slope, _ = np.polyfit(lengths, np.log([row.megabytes for row in mine]), 1)
-        books = layer.operations, layer.sequential_products, layer.path, layer.operations_exponent
-        yield LayerGrowth(name, *books, float(time_slope), float(memory_slope))
+        longest = [row for row in rows if row.layer == name][-FIT_LENGTHS:]
+        lengths = np.log([row.length for row in longest])
+        time_slope, _ = np.polyfit(lengths, np.log([row.milliseconds for row in longest]), 1)
+        memory_slope, _ = np.polyfit(lengths, np.log([row.megabytes for row in longest]), 1)
+        theory = layer.operations, layer.sequential_products, layer.path, layer.operations_exponent
+        yield LayerGrowth(name, *theory, float(time_slope), float(memory_slope))
 
 
 def time_forward_backward(module: nn.Module, x: Tensor) -> float:
-    """Forward and backward, the best of repetitions: others use the machine too."""
-    best, spent, tries = float("inf"), 0.0, 0
-    while tries < 3 or spent < MIN_TIMING_SECONDS:
-        began = time.perf_counter()
+    """Return seconds of a forward and backward pass, the best of several repetitions."""
+    best, total, repetitions = float("inf"), 0.0, 0
+    while repetitions < 3 or total < MIN_TIMING_SECONDS:
+        start = time.perf_counter()
         module(x).sum().backward()
-        taken = time.perf_counter() - began
-        tries += 1
-        if tries > 1:  # the first finds nothing in its place
-            best, spent = min(best, taken), spent + taken
+        seconds = time.perf_counter() - start
+        repetitions += 1
+        if repetitions > 1:  # the first is a warm-up
+            best, total = min(best, seconds), total + seconds
     return best
 
 
 def saved_tensor_bytes(module: nn.Module, x: Tensor) -> int:
-    """What the forward pass keeps for the backward one, the weights not counted."""
-    own = {p.untyped_storage().data_ptr() for p in module.parameters()}
-    kept: dict[int, int] = {}
+    """Return the bytes that the forward pass saves for the backward pass, without the weights."""
+    weights = {p.untyped_storage().data_ptr() for p in module.parameters()}
+    saved: dict[int, int] = {}
 
-    def keep(tensor: Tensor) -> Tensor:
+    def record(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage.nbytes()
+        if storage.data_ptr() not in weights:
+            saved[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        y = module(x)  # held, so that what it keeps stays where it is
-    total = sum(kept.values())
+    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):
+        y = module(x)  # keeps the saved tensors alive, so that no address is reused
+    total = sum(saved.values())
     del y
     return total
 
@@ -292,26 +291,26 @@ MATMUL_NODES = ("Addmm", "Mm", "Bmm", "Linear", "ScaledDot")
 
 
 def count_sequential_products(y: Tensor) -> int:
-    """The most matrix products on any way from the input to y."""
+    """Return the largest number of matrix products on any path from the input to y."""
     longest: dict[Any, int] = {}
-    waiting = [y.grad_fn]
-    while waiting:  # by hand: a chain of thousands is too deep for calls
-        node: Any = waiting[-1]
-        before = [n for n, _ in node.next_functions if n is not None]
-        missing = [n for n in before if n not in longest]
+    stack = [y.grad_fn]
+    while stack:  # not recursive: chains have thousands of nodes
+        node: Any = stack[-1]
+        inputs = [n for n, _ in node.next_functions if n is not None]
+        missing = [n for n in inputs if n not in longest]
         if missing:
-            waiting += missing
+            stack += missing
             continue
-        waiting.pop()
+        stack.pop()
         is_product = node.name().removeprefix("Unsafe").startswith(MATMUL_NODES)
-        longest[node] = max((longest[n] for n in before), default=0) + int(is_product)
+        longest[node] = max((longest[n] for n in inputs), default=0) + int(is_product)
     return longest[y.grad_fn]
 
 
 def longest_path(name: str, length: int) -> int:
-    """Layers, or steps of a recurrence, until the last place depends on the first input."""
+    """Return the layers (or recurrent steps) until the last position depends on the first."""
     if name == "recurrence":
-        return _steps_between(length)
+        return _recurrent_path(length)
     module = LAYER_SPECS[name].build(PATH_WIDTH).double()
     x = torch.randn(1, length, PATH_WIDTH, dtype=torch.float64, requires_grad=True)
     y = module(x)
@@ -319,30 +318,30 @@ def longest_path(name: str, length: int) -> int:
     depends[-1] = True
     layers = 0
     while not depends[0]:
-        # one layer at a time: through all at once the gradient would be too small to be told from 0
+        # one layer at a time: through all layers together the gradient would underflow
         probe = torch.randn_like(y) * depends[None, :, None]
-        (slope,) = torch.autograd.grad(y, x, probe, retain_graph=True)
-        reached = slope[0].abs().sum(dim=-1) > 0
+        (gradient,) = torch.autograd.grad(y, x, probe, retain_graph=True)
+        reached = gradient[0].abs().sum(dim=-1) > 0
         layers += 1
         if bool((reached | depends).equal(depends)):
-            raise ValueError(f"{name} of {length} places never reaches the first from the last.")
+            raise ValueError(f"{name} of {length} positions: the last never depends on the first.")
         depends |= reached
     return layers
 
 
-def _steps_between(length: int) -> int:
-    """Steps from the first input to the last output, each seen to pass something on."""
+def _recurrent_path(length: int) -> int:
+    """Return the steps from the first input to the last output; check that each has a gradient."""
     layer = RNN("rnn", PATH_WIDTH, PATH_WIDTH).double()
     x = torch.randn(1, length, PATH_WIDTH, dtype=torch.float64)
     state = torch.zeros(1, 1, PATH_WIDTH, dtype=torch.float64)
     steps = 0
-    for place in range(length):
-        first = x[:, place : place + 1].requires_grad_(place == 0)
-        state = state.detach().requires_grad_(place > 0)
-        source = first if place == 0 else state
-        after = layer(first, None, state).last_state
-        (slope,) = torch.autograd.grad(after.sum(), source)
-        if not slope.abs().sum() > 0:
-            raise ValueError(f"step {place + 1} of a recurrence passed nothing on.")
-        state, steps = after, steps + 1
+    for position in range(length):
+        step_input = x[:, position : position + 1].requires_grad_(position == 0)
+        state = state.detach().requires_grad_(position > 0)
+        source = step_input if position == 0 else state
+        next_state = layer(step_input, None, state).last_state
+        (gradient,) = torch.autograd.grad(next_state.sum(), source)
+        if not gradient.abs().sum() > 0:
+            raise ValueError(f"step {position + 1} of the recurrence has no gradient.")
+        state, steps = next_state, steps + 1
     return steps

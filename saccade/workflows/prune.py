@@ -1,89 +1,86 @@
-r"""Heads of attention that do not matter, found in three steps and taken out.
+r"""Pruning of attention heads that do not matter, in three steps.
 
-1. By the variance of its weights: a query that sees n keys gives them weights of mean 1/n, and
+1. Variance of the attention weights: a query that may attend to n keys gives them weights of mean
+   1/n, and
 
        v_h = mean over queries of  Σ_j α_tj² / n - 1 / n²
 
-   is 0 for a head that looks at all alike, and so chooses nothing.
-2. By the gradient at its output: I_h = E_x |∂L(x)/∂ξ_h|, ξ_h = 1 a factor before the head
-   (Michel et al. 2019, eq. 2); here per target token. It is the loss's change if the head faded
-   and all else stayed linear.
-3. By ablation: the held-out data is scored with the head switched off.
+   is 0 for a head that attends uniformly.
+2. Gradient at the head's output: I_h = E_x |∂L(x)/∂ξ_h| with ξ_h = 1 a factor on the output of the
+   head (Michel et al. 2019, eq. 2); here per target token. It is the change of the loss if the
+   head is faded out, to first order.
+3. Ablation: the dev split is evaluated with the head masked.
 
-The first two only say which head to try first: heads go in the order of the sum of their two
-ranks, each on top of those that are off already, and one stays off if the dev scores lose no more
-than a given share of what they were. So what is confirmed is the model that is written, not each
-head by itself. Michel et al. go by I_h alone; Voita et al. 2019 train gates. As there, the last
-head of an attention stays: without any it would be another model.
+The first two only order the heads: they are tried in the order of the sum of their two ranks, each
+in addition to those masked already, and a head stays masked if no dev score loses more than a
+given share. So the tolerance holds for the pruned model, not for each head separately. Michel et
+al. order by I_h alone; Voita et al. 2019 train gates. As there, the last head of an attention layer
+stays.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from saccade.config import override_settings
 from saccade.errors import ConfigError, RunError
 from saccade.nn.pruning import count_heads, gated_heads, masked_heads, prune_heads
 from saccade.runs.run import Run, load_run
-from saccade.tasks.translation import parse_attention_name
+from saccade.tasks.translation.predict import attention_kind
 from saccade.training.device import set_num_threads
+from saccade.types.progress import Progress, ignore_progress
 
-PRUNE_TOLERANCE = 0.005  # of each dev score
-PRUNE_EVAL_INPUTS = 500  # dev inputs that are answered for one head
-TIMING_INPUTS, TIMING_ROUNDS = (
-    500,
-    5,
-)  # test inputs that are answered to see how fast it is, and how often
+PRUNE_TOLERANCE = 0.005  # relative loss of each dev score
+PRUNE_EVAL_INPUTS = 500  # dev inputs evaluated for each head
+TIMING_INPUTS, TIMING_ROUNDS = 500, 5  # test inputs, and repetitions
 PRUNE_METRICS = ("exact", "chrf")
-
-ProgressCallback = Callable[[str, int, int], None]
 
 
 class HeadReport(NamedTuple):
-    """One head, and what the three steps found."""
+    """Results of the three steps for one head."""
 
     kind: str  # cross, encoder or decoder
-    layer: int  # counted from 1, as `look` counts
+    layer: int  # counted from 1, as in `look`
     head: int
     variance: float
     gradient: float
-    loss: float  # on dev, without it
-    scores: dict[str, float]  # likewise
+    loss: float  # on dev, without the head
+    scores: dict[str, float]  # on dev, without the head
     is_pruned: bool
 
     @property
     def verdict(self) -> str:
-        """In a word."""
+        """The verdict for the table: pruned or kept."""
         return "pruned" if self.is_pruned else "kept"
 
 
 class RunQuality(NamedTuple):
-    """How good, how large and how fast a run is."""
+    """Size, test scores and inference time of a run."""
 
     heads: int
     parameters: int
     test: dict[str, float]
-    milliseconds: float = math.nan  # to answer one input, many asked together
+    milliseconds: float = math.nan  # inference per input, in batches
 
 
 class PruneResult(NamedTuple):
-    """The heads, and the run before and after; None if no head could go."""
+    """Reports of the heads, and the run before and after (None if no head was removed)."""
 
     heads: list[HeadReport]
-    dev: dict[str, float]  # of the whole model
+    dev: dict[str, float]  # scores of the unpruned model
     before: RunQuality
     after: RunQuality | None
     folder: Path | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the result for JSON."""
         return {
             "heads": [{**head._asdict(), "verdict": head.verdict} for head in self.heads],
             "dev": self.dev,
@@ -98,188 +95,215 @@ def prune(
     *,
     out: str | Path | None = None,
     tolerance: float = PRUNE_TOLERANCE,
-    on_progress: ProgressCallback = lambda what, done, total: None,
+    on_progress: Progress = ignore_progress,
 ) -> PruneResult:
-    """Take out of a run's model the heads that do not matter; the rest is written to `out`.
+    """Remove the attention heads of a run's model that do not matter; write the result to `out`.
 
-    `out` (RUN-pruned) is a run like any other, with smaller matrices: its setting `model.pruned_heads`
-    says which heads are gone. `tolerance` is the share of the dev scores that may be lost.
+    The result (RUN-pruned by default) is a run like any other, with smaller matrices; its setting
+    `model.pruned_heads` lists the removed heads. `tolerance` is the largest relative loss of a
+    dev score.
     """
     opened = run if isinstance(run, Run) else load_run(run)
-    folder = _free(opened.folder, out)
-    _check(opened, tolerance)
+    folder = _output_folder(opened.folder, out)
+    _check_prunable(opened, tolerance)
     set_num_threads(opened.recipe.train.threads)
-    on_progress("answering the test set", 0, 0)
+    on_progress("evaluating on the test split", 0, 0)
     before = measure_quality(opened)
-    whole = opened.task.evaluate("dev", PRUNE_EVAL_INPUTS)
-    if not any(whole.get(name, 1.0) for name in PRUNE_METRICS):
+    baseline = evaluate_dev(opened)
+    if not any(baseline.get(name, 1.0) for name in PRUNE_METRICS):
         raise ConfigError(
-            f"{opened.folder} has no right answer on its dev data, so nothing shows which heads "
-            "matter. Train it for longer first."
+            f"{opened.folder} has no correct prediction on its dev split, so the effect of a head "
+            "cannot be measured. Train it for longer first."
         )
-    found = _Search(opened, whole, tolerance, on_progress)
-    heads = found.heads()
-    if not found.off:
-        (speed,) = time_runs(opened)
-        return PruneResult(heads, whole, before._replace(milliseconds=speed), None, None)
-    _write(opened, found.off, folder)
-    on_progress("answering the test set", 0, 0)
+    search = _HeadSearch(opened, baseline, tolerance, on_progress)
+    heads = search.reports()
+    if not search.pruned:
+        (milliseconds,) = time_runs(opened)
+        unchanged = before._replace(milliseconds=milliseconds)
+        return PruneResult(heads, baseline, unchanged, None, None)
+    _save_pruned(opened, search.pruned, folder)
+    on_progress("evaluating on the test split", 0, 0)
     smaller = load_run(folder)
     after = measure_quality(smaller)
-    both = zip((before, after), time_runs(opened, smaller), strict=True)
-    before, after = (one._replace(milliseconds=speed) for one, speed in both)
-    return PruneResult(heads, whole, before, after, folder)
+    times = time_runs(opened, smaller)
+    before, after = (
+        quality._replace(milliseconds=milliseconds)
+        for quality, milliseconds in zip((before, after), times, strict=True)
+    )
+    return PruneResult(heads, baseline, before, after, folder)
 
 
-def _free(run: Path, out: str | Path | None) -> Path:
-    here = run if run.name else run.resolve()  # "." has no name to add to
-    folder = here.with_name(f"{here.name}-pruned") if out is None else Path(out)
+def _output_folder(run: Path, out: str | Path | None) -> Path:
+    named = run if run.name else run.resolve()  # "." has no name
+    folder = named.with_name(f"{named.name}-pruned") if out is None else Path(out)
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
-        raise RunError(f"{folder} is there already; choose another folder (--out).")
+        raise RunError(f"{folder} already exists; choose another folder (--out).")
     return folder
 
 
-def _check(run: Run, tolerance: float) -> None:
+def _check_prunable(run: Run, tolerance: float) -> None:
     if not 0 <= tolerance < 1:
         raise ConfigError(
-            f"the tolerance is {tolerance}; a share of the dev score from 0 up to 1 was wanted."
+            f"got a tolerance of {tolerance}; expected a share of the dev score in [0, 1)."
         )
     if "pruned_heads" not in type(run.recipe.model).model_fields:
         raise ConfigError(
-            f"{run.folder} is of the model {run.recipe.model.name}, which has no heads to take "
-            "out. A transformer has."
+            f"{run.folder}: got the model {run.recipe.model_name}; expected a transformer, whose "
+            "attention heads can be pruned."
         )
 
 
 def measure_quality(run: Run) -> RunQuality:
-    """Score a run on its test set."""
-    test = {name: value for name, value in run.evaluate().items() if name != "conventions"}
-    return RunQuality(sum(count_heads(run.task.model).values()), run.parameters, test)
+    """Evaluate a run on its test split."""
+    test = dict(run.evaluate().metrics)
+    return RunQuality(sum(count_heads(run.model).values()), run.parameters, test)
 
 
 def time_runs(*runs: Run) -> list[float]:
-    """Milliseconds to answer one input of the test set, for each of some runs.
+    """Return milliseconds per input of the test split for each run.
 
-    They take turns, and the best time of each counts: others use the machine too.
+    The runs take turns and the best time of each counts, as other processes may use the machine.
     """
     best = [math.inf] * len(runs)
     for _ in range(TIMING_ROUNDS):
-        for place, run in enumerate(runs):
-            inputs = list(run.task.pairs["test"].sources())[:TIMING_INPUTS]
-            began = time.perf_counter()
+        for index, run in enumerate(runs):
+            inputs = run.evaluator.inputs(run.split("test"))[:TIMING_INPUTS]
+            start = time.perf_counter()
             run.predict(inputs)
-            taken = 1000 * (time.perf_counter() - began) / len(inputs)
-            best[place] = min(best[place], taken)
+            milliseconds = 1000 * (time.perf_counter() - start) / len(inputs)
+            best[index] = min(best[index], milliseconds)
     return best
 
 
-class _Search:
-    """Which heads can go."""
+def evaluate_dev(run: Run) -> dict[str, float]:
+    """Return the metrics of a sample of the dev split."""
+    return dict(run.evaluator.evaluate(run.split("dev"), limit=PRUNE_EVAL_INPUTS).metrics)
+
+
+class _HeadSearch:
+    """Greedy search for heads that can be removed."""
 
     def __init__(
-        self, run: Run, whole: dict[str, float], tolerance: float, on_progress: ProgressCallback
+        self, run: Run, baseline: dict[str, float], tolerance: float, on_progress: Progress
     ):
-        self.run, self.whole, self.tolerance, self.on_progress = run, whole, tolerance, on_progress
-        self.off: dict[str, list[int]] = {}
-        self.done, self.total = 0, 2 * sum(count_heads(run.task.model).values())
+        self.run, self.baseline, self.tolerance = run, baseline, tolerance
+        self.on_progress = on_progress
+        self.pruned: dict[str, list[int]] = {}
+        self.done, self.total = 0, 2 * sum(count_heads(run.model).values())
 
-    def heads(self) -> list[HeadReport]:
-        """All three steps, for every head."""
-        variances, gradients = score_heads(self.run.task, self.on_progress)
-        each = [
-            (name, h)
-            for name, count in count_heads(self.run.task.model).items()
-            for h in range(count)
+    def reports(self) -> list[HeadReport]:
+        """Run all three steps for every head."""
+        variances, gradients = score_heads(self.run, self.on_progress)
+        heads = [
+            (name, head)
+            for name, count in count_heads(self.run.model).items()
+            for head in range(count)
         ]
-        alone = {(name, h): self._without({name: [h]}) for name, h in each}
-        ranks = dict.fromkeys(each, 0)
+        ablated = {(name, head): self._evaluate_without({name: [head]}) for name, head in heads}
+        ranks = dict.fromkeys(heads, 0)
         for values in (variances, gradients):
-            order = sorted(each, key=lambda place: values[place[0]][place[1]])
-            for rank, place in enumerate(order):
-                ranks[place] += rank
-        for name, h in sorted(each, key=lambda place: ranks[place]):
-            self._try(name, h, alone[name, h])
-        heads = []
-        for name, h in each:
-            kind, layer = parse_attention_name(name)
-            weighed = variances[name][h], gradients[name][h]
-            scores = {n: alone[name, h][n] for n in PRUNE_METRICS if n in self.whole}
-            is_pruned = h in self.off.get(name, ())
-            heads.append(
-                HeadReport(kind, layer, h + 1, *weighed, alone[name, h]["loss"], scores, is_pruned)
+            order = sorted(heads, key=lambda key: values[key[0]][key[1]])
+            for rank, key in enumerate(order):
+                ranks[key] += rank
+        for name, head in sorted(heads, key=lambda key: ranks[key]):
+            self._try(name, head, ablated[name, head])
+        reports = []
+        for name, head in heads:
+            kind, layer = attention_kind(name)
+            metrics = ablated[name, head]
+            reports.append(
+                HeadReport(
+                    kind,
+                    layer,
+                    head + 1,
+                    variances[name][head],
+                    gradients[name][head],
+                    metrics["loss"],
+                    {
+                        metric: metrics[metric]
+                        for metric in PRUNE_METRICS
+                        if metric in self.baseline
+                    },
+                    head in self.pruned.get(name, ()),
+                )
             )
-        return heads
+        return reports
 
-    def _without(self, heads: Mapping[str, list[int]]) -> dict[str, float]:
+    def _evaluate_without(self, heads: Mapping[str, list[int]]) -> dict[str, float]:
         self.done += 1
-        self.on_progress("switching heads off", self.done, self.total)
-        with masked_heads(self.run.task.model, heads):
-            return self.run.task.evaluate("dev", PRUNE_EVAL_INPUTS)
+        self.on_progress("masking heads", self.done, self.total)
+        with masked_heads(self.run.model, heads):
+            return evaluate_dev(self.run)
 
-    def _try(self, name: str, head: int, alone: dict[str, float]) -> None:
-        off = sorted([*self.off.get(name, []), head])
-        count = count_heads(self.run.task.model)[name]
-        if len(off) == count or not is_within_tolerance(self.whole, alone, self.tolerance):
+    def _try(self, name: str, head: int, ablated: dict[str, float]) -> None:
+        """Mask a head in addition to the pruned ones; prune it if the scores allow it."""
+        masked = sorted([*self.pruned.get(name, []), head])
+        count = count_heads(self.run.model)[name]
+        if len(masked) == count or not is_within_tolerance(self.baseline, ablated, self.tolerance):
             self.done += 1
             return
-        together = alone if not self.off else self._without({**self.off, name: off})
-        if is_within_tolerance(self.whole, together, self.tolerance):
-            self.off[name] = off
+        together = self._evaluate_without({**self.pruned, name: masked}) if self.pruned else ablated
+        if is_within_tolerance(self.baseline, together, self.tolerance):
+            self.pruned[name] = masked
 
 
 def is_within_tolerance(
-    whole: Mapping[str, float], now: Mapping[str, float], tolerance: float
+    baseline: Mapping[str, float], current: Mapping[str, float], tolerance: float
 ) -> bool:
-    """Whether no score lost more than its share (of a task without scores: the loss)."""
-    scores = [name for name in PRUNE_METRICS if name in whole]
+    """Return True if no score (without scores: the loss) is worse by more than the tolerance."""
+    scores = [name for name in PRUNE_METRICS if name in baseline]
     if not scores:
-        return now["loss"] <= (1 + tolerance) * whole["loss"]
-    return all(now[name] >= (1 - tolerance) * whole[name] for name in scores)
+        return current["loss"] <= (1 + tolerance) * baseline["loss"]
+    return all(current[name] >= (1 - tolerance) * baseline[name] for name in scores)
 
 
-HeadScores = dict[str, list[float]]  # by the attention's name, a figure for each head
+HeadScores = dict[str, list[float]]  # by name of the attention layer, a score for each head
 
 
-def score_heads(task: Any, on_progress: ProgressCallback) -> tuple[HeadScores, HeadScores]:
-    """The variance and the gradient of every head, over the dev data."""
-    model = task.model.eval()
+def score_heads(run: Run, on_progress: Progress) -> tuple[HeadScores, HeadScores]:
+    """Return the variance and the gradient of every head over the dev split."""
+    make_objective = run.components.objective
+    assert make_objective is not None
+    objective = make_objective(run.recipe, run.model, run.preprocessor, run.data().splits)
+    model = run.model.eval()
     sums: dict[str, Tensor] = {}
     queries: dict[str, float] = {}
     gradients: dict[str, Tensor] = {}
     tokens = 0
-    for number, batch in enumerate(task.batches("dev", 0)):
-        on_progress("weighing the heads", number, 0)
-        with gated_heads(model) as factors, _variances(model, batch, sums, queries):
-            total = task.loss(batch).total
-        for name, slope in factors.gradients(total).items():
-            gradients[name] = gradients.get(name, 0.0) + slope.abs().sum(dim=0)
+    for index, batch in enumerate(objective.batches("dev", 0)):
+        on_progress("scoring the heads", index, 0)
+        with gated_heads(model) as factors, _record_variances(model, batch, sums, queries):
+            loss = objective.loss(batch).total
+        for name, gradient in factors.gradients(loss).items():
+            gradients[name] = gradients.get(name, 0.0) + gradient.abs().sum(dim=0)
         tokens += batch.tokens
     variances = {name: (total / queries[name]).tolist() for name, total in sums.items()}
     return variances, {name: (total / tokens).tolist() for name, total in gradients.items()}
 
 
 @contextmanager
-def _variances(
-    model: Any, batch: Any, sums: dict[str, Tensor], queries: dict[str, float]
+def _record_variances(
+    model: nn.Module, batch: Any, sums: dict[str, Tensor], queries: dict[str, float]
 ) -> Iterator[None]:
-    """Add up the variances of the weights of all real queries while the block is open."""
+    """Sum the variances of the attention weights of all unpadded queries within the block."""
     hooks = []
 
-    def follow(name: str) -> None:
+    def add_hook(name: str) -> None:
         @torch.no_grad()
-        def note(module: Any, inputs: Any, output: Tensor) -> None:
+        def record(module: Any, inputs: Any, output: Tensor) -> None:
             query, keys, _, mask = inputs
-            found = module.weights(query, keys, mask)
-            may_see = mask.may_see(query.shape[-2], keys.shape[-2], query.device)
-            variance = attention_variance(found, may_see)
-            real = _real(batch, name, variance)
-            sums[name] = sums.get(name, 0.0) + (variance * real).sum(dim=(0, 2))
-            queries[name] = queries.get(name, 0.0) + float(real.sum())
+            weights = module.weights(query, keys, mask)
+            may_attend = mask.may_see(query.shape[-2], keys.shape[-2], query.device)
+            variance = attention_variance(weights, may_attend)
+            unpadded = _unpadded_queries(batch, name, variance)
+            sums[name] = sums.get(name, 0.0) + (variance * unpadded).sum(dim=(0, 2))
+            queries[name] = queries.get(name, 0.0) + float(unpadded.sum())
 
-        hooks.append(model.get_submodule(name).attention.register_forward_hook(note))
+        attention: Any = model.get_submodule(name).attention
+        hooks.append(attention.register_forward_hook(record))
 
     for name in count_heads(model):
-        follow(name)
+        add_hook(name)
     try:
         yield
     finally:
@@ -287,41 +311,42 @@ def _variances(
             hook.remove()
 
 
-def attention_variance(weights: Tensor, may_see: Tensor | None) -> Tensor:
-    """Of the weights of each query over the keys it may see: (B, H, T, S) → (B, H, T)."""
-    if may_see is None:
+def attention_variance(weights: Tensor, may_attend: Tensor | None) -> Tensor:
+    """Variance of each query's weights over the keys it may attend to: (B, H, T, S) → (B, H, T)."""
+    if may_attend is None:
         return weights.var(dim=-1, correction=0)
-    seen = may_see.sum(dim=-1).clamp(min=1)
-    return weights.square().sum(dim=-1) / seen - (weights.sum(dim=-1) / seen).square()
+    keys = may_attend.sum(dim=-1).clamp(min=1)
+    return weights.square().sum(dim=-1) / keys - (weights.sum(dim=-1) / keys).square()
 
 
-def _real(batch: Any, name: str, variance: Tensor) -> Tensor:
-    """1 for the queries that are no padding, 0 for those that are: (B, 1, T)."""
+def _unpadded_queries(batch: Any, name: str, variance: Tensor) -> Tensor:
+    """Return 1 for queries that are not padding, 0 for padding: (B, 1, T)."""
     B, _, T = variance.shape
-    real = variance.new_ones(B, T)
-    if parse_attention_name(name)[0] == "encoder":
+    unpadded = variance.new_ones(B, T)
+    if attention_kind(name)[0] == "encoder":
         if batch.source_lengths is not None:
             lengths = batch.source_lengths.to(variance.device)
-            real = (torch.arange(T, device=variance.device) < lengths[:, None]).to(variance)
+            unpadded = (torch.arange(T, device=variance.device) < lengths[:, None]).to(variance)
     elif batch.target_positions is not None:
-        real = variance.new_zeros(B * T)
-        real[batch.target_positions.to(variance.device)] = 1.0
-    return real.view(B, 1, T)
+        unpadded = variance.new_zeros(B * T)
+        unpadded[batch.target_positions.to(variance.device)] = 1.0
+    return unpadded.view(B, 1, T)
 
 
-def _write(run: Run, off: dict[str, list[int]], folder: Path) -> None:
-    """The run without these heads, in a folder of its own."""
-    before = {name: list(heads) for name, heads in run.recipe.model.pruned_heads.items()}
-    out = dict(before)
-    for name, heads in off.items():
-        # the setting counts the heads of the whole model, some of which may be gone already
-        gone = before.get(name, [])
-        there = [head for head in range(run.recipe.model.heads) if head not in gone]
-        out[name] = sorted([*gone, *(there[head] for head in heads)])
-    recipe = override_settings(run.recipe, {"model.pruned_heads": out})
+def _save_pruned(run: Run, pruned: dict[str, list[int]], folder: Path) -> None:
+    """Save the run without these heads in a new folder."""
+    settings = run.recipe.model.model_dump()
+    before = {name: list(heads) for name, heads in settings["pruned_heads"].items()}
+    setting = dict(before)
+    for name, heads in pruned.items():
+        # the setting numbers the heads of the original model, some of which may be pruned already
+        earlier = before.get(name, [])
+        remaining = [head for head in range(settings["heads"]) if head not in earlier]
+        setting[name] = sorted([*earlier, *(remaining[head] for head in heads)])
+    recipe = override_settings(run.recipe, {"model.pruned_heads": setting})
     metadata = {**run.metadata, "pruned_from": run.folder.name}
-    pruned = Run(folder, recipe, metadata, run.vocabulary)
-    model = deepcopy(run.task.model)  # the run that was opened stays as it was
-    prune_heads(model, off)
-    pruned.task.load(model.state_dict())
-    pruned.save(folder)
+    smaller = Run(folder, recipe, metadata, run.preprocessor)
+    model = deepcopy(run.model)  # the opened run stays unchanged
+    prune_heads(model, pruned)
+    smaller.model.load_state_dict(model.state_dict())
+    smaller.save(folder)

@@ -1,4 +1,4 @@
-"""The command line, called as a person calls it."""
+"""Fixture that runs the command line in a temporary folder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import NamedTuple
 import pytest
 
 
-class Said(NamedTuple):
-    """What a command left behind."""
+class CommandResult(NamedTuple):
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -18,16 +18,16 @@ class Said(NamedTuple):
 @pytest.fixture
 def saccade(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Said]:
+) -> Callable[..., CommandResult]:
     """`saccade("train", …)` in a folder of its own."""
     from saccade.cli.main import run  # not before the shape checks are in place
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
 
-    def call(*arguments: object) -> Said:
+    def call(*arguments: object) -> CommandResult:
         capsys.readouterr()
         code = run([str(argument) for argument in arguments])
-        return Said(code, *capsys.readouterr())
+        return CommandResult(code, *capsys.readouterr())
 
     return call

@@ -60,21 +60,21 @@ def files(saccade: Command) -> Callable[[str], list[str]]:
 @pytest.mark.parametrize(
     ("kind", "summary", "command"),
     [
-        ("none", "No shift", "Nothing has to be done"),
+        ("none", "No shift", "Nothing to do"),
         ("covariate", "Covariate shift", "--save-weights weighted.csv"),
         ("label", "Label shift", "--save-weights weighted.csv"),
-        ("concept", "Concept shift", "  saccade train RUN --on live.csv\n"),
+        ("concept", "Concept shift", "  saccade finetune RUN --data live.csv\n"),
     ],
 )
-def test_each_kind_is_named_with_what_to_do(
+def test_doctor_names_each_shift_and_its_remedy(
     kind: str, summary: str, command: str, saccade: Command, files: Any
 ) -> None:
     both = files(kind)
-    said = saccade("doctor", *both, "--target", "bought")
-    assert said.code == 0, said.err
-    assert said.out.startswith(summary) and command in said.out
-    assert "AUC of" in said.out and "± " in said.out
-    assert "'id' counts the rows: left out." in said.err
+    result = saccade("doctor", *both, "--target", "bought")
+    assert result.code == 0, result.err
+    assert result.out.startswith(summary) and command in result.out
+    assert "AUC of" in result.out and "± " in result.out
+    assert "'id' is a row number: left out." in result.err
     found = json.loads(saccade("doctor", *both, "--target", "bought", "--json").out)
     assert found["kind"] == kind
     assert set(found) == {
@@ -96,13 +96,14 @@ def test_each_kind_is_named_with_what_to_do(
 
 
 @pytest.mark.parametrize("kind", ["covariate", "label"])
-def test_the_weights_can_be_learned_with(kind: str, saccade: Command, files: Any) -> None:
+def test_doctor_weights_can_be_trained_with(kind: str, saccade: Command, files: Any) -> None:
     both = files(kind)
-    said = saccade("doctor", *both, "--target", "bought", "--save-weights", "new/weighted.csv")
-    assert said.code == 0, said.err
-    assert "column 'weight' of new/weighted.csv" in said.err
-    command = "saccade train table --data new/weighted.csv --target bought --set data.weight_column=weight"
-    assert f"  {command}\n" in said.out
+    result = saccade("doctor", *both, "--target", "bought", "--save-weights", "new/weighted.csv")
+    assert result.code == 0, result.err
+    assert "column 'weight' of new/weighted.csv" in result.err
+    command = "saccade train table --data new/weighted.csv --target bought"
+    command += " --set data.weight_column=weight"
+    assert f"  {command}\n" in result.out
     rows = [line.split(",") for line in Path("new/weighted.csv").read_text().splitlines()]
     assert ",".join(rows[0]) == "id,age,height,city,bought,weight" and len(rows) == ROWS + 1
     assert [row[:-1] for row in rows] == [
@@ -121,39 +122,41 @@ def test_the_weights_can_be_learned_with(kind: str, saccade: Command, files: Any
     assert saccade(*command.split()[1:], *quick).code == 0
     assert "weighted" in saccade("evaluate", "run").out
     again = saccade("doctor", *both, "--save-weights", "new/weighted.csv")
-    assert again.code == 2 and "is there already; name a new file" in again.err
+    assert again.code == 2 and "already exists; choose a new file" in again.err
 
 
-def test_weights_that_would_not_help_are_not_written(saccade: Command, files: Any) -> None:
-    said = saccade("doctor", *files("concept"), "--target", "bought", "--save-weights", "w.csv")
-    assert said.code == 0 and not Path("w.csv").exists()
-    assert "Weights would not help, so w.csv was not written." in said.err
+def test_doctor_does_not_write_useless_weights(saccade: Command, files: Any) -> None:
+    result = saccade("doctor", *files("concept"), "--target", "bought", "--save-weights", "w.csv")
+    assert result.code == 0 and not Path("w.csv").exists()
+    assert "Weights would not help, so w.csv was not written." in result.err
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
-def test_a_picture_is_drawn(ending: str, saccade: Command, files: Any) -> None:
-    said = saccade(
+def test_doctor_saves_a_plot(ending: str, saccade: Command, files: Any) -> None:
+    result = saccade(
         "doctor", *files("label"), "--target", "bought", "--save", f"pictures/shift.{ending}"
     )
-    assert said.code == 0, said.err
+    assert result.code == 0, result.err
     assert Path(f"pictures/shift.{ending}").stat().st_size > 5000
-    said = saccade("doctor", "--compare", "train.csv", "live.csv", "--save", "shift.jpg")
-    assert said.code == 2 and "ends in '.jpg'; a picture can be" in said.err
+    result = saccade("doctor", "--compare", "train.csv", "live.csv", "--save", "shift.jpg")
+    assert result.code == 2 and "ends in '.jpg'; a picture can be" in result.err
 
 
-def test_without_labels_only_the_inputs_are_compared(saccade: Command, files: Any) -> None:
+def test_doctor_without_labels_compares_inputs(saccade: Command, files: Any) -> None:
     both = files("covariate")
-    said = saccade("doctor", *both, "--set=data.ignore=bought")
-    assert said.code == 0 and said.out.startswith("The inputs have moved; whether")
-    assert "Label some rows of live.csv" in said.out
+    result = saccade("doctor", *both, "--set=data.ignore=bought")
+    assert result.code == 0 and result.out.startswith("The inputs have shifted; without labels")
+    assert "Label some rows of live.csv" in result.out
     source, target = MADE["none"](np.random.default_rng(1))
     write("live.csv", *target, first=1000, named=False)
-    said = saccade("doctor", *both, "--target", "bought")
-    assert said.code == 0 and "live.csv has no 'bought' in any row, so only the inputs" in said.err
-    assert said.out.startswith("The inputs have not moved; of what they mean nothing is known")
+    result = saccade("doctor", *both, "--target", "bought")
+    assert (
+        result.code == 0 and "live.csv has no 'bought' in any row, so only the inputs" in result.err
+    )
+    assert result.out.startswith("The inputs have not shifted; without labels")
 
 
-def test_a_target_of_numbers_is_cut_at_the_quartiles_of_the_source(saccade: Command) -> None:
+def test_doctor_bins_numeric_targets_at_quartiles(saccade: Command) -> None:
     random = np.random.default_rng(0)
     for name, move in (("train.csv", 0.0), ("live.csv", 30.0)):
         x = random.normal(size=500)
@@ -163,21 +166,21 @@ def test_a_target_of_numbers_is_cut_at_the_quartiles_of_the_source(saccade: Comm
             for at, (a, b) in enumerate(zip(x, price, strict=True))
         ]
         Path(name).write_text("\n".join(["size;price", *rows]).replace(".", ",") + "\n")
-    said = saccade("doctor", "--compare", "train.csv", "live.csv", "--target", "price", "--json")
-    found = json.loads(said.out)
+    result = saccade("doctor", "--compare", "train.csv", "live.csv", "--target", "price", "--json")
+    found = json.loads(result.out)
     assert found["kind"] == "concept" and len(found["classes"]) == 4
     assert [each["source"] for each in found["classes"]] == pytest.approx([0.25] * 4, abs=0.01)
-    assert "'price' is a number: it is cut at the quartiles of train.csv (" in said.err
+    assert "'price' is numeric: its classes are the quartiles of train.csv (" in result.err
 
 
-def test_columns_of_one_file_only_are_left_out_and_named(saccade: Command, files: Any) -> None:
+def test_doctor_ignores_columns_of_one_table(saccade: Command, files: Any) -> None:
     both = files("none")
     text = Path("live.csv").read_text().replace("city", "town", 1)
     Path("live.csv").write_text(text)
-    said = saccade("doctor", *both, "--target", "bought")
-    assert said.code == 0
-    assert "'city' of train.csv, not in live.csv: left out." in said.err
-    assert "'town' of live.csv, not in train.csv: left out." in said.err
+    result = saccade("doctor", *both, "--target", "bought")
+    assert result.code == 0
+    assert "'city' of train.csv, not in live.csv: left out." in result.err
+    assert "'town' of live.csv, not in train.csv: left out." in result.err
 
 
 TABLE = "a,b,y\n" + "".join(f"{at % 7},{at % 11 / 3:.2f},{'ny'[at % 2]}\n" for at in range(60))
@@ -187,76 +190,99 @@ PAIRS = "".join(f"The man number {at} sleeps.\tDer Mann {at} schläft.\n" for at
 @pytest.mark.parametrize(
     ("train", "live", "options", "message"),
     [
-        (TABLE, "", [], "live.csv is empty; a row of names"),
-        (TABLE, "a,b,y\n", [], "live.csv has a row of names and nothing below"),
+        (TABLE, "", [], "live.csv: got an empty file; expected a header row"),
+        (TABLE, "a,b,y\n", [], "live.csv: got a header row and no row below it"),
         (
             TABLE,
             TABLE[: TABLE.index("\n0,2.33") + 1],
             [],
-            "rows that can be compared; 40 or more are needed",
+            "rows that can be compared; expected 40 or more",
         ),
         (TABLE, None, [], "There is no file live.csv."),
-        (TABLE, b"\x89PNG\r\n\x1a\n\x00\xff\xfe" * 50, [], "is not UTF-8; UTF-8 text was wanted"),
-        # without the time in it: two processes must call the test the same
-        (TABLE, gzip.compress(TABLE.encode(), mtime=0)[:40], [], "cannot be unpacked to its end"),
-        (PAIRS, PAIRS, [], "Two tables were wanted: a row of names.*pairs of sentences, is none"),
-        (TABLE, PAIRS, [], "no column that can be compared.*Two tables were wanted"),
         (
             TABLE,
-            "Call me Ishmael, he said, once\nand went\n\nto sea\n",
+            b"\x89PNG\r\n\x1a\n\x00\xff\xfe" * 50,
             [],
-            "Two tables were wanted",
+            "live.csv, line 1: .* is not UTF-8; expected UTF-8",
         ),
-        (TABLE, "Call me Ishmael.\nSome years ago\n", [], "the first row is one cell"),
-        (TABLE, TABLE, ["--target", "z"], "have no column 'z'.*There are: a, b, y"),
-        (TABLE, TABLE, ["--set=data.ignore=c"], "have no column 'c'"),
+        # without the time in it: two processes must call the test the same
+        (TABLE, gzip.compress(TABLE.encode(), mtime=0)[:40], [], "cannot be unpacked to its end"),
+        (PAIRS, PAIRS, [], "Expected two tables: a header row.*sentence pairs cannot be compared"),
+        (TABLE, PAIRS, [], "no column that can be compared.*Expected two tables"),
+        (
+            TABLE,
+            "Call me Ishmael, he wrote, once\nand went\n\nto sea\n",
+            [],
+            "line 2: got 1 cell; expected 3.*Expected two tables",
+        ),
+        (TABLE, "Call me Ishmael.\nSome years ago\n", [], "line 1: got one cell in the first row"),
+        (TABLE, TABLE, ["--target", "z"], "got no column 'z'. Columns: a, b, y"),
+        (TABLE, TABLE, ["--set=data.ignore=c"], "got no column 'c'. Columns: a, b, y"),
         (
             TABLE,
             TABLE,
             ["--set=data.min_count=3"],
             "no setting 'data.min_count'.*There are: data.categories, data.ignore",
         ),
-        (TABLE.replace(",n\n", ",y\n"), TABLE, ["--target", "y"], r"'y' has one value \(y\)"),
-        (TABLE, TABLE.replace("0.33,", "old,"), [], "live.csv, line 3: 'old' in the column 'b'"),
+        (
+            TABLE.replace(",n\n", ",y\n"),
+            TABLE,
+            ["--target", "y"],
+            r"target 'y' has only one value \(y\)",
+        ),
+        (
+            TABLE,
+            TABLE.replace("0.33,", "old,"),
+            [],
+            "live.csv, line 3: got 'old' in the column 'b'",
+        ),
         (
             TABLE,
             "a,b,y\n" + "".join(f"x{at % 3},1,y\n" for at in range(60)),
             [],
-            r"'a' holds numbers in train.csv and text in live.csv \('x0'\)",
+            r"numbers in the column 'a' of train.csv and text in live.csv \('x0'\)",
         ),
-        (TABLE, TABLE.replace("\n3,", "\n1e90,", 1), [], "is beyond all reason"),
+        (
+            TABLE,
+            TABLE.replace("\n3,", "\n1e90,", 1),
+            [],
+            "line 5: got 1e90 in the column 'a'; expected a number near 2.9",
+        ),
         (
             "a,y\n" + "".join(f"{at % 7},word{at}\n" for at in range(60)),
             "a,y\n" + "".join(f"{at % 7},word{at}\n" for at in range(60)),
             ["--target", "y"],
-            "it names the rows",
+            "'y' has 60 different values in 60 rows",
         ),
     ],
 )
-def test_what_is_wrong_is_one_message(
+def test_doctor_errors_are_one_message(
     train: str, live: str | bytes | None, options: list[str], message: str, saccade: Command
 ) -> None:
     Path("train.csv").write_text(train, encoding="utf-8")
     if live is not None:
         Path("live.csv").write_bytes(live if isinstance(live, bytes) else live.encode())
-    said = saccade("doctor", "--compare", "train.csv", "live.csv", *options)
-    assert said.code == 2 and said.out == "" and "Traceback" not in said.err, said
-    assert said.err.count("saccade: ") == 1
+    result = saccade("doctor", "--compare", "train.csv", "live.csv", *options)
+    assert result.code == 2 and result.out == "" and "Traceback" not in result.err, result
+    assert result.err.count("saccade: ") == 1
     with pytest.raises(ValueError, match=f"(?s){message}"):
-        raise ValueError(said.err)
+        raise ValueError(result.err)
 
 
-def test_a_class_that_is_new_and_one_that_is_gone(saccade: Command) -> None:
+def test_doctor_new_and_missing_classes(saccade: Command) -> None:
     Path("train.csv").write_text(TABLE)
     Path("live.csv").write_text(TABLE.replace(",n\n", ",new\n"))
     both = ["--compare", "train.csv", "live.csv", "--target", "y"]
-    said = saccade("doctor", *both)
-    assert said.code == 0 and "train.csv has no row of new, which no weight can make up" in said.out
+    result = saccade("doctor", *both)
+    assert (
+        result.code == 0
+        and "train.csv has no row of new, which weights cannot make up" in result.out
+    )
     Path("live.csv").write_text(TABLE.replace(",n\n", ",y\n"))
     assert saccade("doctor", *both).code == 0
 
 
-def test_two_tables_are_needed(saccade: Command) -> None:
-    said = saccade("doctor")
-    assert said.code == 2 and "doctor needs two tables: saccade doctor --compare" in said.err
+def test_doctor_needs_two_tables(saccade: Command) -> None:
+    result = saccade("doctor")
+    assert result.code == 2 and "doctor needs two tables: saccade doctor --compare" in result.err
     assert saccade("doctor", "--compare", "one.csv").code == 2

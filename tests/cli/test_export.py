@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from saccade.runs.run import TrainOptions, load_run, train_recipe
+from saccade.runs.run import load_run
+from saccade.runs.train import TrainOptions, train_recipe
 
 Command = Callable[..., Any]
 
@@ -34,41 +35,44 @@ def exported(two_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
     return folder
 
 
-def test_it_prints_the_folder_and_the_next_command(
+def test_export_prints_folder_and_next_command(
     saccade: Command, two_runs: dict[str, Path], tmp_path: Path
 ) -> None:
     shutil.copytree(two_runs["transformer"], tmp_path / "run")
-    said = saccade("export", tmp_path / "run", "--to", "ctranslate2")
-    assert said.code == 0
-    assert said.out.strip() == str(tmp_path / "run" / "exports" / "ctranslate2")
-    assert f"saccade predict {tmp_path / 'run'} … --engine ctranslate2" in said.err
-    whole = (Path(said.out.strip()) / "model.bin").stat().st_size
-    said = saccade(
+    result = saccade("export", tmp_path / "run", "--to", "ctranslate2")
+    assert result.code == 0
+    assert result.out.strip() == str(tmp_path / "run" / "exports" / "ctranslate2")
+    assert f"saccade predict {tmp_path / 'run'} … --engine ctranslate2" in result.err
+    whole = (Path(result.out.strip()) / "model.bin").stat().st_size
+    result = saccade(
         *("export", tmp_path / "run", "--to", "ctranslate2", "--out", tmp_path / "small"),
         *("--set", "quantization=int8"),
     )
-    assert said.code == 0 and said.out.strip() == str(tmp_path / "small")
+    assert result.code == 0 and result.out.strip() == str(tmp_path / "small")
     assert (tmp_path / "small" / "model.bin").stat().st_size < whole
 
 
-def test_it_answers_as_without_it(saccade: Command, exported: Path) -> None:
+def test_engine_predictions_equal_torch(saccade: Command, exported: Path) -> None:
     texts = ["abc", "fe", "dddd"]
     assert (
         saccade("predict", exported, *texts, "--engine", "ctranslate2").out
         == saccade("predict", exported, *texts).out
+        == saccade("predict", exported, *texts, "--engine", "torch").out
     )
-    said = saccade("predict", exported, "abc", "--engine", "ctranslate2", "--json")
+    debug = saccade("--debug", "predict", exported, "abc", "--engine", "ctranslate2")
+    assert (debug.code, debug.err) == (0, "engine: ctranslate2\n")
+    result = saccade("predict", exported, "abc", "--engine", "ctranslate2", "--json")
     mine = json.loads(saccade("predict", exported, "abc", "--json").out)
-    theirs = json.loads(said.out)
+    theirs = json.loads(result.out)
     assert theirs.keys() == mine.keys()
     assert theirs["text"] == mine["text"] and theirs["finished"] == mine["finished"]
     assert theirs["score"] == pytest.approx(mine["score"], abs=1e-3)
-    said = saccade("predict", exported, "abc", "--engine=ctranslate2", "--beam=3", "--n-best=2")
-    rows = [line.split("\t") for line in said.out.splitlines()]
+    result = saccade("predict", exported, "abc", "--engine=ctranslate2", "--beam=3", "--n-best=2")
+    rows = [line.split("\t") for line in result.out.splitlines()]
     assert [row[:2] for row in rows] == [["1", "1"], ["1", "2"]]
 
 
-def test_a_file_is_answered_line_by_line_in_a_process_without_torch(
+def test_engine_predicts_files_without_torch(
     saccade: Command, exported: Path, tmp_path: Path
 ) -> None:
     lines = ["abc", "", "fedcb", "a" * 1200, "ee"]  # one is longer than the model takes
@@ -87,9 +91,9 @@ def test_a_file_is_answered_line_by_line_in_a_process_without_torch(
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    said, _, loaded = done.stderr.partition("LOADED")
+    result, _, loaded = done.stderr.partition("LOADED")
     assert "ctranslate2" in loaded.split() and "torch" not in loaded.split()
-    assert "line 4 is longer than this model takes" in said
+    assert "line 4 is longer than this model takes" in result
     assert done.stdout == saccade(*asked).out
     assert len(done.stdout.splitlines()) == 5 and done.stdout.splitlines()[1] == ""
 
@@ -97,45 +101,54 @@ def test_a_file_is_answered_line_by_line_in_a_process_without_torch(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["abc", "--engine", "ctranslate2", "--sample"], "sample is for our own search"),
-        (["abc", "--engine=ctranslate2", "--search", "coverage=0.2"], "coverage is for our own"),
-        (["abc", "--engine", "marian"], "There is no engine 'marian'. There are: ctranslate2."),
+        (
+            ["abc", "--engine", "ctranslate2", "--sample"],
+            "got sample, which the engine ctranslate2 does not support",
+        ),
+        (
+            ["abc", "--engine=ctranslate2", "--search", "coverage=0.2"],
+            "got coverage, which the engine",
+        ),
+        (
+            ["abc", "--engine", "marian"],
+            "There is no engine 'marian'. There are: ctranslate2, fused, torch.",
+        ),
     ],
     ids=["sample", "coverage", "engine"],
 )
-def test_what_it_cannot_do_is_refused(
+def test_engine_refuses_unsupported_options(
     arguments: list[str], message: str, saccade: Command, exported: Path
 ) -> None:
-    said = saccade("predict", exported, *arguments)
-    assert said.code == 2 and message in said.err and said.out == ""
+    result = saccade("predict", exported, *arguments)
+    assert result.code == 2 and message in result.err and result.out == ""
 
 
-def test_a_run_that_is_not_exported_is_told_how(
+def test_engine_without_export_prints_the_command(
     saccade: Command, two_runs: dict[str, Path]
 ) -> None:
     folder = two_runs["transformer"]
-    said = saccade("predict", folder, "abc", "--engine", "ctranslate2")
-    assert said.code == 2
-    assert f"Make one with: saccade export {folder} --to ctranslate2" in said.err
+    result = saccade("predict", folder, "abc", "--engine", "ctranslate2")
+    assert result.code == 2
+    assert f"Make one with: saccade export {folder} --to ctranslate2" in result.err
 
 
 @pytest.mark.parametrize(
     ("model", "arguments", "message"),
     [
-        ("bahdanau", ["--to", "ctranslate2"], "it is a bahdanau, and of ours CTranslate2 knows"),
-        ("transformer", ["--to", "onnx"], "There is no tool to export to 'onnx'."),
+        ("bahdanau", ["--to", "ctranslate2"], "got the model bahdanau; the CTranslate2 export"),
+        ("transformer", ["--to", "onnx"], "There is no export format 'onnx'."),
         ("transformer", ["--to=ctranslate2", "--set", "quantization=int4"], "'float32' or 'int8'"),
         ("transformer", ["--to=ctranslate2", "--set", "quantisation=int8"], "no setting"),
     ],
     ids=["bahdanau", "onnx", "int4", "misspelt"],
 )
-def test_what_cannot_be_written_is_refused(
+def test_export_refuses_unsupported_runs(
     model: str,
     arguments: list[str],
     message: str,
     saccade: Command,
     two_runs: dict[str, Path],
 ) -> None:
-    said = saccade("export", two_runs[model], *arguments)
-    assert said.code == 2 and message in said.err
+    result = saccade("export", two_runs[model], *arguments)
+    assert result.code == 2 and message in result.err
     assert not (two_runs[model] / "exports").exists()

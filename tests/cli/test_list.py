@@ -1,106 +1,96 @@
-"""The list says what there is, and its sizes are true."""
+"""`saccade list` is generated from the registries."""
 
-from json import loads
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from saccade.cli.list import CATALOGUE, list_command
+from saccade import metrics
+from saccade.cli.list import GROUPS, catalogue
 from saccade.data.datasets import DATASETS
-from saccade.models import ENCODER_DECODERS
-from saccade.recipes.language import language_recipe
-from saccade.recipes.resolve import RECIPES, resolve_recipe
-from saccade.recipes.translation import dates_recipe
-from saccade.tasks.language import LANGUAGE_MODELS, make_language_task
+from saccade.inference.engine import DECODER_ENGINES
+from saccade.interop.registry import ENGINES, EXPORTS, IMPORTS
+from saccade.nn.activations import ACTIVATIONS
+from saccade.nn.attention_scores import ATTENTION_SCORES
+from saccade.nn.init import INITS
+from saccade.nn.norm import NORMS
+from saccade.nn.rnn_cells import CELLS
+from saccade.optim import OPTIMIZERS, SCHEDULES
+from saccade.recipes.resolve import RECIPES
 from saccade.tasks.registry import TASKS
-from saccade.tasks.task import PreparedData
-from saccade.tasks.text import prepare_text
-from saccade.tasks.translation import prepare_pairs
+
+Command = Callable[..., Any]
+REGISTRIES = {
+    "tasks": set(TASKS),
+    "models": {name for spec in TASKS.values() for name in spec.models},
+    "recipes": set(RECIPES),
+    "data": {name for spec in TASKS.values() for name in spec.synthetic} | set(DATASETS),
+    "optimizers": set(OPTIMIZERS),
+    "schedules": set(SCHEDULES),
+    "activations": set(ACTIVATIONS),
+    "inits": set(INITS),
+    "scores": set(ATTENTION_SCORES),
+    "norms": set(NORMS),
+    "cells": set(CELLS),
+    "metrics": {name for name in metrics.__all__ if name[0].islower()},
+    "exports": set(EXPORTS),
+    "imports": set(IMPORTS),
+    "engines": set(ENGINES) | set(DECODER_ENGINES),
+}
 
 
-def names(group: str) -> set[str]:
-    return {entry.name for entry in CATALOGUE if entry.group == group}
+@pytest.mark.parametrize("group", GROUPS)
+def test_list_has_every_registry_name_with_a_description(group: str) -> None:
+    entries = catalogue([group])
+    assert {entry.name for entry in entries} == REGISTRIES[group]
+    assert all(entry.description for entry in entries)
 
 
-def test_everything_is_listed_and_nothing_else() -> None:
-    assert names("task") == set(TASKS)
-    for task, kind in TASKS.items():
-        assert names(f"model of {task}") == set(kind.models)
-    assert names("recipe") == set(RECIPES)
-    assert names("data") == {name for kind in TASKS.values() for name in kind.synthetic}
-    assert names("published data") == set(DATASETS)
+def test_list_has_the_models_of_every_task() -> None:
+    for task, spec in TASKS.items():
+        listed = {entry.name for entry in catalogue(["models"]) if entry.task == task}
+        assert listed == set(spec.models)
 
 
-@pytest.mark.parametrize("name", [name for name in RECIPES if name.startswith("multi30k-")])
-def test_the_size_of_a_recipe_for_a_published_set_is_the_one_listed(name: str) -> None:
-    recipe = resolve_recipe(name).recipe
-    vocab = recipe.data.tokenizer.size
-    sizes = {"source_vocab_size": vocab, "target_vocab_size": vocab}
-    if recipe.model.name == "transformer":
-        sizes["shared_vocab"] = True
-    model = ENCODER_DECODERS[recipe.model.name](recipe.model.with_values(**sizes))
-    millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
-    listed = next(e.size for e in CATALOGUE if e.group == "recipe" and e.name == name)
-    assert f"{millions:.1f} M" == listed
+def test_list_prints_every_entry_as_a_table_and_as_json(saccade: Command) -> None:
+    entries = json.loads(saccade("list", "--json").out)
+    assert len(entries) == len(catalogue())
+    table = saccade("list").out
+    assert all(entry["name"] in table for entry in entries)
 
 
-def listed(capsys: pytest.CaptureFixture[str], json: bool = False) -> str:
-    list_command(json)
-    return capsys.readouterr().out
+def test_list_of_one_group(saccade: Command) -> None:
+    entries = json.loads(saccade("list", "optimizers", "--json").out)
+    assert {entry["group"] for entry in entries} == {"optimizers"}
+    result = saccade("list", "optimisers")
+    assert result.code == 2 and "no group 'optimisers'. Did you mean 'optimizers'?" in result.err
 
 
-def test_data_that_is_not_on_this_machine_is_marked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_list_stars_datasets_to_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saccade: Command
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
     (tmp_path / "fra-eng").mkdir()
     (tmp_path / "fra-eng" / "fra.txt").touch()
-    shown = listed(capsys)
-    marked = {line.split()[0] for line in shown.splitlines() if line.rstrip().endswith(" *")}
-    absent_sets = set(DATASETS) - {"fra-eng"}
-    of_multi30k = {name for name in RECIPES if name.startswith("multi30k-")}
-    assert marked == of_multi30k | absent_sets
-    assert "* data that is not on this machine: fetched when it is needed" in shown
-    assert max(map(len, shown.splitlines())) <= 80
-    absent = {entry["name"] for entry in loads(listed(capsys, True)) if not entry["data_is_here"]}
-    assert absent == marked
+    table = "".join(saccade("list", group).out for group in ("recipes", "data"))
+    starred = {line.split()[0] for line in table.splitlines() if line.rstrip().endswith(" *")}
+    multi30k = {name for name in RECIPES if name.startswith("multi30k-")}
+    missing = set(DATASETS) - {"fra-eng"}
+    assert starred == multi30k | missing
+    assert "* not on this machine: downloaded when needed" in table
+    entries = json.loads(saccade("list", "--json").out)
+    assert {entry["name"] for entry in entries if not entry["is_local"]} == starred
 
 
-def test_where_all_data_is_there_nothing_is_marked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_list_has_no_stars_if_all_datasets_are_local(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saccade: Command
 ) -> None:
     monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
     for name, dataset in DATASETS.items():
         (tmp_path / name).mkdir()
         for file in dataset.files:
             (tmp_path / name / f"{file.name}.xz").touch()
-    assert "*" not in listed(capsys)
-
-
-@pytest.fixture(scope="module")
-def some_dates() -> PreparedData:
-    few = dates_recipe().with_values(data={"synthetic": "dates", "size": 20_000})
-    return prepare_pairs(few, lambda what, done, total: None)
-
-
-@pytest.mark.parametrize("model", ENCODER_DECODERS)
-def test_the_size_of_a_model_is_the_one_listed(model: str, some_dates: PreparedData) -> None:
-    known = some_dates.recipe.model
-    sizes = {
-        "source_vocab_size": known.source_vocab_size,
-        "target_vocab_size": known.target_vocab_size,
-    }
-    built = ENCODER_DECODERS[model](dates_recipe(model).model.with_values(**sizes))
-    millions = sum(parameter.numel() for parameter in built.parameters()) / 1e6
-    listed = next(e.size for e in CATALOGUE if e.group == "model of translate" and e.name == model)
-    assert f"{millions:.1f} M" == listed
-
-
-@pytest.mark.parametrize("model", sorted(set(LANGUAGE_MODELS) - {"ngram"}))
-def test_the_size_of_a_language_model_is_the_one_listed(model: str) -> None:
-    prepared = prepare_text(language_recipe(model), lambda what, done, total: None)
-    task = make_language_task(prepared.recipe, prepared.vocabulary)
-    millions = sum(tensor.numel() for tensor in task.weights().values()) / 1e6
-    listed = next(e.size for e in CATALOGUE if e.group == "model of language" and e.name == model)
-    assert f"{millions:.{1 if millions > 0.1 else 2}f} M" == listed
+    assert "*" not in saccade("list", "data").out

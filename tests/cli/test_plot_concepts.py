@@ -1,4 +1,4 @@
-"""`saccade look` at what needs no run."""
+"""`saccade plot`: activations, signal propagation and Zipf curves."""
 
 import json
 import re
@@ -12,36 +12,36 @@ Command = Callable[..., Any]
 SMALL: tuple[Any, ...] = ("--layers", 6, "--width", 16)
 
 
-def complaint(said: Any) -> str:
-    assert said.code == 2, said
-    assert said.out == "" and "Traceback" not in said.err
-    return said.err
+def complaint(result: Any) -> str:
+    assert result.code == 2, result
+    assert result.out == "" and "Traceback" not in result.err
+    return result.err
 
 
-def test_activations_are_told_and_drawn(saccade: Command, tmp_path: Path) -> None:
-    said = saccade("look", "activations", "--save", "a.png")
-    assert said.code == 0
-    assert "8 activations are drawn in a.png." in said.err
+def test_plot_activations(saccade: Command, tmp_path: Path) -> None:
+    result = saccade("plot", "activations", "--save", "a.png")
+    assert result.code == 0
+    assert "Wrote 8 activation functions to a.png." in result.err
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    assert "relu        max(0, x)" in said.out and "a subgradient" in said.out
-    assert "by tanh (gelu) 4.73e-04" in said.out
-    assert "by σ(1.702 x) (gelu_sigmoid) 2.03e-02" in said.out
-    value = json.loads(saccade("look", "activations", "--json").out)
+    assert "relu        max(0, x)" in result.out and "the subgradient" in result.out
+    assert "tanh (gelu) 4.73e-04" in result.out
+    assert "σ(1.702 x) (gelu_sigmoid) 2.03e-02" in result.out
+    value = json.loads(saccade("plot", "activations", "--json").out)
     relu = next(one for one in value["activations"] if one["name"] == "relu")
     assert relu["slope_at_0"] == 0 and relu["y"] == [max(0.0, x) for x in relu["x"]]
     assert value["gelu"]["gelu"]["largest_error"] == pytest.approx(4.73e-4, rel=0.01)
 
 
-def test_depth_is_told_and_drawn(saccade: Command, tmp_path: Path) -> None:
-    said = saccade(
-        "look", "depth", *SMALL, "--activation", "linear", "--init", "normal", "--save", "d.png"
+def test_plot_signal(saccade: Command, tmp_path: Path) -> None:
+    result = saccade(
+        "plot", "signal", *SMALL, "--activation", "linear", "--init", "normal", "--save", "d.png"
     )
-    assert said.code == 0 and (tmp_path / "d.png").exists()
-    assert "6 layers of width 16, linear, normal, seed 0" in said.out
-    assert "The size of signals explodes: " in said.out
-    assert re.findall(r"^(\d+)  ", said.out, re.MULTILINE) == ["0", "1", "2", "5", "6"]
+    assert result.code == 0 and (tmp_path / "d.png").exists()
+    assert "6 layers of width 16, linear, normal, seed 0" in result.out
+    assert "The norm of signals explodes: " in result.out
+    assert re.findall(r"^(\d+)  ", result.out, re.MULTILINE) == ["0", "1", "2", "5", "6"]
     value = json.loads(
-        saccade("look", "depth", *SMALL, "--norm", "rms", "--residual", "--seed", 4, "--json").out
+        saccade("plot", "signal", *SMALL, "--norm", "rms", "--residual", "--seed", 4, "--json").out
     )
     assert (value["norm"], value["residual"], value["seed"]) == ("rms", True, 4)
     assert (value["activation"], value["init"]) == ("tanh", "xavier")
@@ -50,41 +50,56 @@ def test_depth_is_told_and_drawn(saccade: Command, tmp_path: Path) -> None:
     assert value["norm_growths"]["signals"]["word"] in value["description"][0]
 
 
-def test_numbers_beyond_any_are_no_json_numbers(saccade: Command) -> None:
-    asked: tuple[Any, ...] = ("look", "depth", "--layers", 400, "--width", 8, "--init", "normal")
+def test_plot_signal_json_has_no_infinity(saccade: Command) -> None:
+    asked: tuple[Any, ...] = ("plot", "signal", "--layers", 400, "--width", 8, "--init", "normal")
     asked += ("--activation", "linear")
-    said = saccade(*asked, "--json")
-    assert "Infinity" not in said.out and "NaN" not in said.out
-    assert json.loads(said.out)["signals"][-1] is None
-    # the product's values are told all the same
+    result = saccade(*asked, "--json")
+    assert "Infinity" not in result.out and "NaN" not in result.out
+    assert json.loads(result.out)["signals"][-1] is None
+    # the product's values are messages all the same
     assert re.search(r"^400  +inf .* [\d.]+e\+1\d\d ", saccade(*asked).out, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("depth", "--init", "xaveir"), "There is no init 'xaveir'. Did you mean 'xavier'?"),
-        (("depth", "--activation", "than"), "no activation 'than'. Did you mean 'tanh'?"),
-        (("depth", "--norm", "bach"), "There is no norm 'bach'. Did you mean 'batch'?"),
-        (("depth", "--init", "kaiming", "--activation", "softmax"), "softmax has no gain"),
-        (("depth", "--layer", "3"), "look depth takes no --layer; it takes --activation, --init,"),
-        (("depth", "a text"), "look depth answers nothing, so it takes no text."),
-        (("depth", "--save", "d.gif"), "a picture can be .png, .svg, .pdf"),
-        (("depth", "--layers", "9999", "--width", "1024"), "would take 83.9 GB"),
-        (("activations", "--width", "3"), "look activations takes no --width; it takes --save"),
-        (("activation",), "There is no run and no file activation. Did you mean 'activations'?"),
-        (("gone", "--init", "zero"), "--init is for saccade look depth."),
-        (("gone/depth",), "is not a run"),
+        (("signal", "--init", "xaveir"), "There is no init 'xaveir'. Did you mean 'xavier'?"),
+        (("signal", "--activation", "than"), "no activation 'than'. Did you mean 'tanh'?"),
+        (("signal", "--norm", "bach"), "There is no norm 'bach'. Did you mean 'batch'?"),
+        (("signal", "--init", "kaiming", "--activation", "softmax"), "softmax has no gain"),
+        (("signal", "--save", "d.gif"), "a picture can be .png, .svg, .pdf"),
+        (("signal", "--layers", "9999", "--width", "1024"), "would take 83.9 GB"),
     ],
 )
-def test_what_is_asked_wrongly_is_said(
+def test_plot_refuses_invalid_options(
     arguments: tuple[str, ...], reason: str, saccade: Command, tmp_path: Path
 ) -> None:
-    assert reason in complaint(saccade("look", *arguments))
+    assert reason in complaint(saccade("plot", *arguments))
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_of_that_name_is_a_text(saccade: Command, tmp_path: Path) -> None:
-    (tmp_path / "depth").write_text("the cat and the mat\n", encoding="utf-8")
-    assert "runs of words" in saccade("look", "depth").out
-    assert "6 layers of width 16" in saccade("look", "depth", *SMALL).out
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("signal", "--layer", "3"), "No such option: --layer"),
+        (("signal", "a text"), "unexpected extra argument"),
+        (("activations", "--width", "3"), "No such option: --width"),
+        (("activation",), "No such command 'activation'"),
+    ],
+)
+def test_plot_usage_errors(arguments: tuple[str, ...], reason: str, saccade: Command) -> None:
+    assert reason in complaint(saccade("plot", *arguments))
+
+
+def test_plot_zipf_counts_ngrams(saccade: Command, tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text("the cat and the mat\n", encoding="utf-8")
+    result = saccade("plot", "zipf", "book.txt", "--save", "zipf.png")
+    assert result.code == 0 and "n-grams" in result.out and "distinct" in result.out
+    assert (tmp_path / "zipf.png").exists()
+    counts = json.loads(saccade("plot", "zipf", "book.txt", "--json").out)
+    assert next(iter(counts.values()))["different"] == 4
+    assert "There is no file gone.txt" in complaint(saccade("plot", "zipf", "gone.txt"))
+
+
+def test_look_is_for_runs_only(saccade: Command) -> None:
+    assert "is not a run" in complaint(saccade("look", "activations"))

@@ -20,7 +20,7 @@ from saccade.cli import predict_file
 from saccade.cli.predict_file import (
     LimitedWarnings,
     chunk_lines,
-    count_lines,
+    count_input_lines,
     escape_line_breaks,
     json_line,
     read_lines_lenient,
@@ -46,7 +46,7 @@ def reverser(trained_runs: dict[str, Path]) -> Path:
 
 
 @given(st.text(st.characters() | st.sampled_from(BREAKS + "\\"), max_size=20))
-def test_a_text_is_one_line_for_every_reader(text: str) -> None:
+def test_escape_line_breaks_gives_one_line(text: str) -> None:
     line = escape_line_breaks(text)
     assert len((line + "\n").splitlines()) == 1
     if any(letter in text for letter in BREAKS):
@@ -63,14 +63,14 @@ def unescaped(match: re.Match[str]) -> str:
 
 
 @given(st.text(st.characters(categories=None) | st.sampled_from(BREAKS), max_size=20))
-def test_json_is_one_line_and_loses_nothing(text: str) -> None:
+def test_json_line_round_trips(text: str) -> None:
     line = json_line({"source": text, "score": -0.1})
     assert len((line + "\n").splitlines()) == 1
     line.encode()  # half a character, too, can be written
     assert json.loads(line) == {"source": text, "score": -0.1}
 
 
-def test_an_answer_with_line_breaks_stays_on_its_line(
+def test_predictions_with_line_breaks_are_escaped(
     saccade: Command, reverser: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = f"a\\{BREAKS}b"
@@ -78,8 +78,8 @@ def test_an_answer_with_line_breaks_stays_on_its_line(
         "saccade.data.tokenizers.CharacterTokenizer.decode", lambda self, ids: broken
     )
     (tmp_path / "in.txt").write_text("abc\nfed\n")
-    said = saccade("predict", reverser, "--file", "in.txt")
-    assert said.out.splitlines() == [r"a\\\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029b"] * 2
+    result = saccade("predict", reverser, "--file", "in.txt")
+    assert result.out.splitlines() == [r"a\\\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029b"] * 2
     several = saccade("predict", reverser, "--file", "in.txt", "--beam=2", "--n-best=2")
     rows = [line.split("\t") for line in several.out.splitlines()]
     assert [row[:2] for row in rows] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]
@@ -92,14 +92,14 @@ def test_an_answer_with_line_breaks_stays_on_its_line(
 
 @SAME_FOLDER
 @given(st.lists(st.binary(max_size=6).map(lambda b: b.replace(b"\n", b"")), max_size=6))
-def test_any_bytes_are_read_line_for_line(tmp_path: Path, lines: list[bytes]) -> None:
-    lines.insert(0, b"x")  # some first bytes say that a file is packed, or in UTF-16
+def test_read_lines_lenient_accepts_any_bytes(tmp_path: Path, lines: list[bytes]) -> None:
+    lines.insert(0, b"x")  # some first bytes mean that a file is packed, or in UTF-16
     content = b"".join(line + b"\n" for line in lines)
     path = tmp_path / "in.txt"
     path.write_bytes(content)
     warnings: list[str] = []
     found = list(read_lines_lenient(str(path), warnings.append))
-    assert len(found) == len(lines) == count_lines(str(path))
+    assert len(found) == len(lines) == count_input_lines(str(path))
     try:
         content.decode()
     except UnicodeDecodeError:
@@ -110,32 +110,30 @@ def test_any_bytes_are_read_line_for_line(tmp_path: Path, lines: list[bytes]) ->
         assert not warnings
 
 
-def test_what_is_not_utf8_is_said_with_its_line(tmp_path: Path) -> None:
+def test_read_lines_lenient_warns_with_line_number(tmp_path: Path) -> None:
     path = tmp_path / "in.txt"
     path.write_bytes("abc\nété\n".encode("latin-1"))
     warnings: list[str] = []
     assert list(read_lines_lenient(str(path), warnings.append)) == ["abc", "�t�"]
-    assert re.search(r"in.txt, line 2: what is not UTF-8 \(0xe9\) is read as �", warnings[0])
+    assert re.search(r"in.txt, line 2: invalid UTF-8 \(0xe9\) is read as �", warnings[0])
     path.write_bytes("abc\n".encode("utf-16"))
-    with pytest.raises(DataError, match="UTF-16 text; UTF-8 was wanted"):
+    with pytest.raises(DataError, match="got UTF-16 text; expected UTF-8"):
         list(read_lines_lenient(str(path), warnings.append))
 
 
-def test_lines_are_counted_where_that_is_cheap(tmp_path: Path) -> None:
+def test_count_lines_of_uncompressed_files(tmp_path: Path) -> None:
     for content, lines in ((b"", 0), (b"\n", 1), (b"a", 1), (b"a\n\nb", 3)):
         (tmp_path / "in.txt").write_bytes(content)
-        assert count_lines(str(tmp_path / "in.txt")) == lines
+        assert count_input_lines(str(tmp_path / "in.txt")) == lines
     (tmp_path / "in.gz").write_bytes(gzip.compress(b"a\nb\n"))
     (tmp_path / "in.xz").write_bytes(lzma.compress(b"a\nb\n"))
     for unknown in ("in.gz", "in.xz", "missing"):
-        assert count_lines(str(tmp_path / unknown)) is None
-    assert count_lines("-") is None
+        assert count_input_lines(str(tmp_path / unknown)) is None
+    assert count_input_lines("-") is None
 
 
 @given(st.lists(st.text("ab", max_size=12), max_size=30), st.data())
-def test_groups_are_bounded_and_can_be_taken_up_at_any_end(
-    lines: list[str], data: st.DataObject
-) -> None:
+def test_chunk_lines_is_bounded_and_resumable(lines: list[str], data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(predict_file, "PREDICT_CHUNK_LINES", 4)
         patch.setattr(predict_file, "PREDICT_CHUNK_CHARACTERS", 10)
@@ -153,11 +151,11 @@ def peak_of_reading(path: Path) -> int:
     count = sum(len(group) for group in chunk_lines(read_lines_lenient(str(path), pytest.fail)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert count == count_lines(str(path))
+    assert count == count_input_lines(str(path))
     return peak
 
 
-def test_memory_does_not_grow_with_the_file(
+def test_read_lines_lenient_memory_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("saccade.io.text_files.READ_BLOCK_BYTES", 1 << 16)
@@ -172,7 +170,7 @@ def test_memory_does_not_grow_with_the_file(
 # --- the command --------------------------------------------------------------------------------
 
 
-def test_packed_files_and_pipes_are_answered_as_plain_ones(
+def test_predict_file_reads_compressed_files_and_pipes(
     saccade: Command, reverser: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(predict_file, "PREDICT_CHUNK_LINES", 3)
@@ -182,56 +180,62 @@ def test_packed_files_and_pipes_are_answered_as_plain_ones(
     (tmp_path / "in.gz").write_bytes(gzip.compress(content))
     (tmp_path / "in.xz").write_bytes(lzma.compress(content))
     opened = load_run(reverser)
-    wanted = "".join(f"{opened.predict(text).text}\n" for text in texts)
+    expected = "".join(f"{opened.predict(text).text}\n" for text in texts)
     for name in ("in.txt", "in.gz", "in.xz"):
-        said = saccade("predict", reverser, "--file", name)
-        assert said.out == wanted
-        assert re.fullmatch(r"14 lines in [\d.,]+ s: [\d.,]+ sentences/s\n", said.err)
+        result = saccade("predict", reverser, "--file", name)
+        assert result.out == expected
+        assert re.fullmatch(r"14 lines in [\d.,]+ s: [\d.,]+ lines/s\n", result.err)
         assert saccade("predict", reverser, "--file", name, "--out", f"{name}.out").out == ""
-        assert (tmp_path / f"{name}.out").read_bytes() == wanted.encode()
+        assert (tmp_path / f"{name}.out").read_bytes() == expected.encode()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
-    assert saccade("predict", reverser, "--file", "-").out == wanted
+    assert saccade("predict", reverser, "--file", "-").out == expected
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
     saccade("predict", reverser, "--file", "-", "--out", "piped.out")
-    assert (tmp_path / "piped.out").read_bytes() == wanted.encode()
+    assert (tmp_path / "piped.out").read_bytes() == expected.encode()
 
 
-def test_a_line_too_long_is_cut_and_named(
+def test_predict_file_truncates_long_lines_with_a_warning(
     saccade: Command, reverser: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(predict_file, "PREDICT_CHUNK_LINES", 2)
     (tmp_path / "in.txt").write_text(f"abc\nfed\na\nb\n{'c' * 1001}\nd\n")
-    said = saccade("predict", reverser, "--file", "in.txt")
-    assert said.code == 0
+    result = saccade("predict", reverser, "--file", "in.txt")
+    assert result.code == 0
     opened = load_run(reverser)
     texts = ["abc", "fed", "a", "b", "c" * 1000, "d"]
-    assert said.out == "".join(f"{opened.predict(text).text}\n" for text in texts)
-    assert "in.txt, line 5 is longer than this model takes: only the first 1,000 of" in said.err
+    assert result.out == "".join(f"{opened.predict(text).text}\n" for text in texts)
+    assert (
+        "in.txt, line 5 is longer than this model takes: truncated from 1,001 to 1,000"
+        in result.err
+    )
     refused = saccade("predict", reverser, "c" * 1001)
-    assert refused.code == 2 and "input 1 (1,001 tokens) is longer than" in refused.err
+    assert refused.code == 2 and "got input 1 (1,001 tokens); expected at most 1000" in refused.err
 
 
-def test_warnings_are_counted_after_the_first_few(capsys: pytest.CaptureFixture[str]) -> None:
+def test_limited_warnings_counts_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
     warn = LimitedWarnings(Console(stderr=True, width=200))
     for number in range(7):
         warn(f"warning {number}")
     warn.finish()
-    said = capsys.readouterr().err.splitlines()
-    assert said == [*(f"warning {number}" for number in range(5)), "… and 2 lines more like these."]
+    result = capsys.readouterr().err.splitlines()
+    assert result == [
+        *(f"warning {number}" for number in range(5)),
+        "… and 2 lines more like these.",
+    ]
 
 
-def test_half_a_character_on_the_command_line(saccade: Command, reverser: Path) -> None:
-    said = saccade("predict", reverser, "ab\udcff", "--json")
-    assert said.code == 0
-    assert json.loads(said.out)["source"] == "ab\udcff"
+def test_predict_accepts_surrogates(saccade: Command, reverser: Path) -> None:
+    result = saccade("predict", reverser, "ab\udcff", "--json")
+    assert result.code == 0
+    assert json.loads(result.out)["source"] == "ab\udcff"
 
 
-def test_out_goes_with_a_file(saccade: Command, reverser: Path) -> None:
-    said = saccade("predict", reverser, "abc", "--out", "a.txt")
-    assert said.code == 2 and "--out is for the answers to a --file" in said.err
+def test_predict_out_needs_a_file(saccade: Command, reverser: Path) -> None:
+    result = saccade("predict", reverser, "abc", "--out", "a.txt")
+    assert result.code == 2 and "--out needs --file" in result.err
 
 
-def test_a_bar_does_not_swallow_the_answers(
+def test_progress_bar_keeps_predictions(
     saccade: Command, reverser: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Standard error is a screen, standard output is not: `saccade predict … > answers.txt`."""
@@ -242,18 +246,18 @@ def test_a_bar_does_not_swallow_the_answers(
 
     monkeypatch.setattr(predict_file, "stderr_console", console)
     (tmp_path / "in.txt").write_text("abc\nfed\n")
-    said = saccade("predict", reverser, "--file", "in.txt")
-    assert said.out == "".join(f"{a.text}\n" for a in load_run(reverser).predict(["abc", "fed"]))
-    assert "2/2" in screen.getvalue() and "sentences/s" in screen.getvalue()
+    result = saccade("predict", reverser, "--file", "in.txt")
+    assert result.out == "".join(f"{a.text}\n" for a in load_run(reverser).predict(["abc", "fed"]))
+    assert "2/2" in screen.getvalue() and "lines/s" in screen.getvalue()
 
 
-def test_a_counter_does_not_swallow_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_bar_keeps_printed_text(capsys: pytest.CaptureFixture[str]) -> None:
     with show_progress(Console(file=io.StringIO(), force_terminal=True), "counting"):
         print("an answer")
     assert capsys.readouterr().out == "an answer\n"
 
 
-def test_a_person_at_the_keyboard_is_answered_line_by_line(reverser: Path) -> None:
+def test_predict_stdin_line_by_line(reverser: Path) -> None:
     code = "from saccade.cli.main import main; main()"
     arguments = [sys.executable, "-c", code, "predict", str(reverser), "--file", "-"]
     opened = load_run(reverser)

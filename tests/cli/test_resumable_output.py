@@ -40,7 +40,7 @@ def words(count: int) -> str:
     )
 
 
-def begun(path: Path, sources: str = "a\nb\nc\n", groups: int = 2) -> None:
+def leftover(path: Path, sources: str = "a\nb\nc\n", groups: int = 2) -> None:
     """A file of answers that was stopped after so many groups of one line."""
     with ResumableOutput(path, ASKED) as kept:
         for source in sources.splitlines()[:groups]:
@@ -55,7 +55,7 @@ def begun(path: Path, sources: str = "a\nb\nc\n", groups: int = 2) -> None:
     groups=st.lists(st.lists(st.text("aé\r", max_size=3), min_size=1, max_size=3), max_size=4),
     stops=st.lists(st.tuples(st.integers(0, 4), st.binary(max_size=9)), max_size=3),
 )
-def test_stopped_anywhere_the_file_is_the_same(
+def test_resumable_output_stopped_anywhere_is_identical(
     groups: list[list[str]], stops: list[tuple[int, bytes]], tmp_path: Path
 ) -> None:
     path = tmp_path / "answers.txt"
@@ -82,9 +82,9 @@ def _groups_in(groups: list[list[str]], lines: int) -> int:
     return sizes.index(lines)
 
 
-def test_the_input_may_have_grown_but_not_changed(tmp_path: Path) -> None:
+def test_resumable_output_accepts_grown_input_only(tmp_path: Path) -> None:
     path = tmp_path / "answers.txt"
-    begun(path)
+    leftover(path)
     with ResumableOutput(path, ASKED) as kept:
         lines = iter(["a", "b", "c", "d"])
         kept.skip(lines, "in.txt")
@@ -92,57 +92,57 @@ def test_the_input_may_have_grown_but_not_changed(tmp_path: Path) -> None:
     for changed in (["a", "B", "c"], ["a"], [], ["ab", ""], ["b", "a", "c"]):
         with (
             ResumableOutput(path, ASKED) as kept,
-            pytest.raises(DataError, match=f"its first 2 lines are not those .*remove .*{NOTE}"),
+            pytest.raises(DataError, match=f"its first 2 lines differ .*remove .*{NOTE}"),
         ):
             kept.skip(iter(changed), "in.txt")
     assert path.read_text() == "answer to a\nanswer to b\n"
 
 
-def test_no_file_is_written_over_or_added_to(tmp_path: Path) -> None:
+def test_resumable_output_never_overwrites(tmp_path: Path) -> None:
     path, note = tmp_path / "answers.txt", tmp_path / NOTE
     path.write_text("my own\n")
-    with pytest.raises(RunError, match="already there, and is finished or not a file of answers"):
+    with pytest.raises(
+        RunError, match="already exists and is complete or was not written by predict"
+    ):
         ResumableOutput(path, ASKED)
     path.unlink()
-    begun(path)
+    leftover(path)
     for foreign in (
         "answer to A\nanswer to b\n",
         "answer to a\n",
         "my own, and much longer than that",
     ):
         path.write_text(foreign)
-        with pytest.raises(RunError, match="changed since its answers were written"):
+        with pytest.raises(RunError, match="was changed after it was written"):
             ResumableOutput(path, ASKED)
         assert path.read_text() == foreign
     path.write_text("answer to a\nanswer to b\n")
     note.write_text(note.read_text().replace('"lines": 2', '"lines": 1'))
-    with pytest.raises(RunError, match=r"part.json, which says how far .* is damaged"):
+    with pytest.raises(RunError, match=r"part.json, the progress file of .*, is damaged"):
         ResumableOutput(path, ASKED)
     assert path.read_text() == "answer to a\nanswer to b\n"
 
 
-def test_before_the_first_group_is_noted_another_file_is_known_too(tmp_path: Path) -> None:
+def test_resumable_output_detects_foreign_file_before_first_chunk(tmp_path: Path) -> None:
     path, other = tmp_path / "answers.txt", tmp_path / "other.txt"
     kept = ResumableOutput(path, ASKED)
     path.write_text("answ")  # killed in the middle of the first group
     kept._file.close()
     shutil.copytree(tmp_path, tmp_path / "as it was")
-    begun(path)
+    leftover(path)
     assert path.read_text() == "answer to a\nanswer to b\n"
     shutil.copy(tmp_path / "as it was" / NOTE, tmp_path)
     other.write_text("my own\n")
     other.replace(path)
-    with pytest.raises(RunError, match="changed since"):
+    with pytest.raises(RunError, match="was changed after"):
         ResumableOutput(path, ASKED)
     assert path.read_text() == "my own\n"
 
 
-def test_what_is_asked_must_be_the_same(tmp_path: Path) -> None:
+def test_resumable_output_needs_the_same_options(tmp_path: Path) -> None:
     path = tmp_path / "answers.txt"
-    begun(path)
-    with pytest.raises(
-        ConfigError, match=r"beam: 5 then, not said now; seed: not said then, 1 now"
-    ):
+    leftover(path)
+    with pytest.raises(ConfigError, match=r"beam: 5 before, unset now; seed: unset before, 1 now"):
         ResumableOutput(path, {"seed": 1})
     with ResumableOutput(path, ASKED) as kept:
         assert kept.lines == 2
@@ -150,9 +150,9 @@ def test_what_is_asked_must_be_the_same(tmp_path: Path) -> None:
             ResumableOutput(path, ASKED)
 
 
-def test_an_emptied_file_begins_anew_and_nothing_answered_leaves_nothing(tmp_path: Path) -> None:
+def test_resumable_output_empty_files(tmp_path: Path) -> None:
     path = tmp_path / "answers.txt"
-    begun(path)
+    leftover(path)
     path.write_text("")
     with ResumableOutput(path, {"beam": 1}) as kept:
         assert kept.lines == 0
@@ -162,16 +162,16 @@ def test_an_emptied_file_begins_anew_and_nothing_answered_leaves_nothing(tmp_pat
     assert path.read_text() == ""  # an empty file is answered by an empty file
 
 
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is a folder; a file for the answers was wanted"):
+def test_resumable_output_refuses_unwritable_paths(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is a folder; expected a file for the predictions"):
         ResumableOutput(tmp_path, ASKED)
     with pytest.raises(ConfigError, match="could not be opened: No such file or directory"):
         ResumableOutput(tmp_path / "nowhere" / "answers.txt", ASKED)
-    with pytest.raises(ConfigError, match="is no ordinary file"):
+    with pytest.raises(ConfigError, match="is not a regular file"):
         ResumableOutput(Path("/dev/null"), ASKED)
 
 
-def test_a_full_disk_is_told_with_what_is_safe(
+def test_resumable_output_reports_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "answers.txt"
@@ -181,17 +181,17 @@ def test_a_full_disk_is_told_with_what_is_safe(
 
     with ResumableOutput(path, ASKED) as kept:
         kept.add(["a"], "answer to a\n")
-        with monkeypatch.context() as patch, pytest.raises(RunError, match="to 1 lines are safe"):
+        with monkeypatch.context() as patch, pytest.raises(RunError, match="for 1 lines are saved"):
             patch.setattr("os.fsync", full)
             kept.add(["b"], "answer to b\n")
-    begun(path, "b\n")
+    leftover(path, "b\n")
     assert path.read_text() == "answer to a\nanswer to b\n"
 
 
 # --- the command --------------------------------------------------------------------------------
 
 
-def test_the_same_command_goes_on(
+def test_predict_out_resumes(
     saccade: Command, trained_runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = Path(shutil.copytree(trained_runs["bahdanau"], tmp_path / "mine"))
@@ -209,34 +209,34 @@ def test_the_same_command_goes_on(
         add(kept, *group)
 
     monkeypatch.setattr(ResumableOutput, "add", stopped)
-    said = saccade(*asked)
-    assert said.code == 130
-    assert "Stopped. The answers to 4 lines are in answers.txt." in said.err
+    result = saccade(*asked)
+    assert result.code == 130
+    assert "Stopped. Predictions for 4 lines are in answers.txt." in result.err
     assert (tmp_path / NOTE).exists()
 
     for other in (("--beam", 3), ("--n-best", 2)):
         refused = saccade(*asked, *other)
-        assert refused.code == 2 and "answers.txt was begun with something else" in refused.err
+        assert refused.code == 2 and "answers.txt was started with other options" in refused.err
     with monkeypatch.context() as patch:
         patch.setattr("saccade.cli.predict.run_fingerprint", lambda folder: "another")
         refused = saccade(*asked)
-    assert refused.code == 2 and "the run's print: " in refused.err
+    assert refused.code == 2 and "run fingerprint: " in refused.err
 
-    said = saccade(*asked)
-    assert said.code == 0
-    assert "6 lines in " in said.err and "(4 were answered before)" in said.err
+    result = saccade(*asked)
+    assert result.code == 0
+    assert "6 lines in " in result.err and "(4 were done before)" in result.err
     assert (tmp_path / "answers.txt").read_text() == whole
     assert not (tmp_path / NOTE).exists()
     finished = saccade(*asked)
-    assert finished.code == 2 and "answers.txt is already there" in finished.err
+    assert finished.code == 2 and "answers.txt already exists" in finished.err
     assert (tmp_path / "answers.txt").read_text() == whole
 
 
-def test_nothing_is_left_of_a_command_that_answers_nothing(
+def test_predict_out_leaves_no_files_after_an_error(
     saccade: Command, trained_runs: dict[str, Path], tmp_path: Path
 ) -> None:
-    said = saccade("predict", trained_runs["bahdanau"], "--file", "gone.txt", "--out", "a.txt")
-    assert said.code == 2 and "There is no file gone.txt" in said.err
+    result = saccade("predict", trained_runs["bahdanau"], "--file", "gone.txt", "--out", "a.txt")
+    assert result.code == 2 and "There is no file gone.txt" in result.err
     assert os.listdir(tmp_path) == []
 
 
@@ -284,7 +284,7 @@ def nursery(nursery_of: Callable[[str], Any]) -> Any:
 
 
 class Ended(NamedTuple):
-    """What came to an end, however often it was killed before; and when that was."""
+    """The finished output, however often it was killed before; and when that was."""
 
     whole: bytes  # of a run that was never killed
     files: list[bytes]  # of those that were
@@ -318,7 +318,7 @@ def killed_again_and_again(nursery: Any, folder: Path, asked: list[Any], kills: 
     return Ended(whole, files, behind)
 
 
-def test_killed_answers_go_on_to_the_byte(
+def test_predict_out_killed_once_is_identical(
     nursery: Any, trained_runs: dict[str, Path], tmp_path: Path
 ) -> None:
     (tmp_path / "in.txt").write_text(words(LINES))
@@ -332,7 +332,7 @@ def test_killed_answers_go_on_to_the_byte(
 @pytest.mark.long
 @pytest.mark.parametrize("model", ["bahdanau", "seq2seq", "transformer"])
 @pytest.mark.parametrize("how", [[], ["--json", "--beam=3"], ["--sample", "--seed=2", "--json"]])
-def test_killed_many_times(
+def test_predict_out_killed_often_is_identical(
     how: list[str], model: str, nursery: Any, trained_runs: dict[str, Path], tmp_path: Path
 ) -> None:
     (tmp_path / "in.txt").write_text(words(LINES))
@@ -349,7 +349,9 @@ def lines_noted(note: Path) -> int:
     return int(json.loads(note.read_text())["done"]["lines"])
 
 
-def test_ctrl_c_says_how_to_go_on(trained_runs: dict[str, Path], tmp_path: Path) -> None:
+def test_predict_out_ctrl_c_prints_resume_command(
+    trained_runs: dict[str, Path], tmp_path: Path
+) -> None:
     (tmp_path / "in.txt").write_text(words(40_000))
     code = "from saccade.cli.main import main; main()"
     asked = [
@@ -378,7 +380,7 @@ def test_ctrl_c_says_how_to_go_on(trained_runs: dict[str, Path], tmp_path: Path)
     out, err = started.communicate(timeout=60)
     assert (started.returncode, out) == (130, "")
     assert "Traceback" not in err
-    assert "lines are in my answers.txt. To go on from there:" in err
+    assert "lines are in my answers.txt. Resume with:" in err
     assert (
         f"  saccade predict {trained_runs['bahdanau']} --file in.txt --out 'my answers.txt'" in err
     )

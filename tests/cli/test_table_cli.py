@@ -1,4 +1,4 @@
-"""A table, as a person types it."""
+"""Commands on tables, from training to the computation graph."""
 
 import json
 from collections.abc import Callable
@@ -20,40 +20,59 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_table_is_trained_asked_scored_and_looked_at(saccade: Command, table: Path) -> None:
-    said = saccade("train", "table", "--data", table, "--target", "answer", "--out", "run", *QUICK)
-    assert said.code == 0, said.err
-    assert "data.target_type" in said.err and "2 different values in 60 rows" in said.err
-    said = saccade("predict", "run", "5,1")
-    assert (said.code, said.out) in ((0, "yes\n"), (0, "no\n"))
+def test_table_train_predict_evaluate_look(saccade: Command, table: Path) -> None:
+    result = saccade(
+        "train", "table", "--data", table, "--target", "answer", "--out", "run", *QUICK
+    )
+    assert result.code == 0, result.err
+    assert "data.target_type" in result.err and "2 different values in 60 rows" in result.err
+    result = saccade("predict", "run", "5,1")
+    assert (result.code, result.out) in ((0, "yes\n"), (0, "no\n"))
     found = json.loads(saccade("predict", "run", "5,1", "--json").out)
     assert set(found["probabilities"]) == {"yes", "no"}
     assert sum(found["probabilities"].values()) == pytest.approx(1)
-    said = saccade("predict", "run", "--file", table, "--out", "answers.csv")
-    assert said.code == 0, said.err
+    result = saccade("predict", "run", "--file", table, "--out", "answers.csv")
+    assert result.code == 0, result.err
     answers = Path("answers.csv").read_text().splitlines()
     assert answers[0] == "answer" and len(answers) == 61 and set(answers[1:]) <= {"yes", "no"}
     scores = saccade("evaluate", "run")
-    assert "macro_f1" in scores.out and "said →" in scores.out
+    assert "macro_f1" in scores.out and "predicted →" in scores.out
+    header, *rows = scores.out.splitlines()
+    assert header.split() == ["metric", "value", "majority", "class", "convention"]
+    found = json.loads(saccade("evaluate", "run", "--json").out)
+    assert found["floors"].keys() == {"majority class"}
+    floor = found["floors"]["majority class"]
+    assert floor.keys() == {"accuracy", "macro_f1"}
+    confusion = found["confusion"]
+    counts = dict(zip(confusion["classes"], map(sum, confusion["counts"]), strict=True))
+    # the majority of the training rows: 4 of 7 values of a
+    assert floor["accuracy"] == pytest.approx(counts["no"] / sum(counts.values()))
+    [row] = [row for row in rows if row.startswith("accuracy ")]
+    assert row.split()[1:3] == [f"{found['accuracy']:.4g}", f"{floor['accuracy']:.4g}"]
+    [row] = [row for row in rows if row.startswith("loss ")]  # a constant class has no such loss
+    assert row[header.index("majority") : header.index("convention")].strip() == ""
     assert json.loads(saccade("evaluate", "run", "--data", table, "--json").out)["examples"] == 60
-    said = saccade("look", "run", "--graph", "--row", 2, "--save", "graph.svg")
-    assert said.code == 0 and Path("graph.svg").read_text().startswith("<?xml")
-    assert "row 2 of test: answer is" in said.out and "δ" in said.out
+    result = saccade("look", "run", "--graph", "--row", 2, "--save", "graph.svg")
+    assert result.code == 0 and Path("graph.svg").read_text().startswith("<?xml")
+    assert "row 2 of test: true answer " in result.out and "δ" in result.out
     found = json.loads(saccade("look", "run", "--graph", "--json").out)
     assert [len(layer) for layer in found["layers"]] == [2, 4, 2]
     assert Path("run/report/graph.svg").exists()
     assert saccade("check", "run").code == 0
-    said = saccade("train", "--resume", "run", "--target", "b")
-    assert said.code == 2 and "data.target: 'answer' → 'b'" in said.err
+    result = saccade("train", "--resume", "run", "--target", "b")
+    assert result.code == 2 and "data.target: 'answer' → 'b'" in result.err
 
 
-def test_a_file_with_a_target_is_a_table(saccade: Command, table: Path) -> None:
-    said = saccade("train", table, "--target", "b", "--model", "linear", *QUICK[:3])
-    assert said.code == 0, said.err
-    assert "rmse" in said.err and Path("runs/table/run.toml").exists()
+def test_train_file_with_target_is_a_table(saccade: Command, table: Path) -> None:
+    result = saccade("train", table, "--target", "b", "--model", "linear", *QUICK[:3])
+    assert result.code == 0, result.err
+    assert "rmse" in result.err and Path("runs/table/run.toml").exists()
     assert saccade("predict", "runs/table", "3,yes").code == 0
-    said = saccade("predict", "runs/table", "3")
-    assert said.code == 2 and "input 1 has 1 cell; wanted 2, with ',' between: a,answer" in said.err
+    result = saccade("predict", "runs/table", "3")
+    assert (
+        result.code == 2
+        and "input 1: got 1 cell; expected 2, with ',' between: a,answer" in result.err
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,24 +80,27 @@ def test_a_file_with_a_target_is_a_table(saccade: Command, table: Path) -> None:
     [
         (
             ["--target", "anser"],
-            "no column 'anser', which is to be foretold. Did you mean 'answer'?",
+            "table.csv: got no column 'anser', the target. Did you mean 'answer'?",
         ),
-        ([], "Say --target NAME. It has: a, b, answer."),
-        (["--target", "a", "--set=data.ignore=c"], "there is no column 'c' (data.ignore)."),
-        (["--target", "answer", "--model", "linear"], "holds text ('no'); a number was wanted"),
+        ([], "table.csv; try --target NAME (columns: a, b, answer)."),
+        (["--target", "a", "--set=data.ignore=c"], "table.csv: no column 'c' (data.ignore)."),
+        (
+            ["--target", "answer", "--model", "linear"],
+            "got text in the target 'answer' ('no'); expected a number",
+        ),
     ],
 )
-def test_what_is_wrong_is_one_message(
+def test_table_errors_are_one_message(
     arguments: list[str], message: str, saccade: Command, table: Path
 ) -> None:
-    said = saccade("train", "table", "--data", table, *arguments)
-    assert said.code == 2 and said.out == "" and "Traceback" not in said.err
-    assert said.err.count("saccade: ") == 1 and message in said.err
+    result = saccade("train", "table", "--data", table, *arguments)
+    assert result.code == 2 and result.out == "" and "Traceback" not in result.err
+    assert result.err.count("saccade: ") == 1 and message in result.err
     assert not Path("runs").exists()
 
 
-def test_a_target_is_for_tables(saccade: Command) -> None:
-    said = saccade("train", "copy", "--target", "x")
-    assert said.code == 2 and "there is no setting 'data.target'" in said.err
-    said = saccade("look", "nothing", "--graph")
-    assert said.code == 2
+def test_target_option_is_for_tables(saccade: Command) -> None:
+    result = saccade("train", "copy", "--target", "x")
+    assert result.code == 2 and "there is no setting 'data.target'" in result.err
+    result = saccade("look", "nothing", "--graph")
+    assert result.code == 2

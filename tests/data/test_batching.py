@@ -27,7 +27,7 @@ SEEDS = st.integers(0, 5)
 
 
 def encoded_of(lengths):
-    """Pairs of those lengths; every token is told from every other by its id."""
+    """Return pairs of those lengths in which every token has its own id."""
 
     def side(sizes, first):
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -38,11 +38,11 @@ def encoded_of(lengths):
     return EncodedPairs("made up", side(sources, 10), side(targets, 5_000), lines)
 
 
-def nothing(*counts):
+def no_progress(*counts):
     return None
 
 
-# --- rows of unequal length in one array --------------------------------------------------------
+# --- ragged arrays ------------------------------------------------------------------------------
 
 ROWS = st.lists(st.lists(st.integers(4, 60_000), max_size=7), min_size=1, max_size=20)
 
@@ -61,7 +61,7 @@ def rows_of(ragged):
 
 @given(rows=ROWS, data=st.data())
 @settings(deadline=None)
-def test_taking_rows_is_taking_them_from_a_list(rows, data):
+def test_ragged_take_equals_list_indexing(rows, data):
     chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=30))
     taken = ragged_of(rows).take(np.array(chosen, dtype=np.int64))
     assert rows_of(taken) == [rows[at] for at in chosen]
@@ -71,39 +71,39 @@ def test_taking_rows_is_taking_them_from_a_list(rows, data):
 
 @given(rows=ROWS, data=st.data())
 @settings(deadline=None)
-def test_padded_rows_stand_between_their_marks(rows, data):
+def test_ragged_padded_adds_prefix_and_suffix(rows, data):
     chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=9))
     table = ragged_of(rows).padded(np.array(chosen), prefix=(1,), suffix=(2, 3))
     longest = max(len(rows[at]) for at in chosen) + 3
-    wanted = [[1, *rows[at], 2, 3] for at in chosen]
-    assert table.tolist() == [row + [PAD] * (longest - len(row)) for row in wanted]
+    expected = [[1, *rows[at], 2, 3] for at in chosen]
+    assert table.tolist() == [row + [PAD] * (longest - len(row)) for row in expected]
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 3, 7, 100])
-def test_no_text_is_lost_between_two_calls_of_the_tokenizer(monkeypatch, at_once):
-    monkeypatch.setattr(batching, "ENCODE_CHUNK", at_once)
+@pytest.mark.parametrize("chunk", [1, 2, 3, 7, 100])
+def test_encode_ragged_keeps_all_texts_across_chunks(monkeypatch, chunk):
+    monkeypatch.setattr(batching, "ENCODE_CHUNK", chunk)
     texts = ["abc", "", "b", "ca", "aaaa", "c", "bb"]
     tokenizer = train_tokenizer("character", texts)
-    told = []
-    found = batching.encode_ragged(tokenizer, iter(texts), told.append)
+    progress = []
+    found = batching.encode_ragged(tokenizer, iter(texts), progress.append)
     assert rows_of(found) == [tokenizer.encode(text) for text in texts]
-    assert sum(told) == len(texts)
+    assert sum(progress) == len(texts)
 
 
 @pytest.mark.parametrize(("size", "kind"), [(65_536, np.uint16), (65_537, np.int32)])
-def test_ids_are_kept_in_the_smallest_numbers_that_hold_them(size, kind):
+def test_encode_ragged_uses_the_smallest_dtype(size, kind):
     letters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     tokenizer = CharacterTokenizer(letters[: size - 4])
-    found = batching.encode_ragged(tokenizer, iter([letters[size - 5], "\0"]), nothing)
+    found = batching.encode_ragged(tokenizer, iter([letters[size - 5], "\0"]), no_progress)
     assert found.ids.dtype == kind
     assert found.ids.tolist() == [size - 1, 4]
 
 
-def test_both_sides_are_encoded_by_their_own_tokenizer_and_keep_their_lines():
+def test_encode_pairs_uses_both_tokenizers_and_keeps_lines():
     pairs = SentencePairs.from_strings([("ab", "x"), ("b", "xyx"), ("a", "y")], "made up")
     pairs = pairs.take(np.array([2, 0]))
     source, target = train_tokenizer("character", ["ab"]), train_tokenizer("character", ["yx"])
-    encoded = encode_pairs(pairs, source, target, nothing)
+    encoded = encode_pairs(pairs, source, target, no_progress)
     assert rows_of(encoded.source) == [source.encode("a"), source.encode("ab")]
     assert rows_of(encoded.target) == [target.encode("y"), target.encode("x")]
     assert encoded.lines.tolist() == [3, 1]
@@ -116,7 +116,7 @@ def test_both_sides_are_encoded_by_their_own_tokenizer_and_keep_their_lines():
 
 @given(lengths=LENGTHS, data=st.data())
 @settings(deadline=None)
-def test_a_batch_is_what_a_slow_loop_makes(lengths, data):
+def test_batch_equals_the_reference_loop(lengths, data):
     encoded = encoded_of(lengths)
     chosen = data.draw(
         st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=8, unique=True)
@@ -126,15 +126,15 @@ def test_a_batch_is_what_a_slow_loop_makes(lengths, data):
     longest_source = max(len(sources[row]) for row in chosen) + 1
     longest_target = max(len(targets[row]) for row in chosen) + 1
     out, real = [], []
-    for place, row in enumerate(chosen):
+    for index, row in enumerate(chosen):
         ids = [*sources[row], EOS]
-        assert batch.source[place].tolist() == ids + [PAD] * (longest_source - len(ids))
+        assert batch.source[index].tolist() == ids + [PAD] * (longest_source - len(ids))
         ids = [BOS, *targets[row]]
-        # the end mark may stand behind a shorter target: there it is read by nobody
-        assert batch.target_in[place, : len(ids)].tolist() == ids
-        assert set(batch.target_in[place, len(ids) :].tolist()) <= {PAD, EOS}
+        # EOS may follow a shorter target: that position is masked
+        assert batch.target_in[index, : len(ids)].tolist() == ids
+        assert set(batch.target_in[index, len(ids) :].tolist()) <= {PAD, EOS}
         out += [*targets[row], EOS]
-        real += [place * longest_target + step for step in range(len(ids))]
+        real += [index * longest_target + step for step in range(len(ids))]
     assert batch.source.shape == (len(chosen), longest_source)
     assert batch.target_in.shape == (len(chosen), longest_target)
     assert batch.target_out.tolist() == out
@@ -156,24 +156,24 @@ def test_a_batch_is_what_a_slow_loop_makes(lengths, data):
 
 @given(lengths=LENGTHS, data=st.data())
 @settings(deadline=None)
-def test_some_rows_of_a_batch_are_a_batch_of_these_rows(lengths, data):
+def test_slice_batch_equals_a_batch_of_the_rows(lengths, data):
     encoded = encoded_of(lengths)
     rows = np.array(data.draw(st.permutations(range(len(lengths)))))
     start = data.draw(st.integers(0, len(rows) - 1))
     stop = data.draw(st.integers(start + 1, len(rows)))
     whole = encoded.batch(rows)
     weighted = whole._replace(weights=torch.arange(whole.tokens).double())
-    got, wanted = batching.slice_batch(weighted, start, stop), encoded.batch(rows[start:stop])
-    assert got.lines == wanted.lines
+    got, expected = batching.slice_batch(weighted, start, stop), encoded.batch(rows[start:stop])
+    assert got.lines == expected.lines
     for name in ("source", "source_lengths", "target_in", "target_out", "target_positions"):
-        mine, theirs = getattr(got, name), getattr(wanted, name)
+        mine, theirs = getattr(got, name), getattr(expected, name)
         assert (mine is None) == (theirs is None), name
         assert mine is None or torch.equal(mine, theirs), name
     prefix = sum(lengths[row][1] + 1 for row in rows[:start].tolist())
-    assert got.weights.tolist() == list(range(prefix, prefix + wanted.tokens))
+    assert got.weights.tolist() == list(range(prefix, prefix + expected.tokens))
 
 
-def test_empty_sources_and_targets_still_make_a_batch():
+def test_batch_accepts_empty_sources_and_targets():
     batch = encoded_of([(0, 0), (0, 0)]).batch(np.array([0, 1]))
     assert batch.source.tolist() == [[EOS], [EOS]]
     assert batch.target_in.tolist() == [[BOS], [BOS]]
@@ -182,12 +182,12 @@ def test_empty_sources_and_targets_still_make_a_batch():
     assert batch.target_positions is None
 
 
-# --- which rows make up which batch -------------------------------------------------------------
+# --- batch plan ---------------------------------------------------------------------------------
 
 
 @given(lengths=LENGTHS, budget=BUDGETS, seed=SEEDS)
 @settings(deadline=None)
-def test_every_pair_comes_once_an_epoch(lengths, budget, seed):
+def test_batch_plan_yields_each_pair_once_per_epoch(lengths, budget, seed):
     plan = BatchPlan(encoded_of(lengths), budget)
     everyone = list(range(len(lengths)))
     for epoch in range(3):
@@ -200,7 +200,7 @@ def test_every_pair_comes_once_an_epoch(lengths, budget, seed):
 
 @given(lengths=LENGTHS, budget=BUDGETS)
 @settings(deadline=None)
-def test_the_shapes_are_the_same_in_every_epoch_and_for_every_seed(lengths, budget):
+def test_batch_plan_shapes_do_not_depend_on_epoch_or_seed(lengths, budget):
     encoded = encoded_of(lengths)
     plan = BatchPlan(encoded, budget)
 
@@ -215,7 +215,7 @@ def test_the_shapes_are_the_same_in_every_epoch_and_for_every_seed(lengths, budg
 
 @given(lengths=LENGTHS, budget=BUDGETS)
 @settings(deadline=None)
-def test_the_budget_is_kept_and_one_more_row_would_not_fit(lengths, budget):
+def test_batch_plan_fills_the_budget_without_exceeding_it(lengths, budget):
     encoded = encoded_of(lengths)
     plan = BatchPlan(encoded, budget)
     longest = np.maximum(encoded.source.lengths, encoded.target.lengths) + 1
@@ -238,9 +238,7 @@ def test_the_budget_is_kept_and_one_more_row_would_not_fit(lengths, budget):
     more=st.integers(1, 30),
 )
 @settings(deadline=None, max_examples=40)
-def test_any_step_is_found_at_once_as_if_all_before_had_been_made(
-    lengths, budget, seed, start, more
-):
+def test_training_batches_resume_at_any_step(lengths, budget, seed, start, more):
     encoded = encoded_of(lengths)
     plan = BatchPlan(encoded, budget)
     replayed = islice(training_batches(encoded, plan, seed, 0), start, start + more)
@@ -253,7 +251,7 @@ def test_any_step_is_found_at_once_as_if_all_before_had_been_made(
                 assert mine == theirs
 
 
-def test_another_seed_or_epoch_gives_another_order_and_the_same_gives_the_same():
+def test_batch_plan_order_is_a_function_of_seed_and_epoch():
     plan = BatchPlan(encoded_of([(length % 9, length % 7) for length in range(300)]), 40)
 
     def order(seed, epoch):
@@ -264,7 +262,7 @@ def test_another_seed_or_epoch_gives_another_order_and_the_same_gives_the_same()
     assert order(1, 0) != order(1, 1)
 
 
-def test_an_epoch_mixes_pairs_of_equal_lengths_and_not_the_batches_alone():
+def test_batch_plan_epoch_shuffles_pairs_of_equal_lengths():
     plan = BatchPlan(encoded_of([(4, 4)] * 60), 50)
 
     def groups(epoch):
@@ -291,20 +289,20 @@ def padding(encoded, plan):
 
 def learned(config, pairs):
     tokenizers = train_tokenizers(config, pairs)
-    return encode_pairs(pairs, tokenizers.source, tokenizers.target, nothing)
+    return encode_pairs(pairs, tokenizers.source, tokenizers.target, no_progress)
 
 
 @pytest.mark.parametrize("synthetic", ["dates", "numbers"])
-def test_made_sets_hold_less_than_a_tenth_of_padding(synthetic):
+def test_batch_plan_padding_of_synthetic_sets_is_below_a_tenth(synthetic):
     config = PairsConfig(synthetic=synthetic, size=5_000)
-    pairs = load_pair_splits(config, nothing).pairs["train"]
-    # an epoch of some 40 batches in each: with fewer, lengths are too rare to find their like
+    pairs = load_pair_splits(config, no_progress).pairs["train"]
+    # an epoch of some 40 batches in each: with fewer, pairs of similar lengths are too rare
     for kind, budget in (("character", 2200), ("character", 4096), ("bpe", 1000)):
         encoded = learned(TokenizerConfig(kind=kind), pairs)
         assert padding(encoded, BatchPlan(encoded, budget)) < 0.10
 
 
-def test_multi30k_holds_less_than_a_tenth_of_padding(dataset):
+def test_batch_plan_padding_of_multi30k_is_below_a_tenth(dataset):
     folder = dataset("multi30k")
     pairs = read_pairs([folder / "train.de.gz", folder / "train.en.gz"])
     encoded = learned(TokenizerConfig(kind="bpe", size=8000, shared=True), pairs)
@@ -317,7 +315,7 @@ def test_multi30k_holds_less_than_a_tenth_of_padding(dataset):
 
 @given(st.integers(0, 1000))
 @settings(deadline=None, max_examples=20)
-def test_neighbours_are_alike_where_every_length_is_even_too(seed):
+def test_batch_plan_neighbours_are_similar_with_even_lengths(seed):
     """Up and down in turn: at the border of two target lengths the sources meet."""
     choose = np.random.default_rng(seed)
     target = choose.choice([1, 3, 5, 7, 9, 11], 200)

@@ -1,4 +1,4 @@
-"""Published sets: found, checked, fetched; all that can go wrong on the way, from a real server."""
+"""Published datasets: local files, checks, and downloads from a local HTTP server."""
 
 import gzip
 import io
@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import pytest
 
-from saccade.data import datasets
 from saccade.data.datasets import (
     DATASETS,
     DatasetFile,
@@ -25,6 +24,7 @@ from saccade.data.datasets import (
     is_local,
 )
 from saccade.errors import DataError
+from saccade.io import download
 
 ROOT = os.environ.get("SACCADE_DATA")  # as it is outside the tests of this file
 
@@ -42,7 +42,7 @@ def zipped(**members: bytes) -> bytes:
 
 
 class Answer(NamedTuple):
-    """What the server says to one request."""
+    """The response of the server to one request."""
 
     content: bytes
     code: int = 200
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
 
 class Server:
-    """A publisher on this machine."""
+    """A local HTTP server in place of the publisher's."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
@@ -65,8 +65,8 @@ class Server:
                 answer = server.answers.get(self.path, Answer(b"no such page", 404))
                 self.send_response(answer.code)
                 if answer.length != -1:
-                    said = len(answer.content) if answer.length is None else answer.length
-                    self.send_header("Content-Length", str(said))
+                    length = len(answer.content) if answer.length is None else answer.length
+                    self.send_header("Content-Length", str(length))
                 self.end_headers()
                 self.wfile.write(answer.content)
 
@@ -101,7 +101,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def captions(root: str = "http://127.0.0.1:9") -> DatasetInfo:
-    """Two files of 5 and 5 lines; nobody listens at the address that is not given."""
+    """Return a dataset of two files of 5 lines; no server listens at the default address."""
     return DatasetInfo(
         name="captions",
         homepage="https://example.org/captions",
@@ -130,7 +130,7 @@ def leftovers(cache: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
-def test_a_set_is_read_in_place_plain_or_packed(
+def test_fetch_dataset_reads_plain_and_compressed_local_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[ending]
@@ -146,7 +146,7 @@ def test_a_set_is_read_in_place_plain_or_packed(
     assert not cache_folder().exists()
 
 
-def test_all_that_is_wrong_is_said_at_once_with_where_and_what_to_do(
+def test_fetch_dataset_lists_all_wrong_files_with_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "captions"
@@ -157,16 +157,16 @@ def test_all_that_is_wrong_is_said_at_once_with_where_and_what_to_do(
     with pytest.raises(DataError) as caught:
         fetch_dataset(captions())
     assert str(caught.value).splitlines() == [
-        "captions is not what its publisher has:",
-        f"  - {folder / 'a.en'} holds 4 lines; 5 were wanted.",
-        f"  - {folder / 'a.de'} holds 6 lines; 5 were wanted.",
+        "captions differs from what its publisher has:",
+        f"  - {folder / 'a.en'}: got 4 lines; expected 5.",
+        f"  - {folder / 'a.de'}: got 6 lines; expected 5.",
         "By hand: get a.en.gz, a.de.gz from https://example.org/captions, put them into "
         f"FOLDER/captions and set SACCADE_DATA=FOLDER, or put them into "
         f"{cache_folder() / 'captions'}.",
     ]
 
 
-def test_a_folder_of_the_users_that_lacks_a_file_is_not_filled(
+def test_fetch_dataset_does_not_download_into_the_users_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:
     (tmp_path / "captions").mkdir()
@@ -178,7 +178,7 @@ def test_a_folder_of_the_users_that_lacks_a_file_is_not_filled(
     assert server.asked == []
 
 
-def test_a_set_that_grows_may_hold_more_but_not_less(
+def test_fetch_dataset_accepts_more_lines_of_a_growing_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:
     monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
@@ -186,24 +186,24 @@ def test_a_set_that_grows_may_hold_more_but_not_less(
     (tmp_path / "table" / "pairs.txt").write_bytes(text_of(7))
     assert fetch_dataset(table(server.root)).paths["pairs.txt"].exists()
     (tmp_path / "table" / "pairs.txt").write_bytes(text_of(4))
-    with pytest.raises(DataError, match="holds 4 lines; at least 5 were wanted"):
+    with pytest.raises(DataError, match="got 4 lines; expected at least 5"):
         fetch_dataset(table(server.root))
 
 
-# --- fetched --------------------------------------------------------------------------------------
+# --- downloads ------------------------------------------------------------------------------------
 
 
-def test_what_is_not_there_is_fetched_once_and_told_of(server: Server, cache: Path) -> None:
+def test_fetch_dataset_downloads_once_with_a_note(server: Server, cache: Path) -> None:
     content = gzip.compress(text_of(5))
     server.answers = {f"/raw/a.{side}.gz": Answer(content) for side in ("en", "de")}
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     dataset = captions(server.root)
     assert not is_local(dataset)
-    paths, notes = fetch_dataset(dataset, lambda done, total: told.append((done, total)))
+    paths, notes = fetch_dataset(dataset, lambda done, total: progress.append((done, total)))
     assert is_local(dataset)
-    assert notes == [f"captions was fetched into {cache / 'captions'} (free for all)."]
+    assert notes == [f"captions was downloaded to {cache / 'captions'} (free for all)."]
     assert {path.read_bytes() for path in paths.values()} == {content}
-    assert told == [(len(content), len(content))] * 2
+    assert progress == [(len(content), len(content))] * 2
     assert leftovers(cache) == ["a.de.gz", "a.en.gz"]
     assert all("Python-urllib" not in agent for agent in server.agents)
     again = fetch_dataset(dataset)
@@ -211,7 +211,7 @@ def test_what_is_not_there_is_fetched_once_and_told_of(server: Server, cache: Pa
     assert len(server.asked) == 2
 
 
-def test_a_folder_without_the_set_does_not_keep_it_from_being_fetched(
+def test_fetch_dataset_downloads_if_saccade_data_lacks_it(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     (tmp_path / "sets").mkdir()
@@ -222,23 +222,23 @@ def test_a_folder_without_the_set_does_not_keep_it_from_being_fetched(
     assert os.listdir(tmp_path / "sets") == []
 
 
-def test_progress_is_told_as_it_comes(
+def test_fetch_dataset_reports_progress(
     server: Server, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
-    monkeypatch.setattr(datasets, "DOWNLOAD_CHUNK", 10)
+    monkeypatch.setattr(download, "DOWNLOAD_CHUNK", 10)
     content = gzip.compress(text_of(5))
     server.answers = {
         "/raw/a.en.gz": Answer(content),
-        "/raw/a.de.gz": Answer(content, length=-1),  # a publisher that does not say how much
+        "/raw/a.de.gz": Answer(content, length=-1),  # without a Content-Length
     }
-    told: list[tuple[int, int]] = []
-    fetch_dataset(captions(server.root), lambda done, total: told.append((done, total)))
+    progress: list[tuple[int, int]] = []
+    fetch_dataset(captions(server.root), lambda done, total: progress.append((done, total)))
     size = len(content)
     steps = [*range(10, size, 10), size]
-    assert told == [(done, total) for total in (size, 0) for done in steps]
+    assert progress == [(done, total) for total in (size, 0) for done in steps]
 
 
-def test_an_archive_is_unpacked(server: Server, cache: Path) -> None:
+def test_fetch_dataset_unpacks_a_zip_member(server: Server, cache: Path) -> None:
     server.answers["/pairs.zip"] = Answer(zipped(_about_txt=b"x", pairs_txt=text_of(9)))
     [path] = fetch_dataset(table(server.root)).paths.values()
     assert path.read_bytes() == text_of(9)
@@ -246,34 +246,36 @@ def test_an_archive_is_unpacked(server: Server, cache: Path) -> None:
 
 
 PACKED = gzip.compress(text_of(5))
-# a server that breaks off, one that has nothing, one with a page of its own, too little, half
+# responses that are truncated, missing, an HTML page, too short, damaged or too large
 WRONG = {
-    "broken off": (
+    "truncated": (
         Answer(PACKED, length=len(PACKED) + 7),
-        f"it broke off after {len(PACKED)} of {len(PACKED) + 7} bytes; try again",
+        f"got {len(PACKED)} of {len(PACKED) + 7} bytes before the connection ended; try again",
     ),
-    "not there": (Answer(b"", 404), "the publisher answered 404 (Not Found)"),
-    "turned away": (Answer(b"", 406), "the publisher answered 406 (Not Acceptable)"),
-    "a page": (Answer(b"<html>\nPlease sign in\n"), "what came holds 2 lines; 5 were wanted"),
-    "too little": (Answer(gzip.compress(text_of(3))), "what came holds 3 lines; 5 were wanted"),
+    "not there": (Answer(b"", 404), "the server answered 404 (Not Found)"),
+    "refused": (Answer(b"", 406), "the server answered 406 (Not Acceptable)"),
+    "a page": (Answer(b"<html>\nPlease sign in\n"), "got 2 lines; expected 5"),
+    "too little": (Answer(gzip.compress(text_of(3))), "got 3 lines; expected 5"),
     "half, and no length": (Answer(PACKED[:-12], length=-1), "cannot be unpacked to its end"),
     "not text": (Answer(gzip.compress(b"\xff" * 90)), "is not UTF-8"),
-    "too large by its word": (Answer(PACKED, length=10**9), "it has 1,000,000,000 bytes, more"),
+    "too large by its header": (Answer(PACKED, length=10**9), "got a file of 1,000,000,000 bytes"),
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_fetched_badly_is_not_kept(server: Server, cache: Path, wrong: str) -> None:
+def test_fetch_dataset_does_not_keep_bad_downloads(server: Server, cache: Path, wrong: str) -> None:
     answer, message = WRONG[wrong]
     server.answers = {"/raw/a.en.gz": Answer(PACKED), "/raw/a.de.gz": answer}
     with pytest.raises(DataError) as caught:
         fetch_dataset(captions(server.root))
-    said = str(caught.value)
-    assert said.startswith("captions is not on this machine, and ")
-    assert f"{server.root}/raw/a.de.gz could not be fetched: " in said
-    assert message in said
-    assert "By hand: get a.en.gz, a.de.gz from https://example.org/captions" in said
-    assert leftovers(cache) == ["a.en.gz"]  # the good one stays, and only the other is asked for
+    error = str(caught.value)
+    assert error.startswith("captions is not on this machine, and ")
+    assert f"{server.root}/raw/a.de.gz could not be downloaded: " in error
+    assert message in error
+    assert "By hand: get a.en.gz, a.de.gz from https://example.org/captions" in error
+    assert leftovers(cache) == [
+        "a.en.gz"
+    ]  # the complete one is kept, and only the other is requested again
     assert not is_local(captions(server.root))
     server.answers["/raw/a.de.gz"] = Answer(PACKED)
     assert set(fetch_dataset(captions(server.root)).paths) == {"a.en", "a.de"}
@@ -281,19 +283,19 @@ def test_what_is_fetched_badly_is_not_kept(server: Server, cache: Path, wrong: s
 
 
 ARCHIVES = {
-    "no archive": (b"<html>", "what came is no archive with pairs.txt in it (File is not a zip"),
-    "another": (zipped(other_txt=b"x"), "no archive with pairs.txt in it"),
-    "damaged": (zipped(pairs_txt=os.urandom(900))[200:], "no archive with pairs.txt in it"),
-    "a bomb": (zipped(pairs_txt=b"\n" * 5000), "it goes on after 4,000 bytes, more than are taken"),
-    "too little": (zipped(pairs_txt=text_of(2)), "what came holds 2 lines; at least 5 were wanted"),
+    "no archive": (b"<html>", "got no zip archive that contains pairs.txt (File is not a zip"),
+    "another": (zipped(other_txt=b"x"), "no zip archive that contains pairs.txt"),
+    "damaged": (zipped(pairs_txt=os.urandom(900))[200:], "no zip archive that contains pairs.txt"),
+    "a bomb": (zipped(pairs_txt=b"\n" * 5000), "got more than 4,000 bytes, the maximum"),
+    "too little": (zipped(pairs_txt=text_of(2)), "got 2 lines; expected at least 5"),
 }
 
 
 @pytest.mark.parametrize("wrong", ARCHIVES)
-def test_an_archive_that_is_none_is_not_kept(
+def test_fetch_dataset_does_not_keep_bad_archives(
     server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
 ) -> None:
-    monkeypatch.setattr(datasets, "MAX_UNPACKED_BYTES", 4000)
+    monkeypatch.setattr(download, "MAX_UNPACKED_BYTES", 4000)
     content, message = ARCHIVES[wrong]
     server.answers["/pairs.zip"] = Answer(content)
     with pytest.raises(DataError) as caught:
@@ -302,29 +304,27 @@ def test_an_archive_that_is_none_is_not_kept(
     assert leftovers(cache) == []
 
 
-def test_a_stream_without_end_is_cut_off(
+def test_download_stops_at_the_maximum_size(
     server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(datasets, "MAX_DOWNLOAD_BYTES", 1000)
+    monkeypatch.setattr(download, "MAX_DOWNLOAD_BYTES", 1000)
     server.answers["/raw/a.en.gz"] = Answer(b"x" * 100_000, length=-1)
-    with pytest.raises(DataError, match="it goes on after 1,000 bytes, more than are taken"):
+    with pytest.raises(DataError, match="got more than 1,000 bytes, the maximum"):
         fetch_dataset(captions(server.root))
     assert leftovers(cache) == []
 
 
-def test_a_publisher_that_falls_silent_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, cache: Path
-) -> None:
-    monkeypatch.setattr(datasets, "DOWNLOAD_TIMEOUT", 0.2)
+def test_download_times_out(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    monkeypatch.setattr(download, "DOWNLOAD_TIMEOUT", 0.2)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         root = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(DataError, match="could not be fetched: timed out"):
+        with pytest.raises(DataError, match="could not be downloaded: timed out"):
             fetch_dataset(captions(root))
     assert leftovers(cache) == []
 
 
-def test_without_a_network_it_says_which_files_go_where(
+def test_fetch_dataset_offline_explains_the_manual_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -334,21 +334,21 @@ def test_without_a_network_it_says_which_files_go_where(
         fetch_dataset(captions())
     assert str(caught.value) == (
         f"captions is not in SACCADE_DATA ({tmp_path / 'sets'}) or on this machine, and "
-        "http://127.0.0.1:9/raw/a.en.gz could not be fetched: Connection refused. "
+        "http://127.0.0.1:9/raw/a.en.gz could not be downloaded: Connection refused. "
         "By hand: get a.en.gz, a.de.gz from https://example.org/captions, put them into "
         f"FOLDER/captions and set SACCADE_DATA=FOLDER, or put them into {cache / 'captions'}."
     )
 
 
-def test_a_cache_that_cannot_be_written_is_said(server: Server, cache: Path) -> None:
+def test_fetch_dataset_reports_an_unwritable_cache(server: Server, cache: Path) -> None:
     cache.parent.parent.mkdir()
     cache.parent.write_text("in the way")
-    with pytest.raises(DataError, match="could not be fetched: (Not a directory|File exists)"):
+    with pytest.raises(DataError, match="could not be downloaded: (Not a directory|File exists)"):
         fetch_dataset(captions(server.root))
     assert server.asked == []
 
 
-def test_killed_in_the_middle_nothing_has_the_files_name(
+def test_fetch_dataset_interrupted_leaves_no_file(
     server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(done: int, total: int) -> None:
@@ -362,10 +362,10 @@ def test_killed_in_the_middle_nothing_has_the_files_name(
     assert leftovers(cache) == []
 
 
-# --- the sets themselves ------------------------------------------------------------------------
+# --- catalogue ----------------------------------------------------------------------------------
 
 
-def test_addresses_and_names_of_the_sets() -> None:
+def test_catalogue_names_and_addresses() -> None:
     for name, dataset in DATASETS.items():
         assert dataset.name == name
         for file in dataset.files:
@@ -380,8 +380,8 @@ def test_addresses_and_names_of_the_sets() -> None:
 
 
 @pytest.mark.parametrize("name", DATASETS)
-def test_the_sets_here_hold_what_they_must(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_catalogue_matches_the_local_datasets(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not ROOT or not (Path(ROOT) / name).exists():
-        pytest.skip(f"{name} is a published set: name the folder that has it in SACCADE_DATA")
+        pytest.skip(f"{name} is not in SACCADE_DATA")
     monkeypatch.setenv("SACCADE_DATA", ROOT)
     assert set(fetch_dataset(DATASETS[name]).paths) == {file.name for file in DATASETS[name].files}

@@ -31,14 +31,14 @@ SIZES = {
 
 
 def text_of(length):
-    """Ids that tell every place from every other; none of them is a mark."""
+    """Return distinct ids, none of which is a special token."""
     return np.arange(10, 10 + length, dtype=np.uint16)
 
 
 # --- reading ------------------------------------------------------------------------------------
 
 
-def test_line_ends_marks_and_packing_make_no_difference(tmp_path):
+def test_read_text_corpus_ignores_line_ends_bom_and_compression(tmp_path):
     plain = tmp_path / "plain.txt"
     plain.write_bytes("One.\n\nTwo — naïve.\n".encode())
     other = tmp_path / "other.txt"
@@ -49,7 +49,7 @@ def test_line_ends_marks_and_packing_make_no_difference(tmp_path):
         assert list(read_text_corpus(path)) == ["One.", "", "Two — naïve."]
 
 
-def test_a_folder_is_its_files_by_name_and_hidden_ones_are_left_out(tmp_path):
+def test_read_text_corpus_of_a_folder_skips_hidden_files(tmp_path):
     (tmp_path / "b.txt").write_text("second\n")
     (tmp_path / "a.txt").write_text("first\n")
     (tmp_path / "a.txt.empty").write_text("")
@@ -61,29 +61,29 @@ def test_a_folder_is_its_files_by_name_and_hidden_ones_are_left_out(tmp_path):
     assert list(read_text_corpus(tmp_path)) == ["first", "second", "third"]
 
 
-def test_a_line_of_ten_megabytes_is_a_line(tmp_path):
+def test_read_text_corpus_accepts_a_very_long_line(tmp_path):
     (tmp_path / "long.txt").write_bytes(b"word " * 2_000_000)
     (line,) = read_text_corpus(tmp_path / "long.txt")
     assert len(line) == 10_000_000
 
 
-def test_what_cannot_be_read_is_said(tmp_path):
+def test_read_text_corpus_reports_unreadable_files(tmp_path):
     (tmp_path / "empty.txt").write_bytes(b"\n \n")
-    with pytest.raises(DataError, match="empty.txt holds no text"):
+    with pytest.raises(DataError, match="empty.txt: got no text"):
         list(read_text_corpus(tmp_path / "empty.txt"))
     (tmp_path / "latin.txt").write_bytes(b"good\nna\xefve\n")
     with pytest.raises(DataError, match="latin.txt, line 2: byte 7 .* is not UTF-8"):
         list(read_text_corpus(tmp_path / "latin.txt"))
     with pytest.raises(DataError, match="latin.txt, line 2"):
         list(read_text_corpus(tmp_path))
-    (tmp_path / "nothing").mkdir()
-    with pytest.raises(DataError, match="nothing is a folder with no files"):
-        list(read_text_corpus(tmp_path / "nothing"))
+    (tmp_path / "no files").mkdir()
+    with pytest.raises(DataError, match="no files: got a folder with no files"):
+        list(read_text_corpus(tmp_path / "no files"))
     with pytest.raises(DataError, match="no file .*latn.txt. Did you mean 'latin.txt'"):
         list(read_text_corpus(tmp_path / "latn.txt"))
 
 
-def test_the_reference_is_there_and_always_the_same():
+def test_python_reference_text_is_deterministic():
     text = python_reference_text()
     assert text == python_reference_text() and len(text) > 100_000
     assert '"yield" statement' in text
@@ -108,7 +108,7 @@ def rows_of(segments):
 @pytest.mark.parametrize("segment_order", SEGMENT_ORDERS)
 @given(**SIZES)
 @settings(deadline=None, max_examples=150)
-def test_every_token_but_the_first_is_a_target_exactly_once(
+def test_segments_have_each_token_as_target_once(
     segment_order, length, batch, segment_length, seed, epoch
 ):
     ids = text_of(length)
@@ -129,23 +129,21 @@ def test_every_token_but_the_first_is_a_target_exactly_once(
 
 @given(**SIZES)
 @settings(deadline=None, max_examples=100)
-def test_in_sequential_reading_each_row_goes_on_where_it_stopped(
-    length, batch, segment_length, seed, epoch
-):
+def test_sequential_segments_continue_each_row(length, batch, segment_length, seed, epoch):
     last = None
     batches = list(sequential_segments(text_of(length), batch, segment_length, seed, epoch))
     for number, segments in enumerate(batches):
         rows = list(rows_of(segments))
         assert segments.reset_state == (number == 0)
         if last is not None:
-            # only the last batch may have fewer rows, and then the first ones go on
+            # only the last batch may have fewer rows, and then the first ones continue
             assert len(rows) == len(last) or number == len(batches) - 1
             for (inputs, _), (_, before) in zip(rows, last, strict=False):
                 assert inputs[0] == before[-1]
         last = rows
 
 
-def test_state_carried_over_equals_reading_each_stretch_at_once():
+def test_sequential_segments_with_state_equal_one_pass():
     """A recurrent network that carries its state sees no cut."""
     torch.manual_seed(0)
     ids = text_of(62)
@@ -160,7 +158,7 @@ def test_state_carried_over_equals_reading_each_stretch_at_once():
         output, state = feed(segments.inputs, None if segments.reset_state else state[:, :rows])
         for row, (inputs, _) in enumerate(rows_of(segments)):
             outputs[row].append(output[row, : len(inputs)])
-    edges = [0, 21, 41, 61]  # the longer stretch first
+    edges = [0, 21, 41, 61]  # the longer part first
     for row in range(3):
         whole, _ = feed(torch.from_numpy(ids[edges[row] : edges[row + 1]].astype(np.int64))[None])
         torch.testing.assert_close(torch.cat(outputs[row]), whole[0])
@@ -168,9 +166,7 @@ def test_state_carried_over_equals_reading_each_stretch_at_once():
 
 @given(**SIZES)
 @settings(deadline=None, max_examples=60)
-def test_at_most_two_random_segments_are_short_and_none_goes_on(
-    length, batch, segment_length, seed, epoch
-):
+def test_random_segments_are_full_except_two(length, batch, segment_length, seed, epoch):
     lengths = []
     for segments in random_segments(text_of(length), batch, segment_length, seed, epoch):
         assert segments.reset_state
@@ -181,7 +177,7 @@ def test_at_most_two_random_segments_are_short_and_none_goes_on(
 @pytest.mark.parametrize("segment_order", SEGMENT_ORDERS)
 @given(**{**SIZES, "epoch": st.integers(0, 40)})
 @settings(deadline=None, max_examples=60)
-def test_the_batch_of_any_step_is_found_at_once(
+def test_training_segments_resume_at_any_step(
     segment_order, length, batch, segment_length, seed, epoch
 ):
     ids, start = text_of(length), epoch
@@ -197,7 +193,7 @@ def test_the_batch_of_any_step_is_found_at_once(
 
 
 @pytest.mark.parametrize("segment_order", SEGMENT_ORDERS)
-def test_epochs_and_seeds_differ_and_the_same_are_the_same(segment_order):
+def test_segments_are_a_function_of_seed_and_epoch(segment_order):
     ids = text_of(1000)
 
     def inputs(seed, epoch):
@@ -213,7 +209,7 @@ def test_epochs_and_seeds_differ_and_the_same_are_the_same(segment_order):
 
 
 @pytest.mark.parametrize("length", range(32, 42))
-def test_whatever_is_left_over_the_first_cut_has_half_the_steps_to_choose_from(length):
+def test_segments_first_cut_varies_over_half_the_length(length):
     firsts = {
         next(sequential_segments(text_of(length), 1, 10, 0, epoch)).inputs.shape[1]
         for epoch in range(80)
@@ -223,16 +219,16 @@ def test_whatever_is_left_over_the_first_cut_has_half_the_steps_to_choose_from(l
 
 @given(st.integers(1, 5000), st.integers(0, 99))
 @settings(deadline=None, max_examples=100)
-def test_an_order_that_is_not_listed_has_each_once(count, seed):
+def test_computed_permutation_is_a_bijection(count, seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lm_batching, "MAX_STORED_PERMUTATION", 0)
         order = lm_batching._shuffled(count, np.random.default_rng(seed))
-    places = np.arange(count)
-    assert sorted(order(places).tolist()) == places.tolist()
-    assert order(places[count // 2 :]).tolist() == order(places)[count // 2 :].tolist()
+    indices = np.arange(count)
+    assert sorted(order(indices).tolist()) == indices.tolist()
+    assert order(indices[count // 2 :]).tolist() == order(indices)[count // 2 :].tolist()
 
 
-def test_an_order_that_is_not_listed_is_random():
+def test_computed_permutation_is_random():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lm_batching, "MAX_STORED_PERMUTATION", 0)
         orders = [
@@ -241,15 +237,15 @@ def test_an_order_that_is_not_listed_is_random():
     for order in orders:
         assert abs(np.corrcoef(order, np.arange(3000))[0, 1]) < 0.06
         assert abs(np.corrcoef(order[1:], order[:-1])[0, 1]) < 0.06
-        # how many stay where they were: about one, of Poisson's kind
+        # the number of fixed points is about Poisson(1)
         assert (order == np.arange(3000)).sum() < 6
-        # where numbers of one place go is spread over all: 30 of each hundred's block
+        # the images of a block are spread over all blocks: 30 in each
         counts = np.bincount(order[:900] // 100, minlength=30)
         assert counts.min() > 12 and counts.max() < 52
     assert abs(np.corrcoef(*orders)[0, 1]) < 0.06
 
 
-def test_a_long_text_is_cut_without_a_list(monkeypatch):
+def test_random_segments_of_a_long_text_need_no_stored_permutation(monkeypatch):
     monkeypatch.setattr(lm_batching, "MAX_STORED_PERMUTATION", 10)
     ids = text_of(2000)
     found = [
@@ -261,7 +257,7 @@ def test_a_long_text_is_cut_without_a_list(monkeypatch):
     assert sorted(found) == ids[1:].tolist()
 
 
-def test_random_order_is_random():
+def test_random_segments_order_is_random():
     starts = [
         inputs[0]
         for segments in random_segments(text_of(2000), 8, 5, seed=0, epoch=0)
@@ -270,10 +266,10 @@ def test_random_order_is_random():
     assert abs(np.corrcoef(starts, range(len(starts)))[0, 1]) < 0.15
 
 
-def test_what_is_wrong_with_segments_is_said():
-    with pytest.raises(ValueError, match="text of 1 tokens; wanted 2 or more"):
+def test_segments_reject_wrong_arguments():
+    with pytest.raises(ValueError, match="text of 1 tokens; expected 2 or more"):
         next(random_segments(text_of(1), 2, 3, 0, 0))
-    with pytest.raises(ValueError, match="batch of 0 and 3 steps; wanted 1"):
+    with pytest.raises(ValueError, match="batch=0 and segment_length=3; expected 1"):
         next(sequential_segments(text_of(9), 0, 3, 0, 0))
     with pytest.raises(ConfigError, match="no segment order 'randm'. Did you mean 'random'"):
         next(training_segments(text_of(9), "randm", 2, 3, 0, 0))

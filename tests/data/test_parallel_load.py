@@ -27,7 +27,7 @@ from saccade.errors import ConfigError, DataError, RunError
 WORDS = ["Haus", "Katze", "Tür", "Straße", "né", "ne\u0301", "word"]
 
 
-def nothing(*counts):
+def no_progress(*counts):
     return None
 
 
@@ -44,10 +44,10 @@ def numbered(count, word="line"):
 # --- splits -------------------------------------------------------------------------------------
 
 
-def test_each_pair_is_on_one_side_the_one_that_its_source_says(tmp_path):
+def test_load_pair_splits_assigns_each_pair_by_its_source(tmp_path):
     pairs = numbered(600)
     path = write(tmp_path, "pairs.tsv", pairs)
-    splits = load_pair_splits(PairsConfig(path=path, dev_share=0.2, test_share=0.1), nothing)
+    splits = load_pair_splits(PairsConfig(path=path, dev_share=0.2, test_share=0.1), no_progress)
     sides = {name: list(part) for name, part in splits.pairs.items()}
     assert sorted(sides["train"] + sides["dev"] + sides["test"]) == sorted(pairs)
     for name, part in sides.items():
@@ -60,55 +60,57 @@ def test_each_pair_is_on_one_side_the_one_that_its_source_says(tmp_path):
     ]
 
 
-def test_the_same_source_is_on_the_same_side_however_often_and_wherever_it_stands(tmp_path):
+def test_load_pair_splits_keeps_equal_sources_together(tmp_path):
     often = [
         (f"{word} {n}", f"{n} {time}") for time in range(3) for n in range(60) for word in WORDS
     ]
     shares = {"dev_share": 0.2, "test_share": 0.2}
-    first = load_pair_splits(PairsConfig(path=write(tmp_path, "a.tsv", often), **shares), nothing)
+    first = load_pair_splits(
+        PairsConfig(path=write(tmp_path, "a.tsv", often), **shares), no_progress
+    )
     turned = load_pair_splits(
-        PairsConfig(path=write(tmp_path, "b.tsv", often[::-1]), **shares), nothing
+        PairsConfig(path=write(tmp_path, "b.tsv", often[::-1]), **shares), no_progress
     )
     side = {}
     for name in ("train", "dev", "test"):
         assert sorted(first.pairs[name]) == sorted(turned.pairs[name])
         for source in first.pairs[name].sources():
-            # one letter may be written in two ways: it is the same source
+            # composed and decomposed forms are the same source
             assert side.setdefault(normalise(source), name) == name
     assert set(side.values()) == {"train", "dev", "test"}
 
 
-def test_lines_are_those_of_the_file_on_every_side(tmp_path):
+def test_load_pair_splits_keeps_line_numbers(tmp_path):
     path = write(tmp_path, "pairs.tsv", numbered(200))
-    splits = load_pair_splits(PairsConfig(path=path, dev_share=0.3), nothing)
+    splits = load_pair_splits(PairsConfig(path=path, dev_share=0.3), no_progress)
     for part in splits.pairs.values():
         for index, (_, target) in enumerate(part):
             assert part.line(index) == int(target) + 1
 
 
-def test_of_a_large_file_only_so_many_are_held_out(tmp_path, monkeypatch):
+def test_load_pair_splits_limits_held_out_pairs(tmp_path, monkeypatch):
     monkeypatch.setattr(parallel, "MAX_HELD_OUT_PAIRS", 30)
     path = write(tmp_path, "pairs.tsv", numbered(3000))
-    splits = load_pair_splits(PairsConfig(path=path), nothing)
+    splits = load_pair_splits(PairsConfig(path=path), no_progress)
     for name in ("dev", "test"):
         assert 10 < len(splits.pairs[name]) < 60
 
 
-def test_files_given_for_dev_and_test_are_used_whole_and_nothing_is_held_out(tmp_path):
+def test_load_pair_splits_uses_given_dev_and_test_files(tmp_path):
     path = write(tmp_path, "train.tsv", numbered(300))
     dev = write(tmp_path, "dev.tsv", numbered(4, "dev"))
     test = write(tmp_path, "test.tsv", numbered(3, "test"))
-    splits = load_pair_splits(PairsConfig(path=path, dev=dev, test=test), nothing)
+    splits = load_pair_splits(PairsConfig(path=path, dev=dev, test=test), no_progress)
     assert list(splits.pairs["train"]) == numbered(300)
     assert list(splits.pairs["dev"]) == numbered(4, "dev")
     assert list(splits.pairs["test"]) == numbered(3, "test")
     assert splits.notes == []
 
 
-def test_one_file_given_leaves_the_other_to_be_held_out(tmp_path):
+def test_load_pair_splits_holds_out_the_split_without_a_file(tmp_path):
     path = write(tmp_path, "train.tsv", numbered(300))
     dev = write(tmp_path, "dev.tsv", numbered(4, "dev"))
-    splits = load_pair_splits(PairsConfig(path=path, dev=dev, test_share=0.2), nothing)
+    splits = load_pair_splits(PairsConfig(path=path, dev=dev, test_share=0.2), no_progress)
     assert len(splits.pairs["dev"]) == 4
     assert len(splits.pairs["train"]) + len(splits.pairs["test"]) == 300
     assert [note for note in splits.notes if "dev" in note] == []
@@ -117,53 +119,54 @@ def test_one_file_given_leaves_the_other_to_be_held_out(tmp_path):
 @given(count=st.integers(1, 5), first=st.integers(0, 10_000))
 @example(count=1, first=8)
 @settings(deadline=None, max_examples=30)
-def test_a_handful_of_pairs_can_be_trained_on_with_a_note(tmp_path_factory, count, first):
+def test_load_pair_splits_trains_on_a_handful_of_pairs_with_a_note(tmp_path_factory, count, first):
     pairs = [(f"line {number}", "x") for number in range(first, first + count)]
     path = write(tmp_path_factory.mktemp("few"), "pairs.tsv", pairs)
-    splits = load_pair_splits(PairsConfig(path=path), nothing)
+    splits = load_pair_splits(PairsConfig(path=path), no_progress)
     assert all(len(splits.pairs[name]) for name in ("train", "dev", "test"))
     seen = {pair for part in splits.pairs.values() for pair in part}
     assert seen == set(pairs)
     used_twice = sum(map(len, splits.pairs.values())) > count
-    assert any("its figures say little" in note for note in splits.notes) == used_twice
+    assert any("its scores are not meaningful" in note for note in splits.notes) == used_twice
 
 
-def test_a_file_that_is_used_up_by_its_shares_says_so(tmp_path):
+def test_load_pair_splits_notes_empty_held_out_splits(tmp_path):
     path = write(tmp_path, "pairs.tsv", numbered(3))
-    splits = load_pair_splits(PairsConfig(path=path, dev_share=0, test_share=0), nothing)
+    splits = load_pair_splits(PairsConfig(path=path, dev_share=0, test_share=0), no_progress)
     assert list(splits.pairs["train"]) == list(splits.pairs["dev"]) == numbered(3)
-    nothing_for = "There is nothing to hold out for"
     assert splits.notes == [
-        f"{nothing_for} dev, so it is the training pairs: its figures say little.",
-        f"{nothing_for} test, so it is the dev pairs: its figures say little.",
+        "No pairs are held out for dev; those of train are used: its scores are not meaningful.",
+        "No pairs are held out for test; those of dev are used: its scores are not meaningful.",
     ]
 
 
-def test_notes_of_the_reader_are_passed_on(tmp_path):
+def test_load_pair_splits_passes_on_the_notes_of_the_reader(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("a\tb\n\n" + "".join(f"{n}\tx\n" for n in range(50)), encoding="utf-8")
-    splits = load_pair_splits(PairsConfig(path=str(path)), nothing)
+    splits = load_pair_splits(PairsConfig(path=str(path)), no_progress)
     assert any("1 empty line was left out (line 2)" in note for note in splits.notes)
 
 
-# --- made data ----------------------------------------------------------------------------------
+# --- synthetic pairs ----------------------------------------------------------------------------
 
 
-def test_made_pairs_come_in_three_splits_and_tell_how_far_they_are():
-    told = []
+def test_load_pair_splits_generates_synthetic_pairs_with_progress():
+    progress = []
     config = PairsConfig(synthetic="reverse", size=500)
-    splits = load_pair_splits(config, lambda done, total: told.append((done, total)))
+    splits = load_pair_splits(config, lambda done, total: progress.append((done, total)))
     assert len(splits.pairs["train"]) == 500
     assert all(target == source[::-1] for source, target in splits.pairs["test"])
     sources = [set(part.sources()) for part in splits.pairs.values()]
     assert not sources[0] & sources[1] | sources[0] & sources[2] | sources[1] & sources[2]
-    assert told[-1][0] == told[-1][1]
+    assert progress[-1][0] == progress[-1][1]
     assert splits.pairs["dev"].name == "reverse (dev)"
 
 
-def test_a_made_set_that_does_not_exist():
-    with pytest.raises(ConfigError, match="no made data 'revers'. Did you mean 'reverse'"):
-        load_pair_splits(PairsConfig(synthetic="revers"), nothing)
+def test_load_pair_splits_rejects_an_unknown_synthetic_set():
+    with pytest.raises(
+        ConfigError, match="no built-in set of sentence pairs 'revers'. Did you mean 'reverse'"
+    ):
+        load_pair_splits(PairsConfig(synthetic="revers"), no_progress)
 
 
 @pytest.mark.parametrize(
@@ -175,13 +178,15 @@ def test_a_made_set_that_does_not_exist():
         {"dataset": "multi30k", "path": "pairs.tsv"},
     ],
 )
-def test_one_place_and_no_more(given):
-    has = ", ".join(f"{name}={given.get(name)!r}" for name in ("synthetic", "dataset", "path"))
-    with pytest.raises(ConfigError, match=f"needs one of data.synthetic .*; it has {has}."):
-        load_pair_splits(PairsConfig(**given), nothing)
+def test_load_pair_splits_needs_exactly_one_source(given):
+    got = " and ".join(f"data.{name}={value!r}" for name, value in given.items())
+    with pytest.raises(
+        ConfigError, match=f"got {got or 'no data source'} .* exactly one of data.synthetic"
+    ):
+        load_pair_splits(PairsConfig(**given), no_progress)
 
 
-# --- published sets -----------------------------------------------------------------------------
+# --- published datasets -------------------------------------------------------------------------
 
 
 def lay_out(folder, name, files):
@@ -216,14 +221,14 @@ def captions(tmp_path, monkeypatch):
 
 @pytest.fixture
 def table(tmp_path, monkeypatch):
-    """fra-eng with 4,000 lines: 1,500 English sentences, some of their French said twice."""
+    """fra-eng with 4,000 lines: 1,500 English sentences, some of their translations twice."""
     [file] = PAIR_DATASETS["fra-eng"].files
     small = (replace(file, lines=1000),)
     monkeypatch.setitem(PAIR_DATASETS, "fra-eng", replace(PAIR_DATASETS["fra-eng"], files=small))
     monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
     ends = (".", "!", " ?", "…")
     lines = [
-        f"Say {line % 1500}{ends[line % 4]}\tDis {line % 1700} !"
+        f"Go {line % 1500}{ends[line % 4]}\tDis {line % 1700} !"
         + ("\tCC-BY 2.0 (France)" if line % 2 else "")
         for line in range(4000)
     ]
@@ -232,11 +237,11 @@ def table(tmp_path, monkeypatch):
 
 
 def load(name, direction=None, **more):
-    return load_pair_splits(PairsConfig(dataset=name, direction=direction, **more), nothing)
+    return load_pair_splits(PairsConfig(dataset=name, direction=direction, **more), no_progress)
 
 
 @pytest.mark.parametrize(("direction", "first"), [(None, 0), ("en-de", 0), ("de-en", 1)])
-def test_a_set_of_two_languages_is_read_in_either_direction(captions, direction, first):
+def test_published_pairs_are_read_in_either_direction(captions, direction, first):
     splits = load("multi30k", direction)
     assert {name: len(part) for name, part in splits.pairs.items()} == {
         "train": 30,
@@ -245,29 +250,31 @@ def test_a_set_of_two_languages_is_read_in_either_direction(captions, direction,
     }
     pair = ("a dog val 2", "ein Hund val 2")
     assert splits.pairs["dev"][2] == (pair[first], pair[1 - first])
-    shown = direction or "en-de"
+    expected = direction or "en-de"
     counts = "30 for train, 4 for dev, 3 for test"
-    assert splits.notes == [f"multi30k, {shown}: {counts}, as its publisher has split them."]
+    assert splits.notes == [f"multi30k, {expected}: {counts}, split by the publisher."]
 
 
-def test_a_direction_that_does_not_exist(captions):
+def test_published_pairs_reject_an_unknown_direction(captions):
     with pytest.raises(ConfigError, match="no direction of multi30k 'en-fr'. Did you mean 'en-de'"):
         load("multi30k", "en-fr")
 
 
-def test_a_published_set_that_does_not_exist():
-    with pytest.raises(ConfigError, match="no published set 'multi30'. Did you mean 'multi30k'"):
+def test_published_pairs_reject_an_unknown_dataset():
+    with pytest.raises(
+        ConfigError, match="no published set of sentence pairs 'multi30'. Did you mean 'multi30k'"
+    ):
         load("multi30")
 
 
-def test_a_file_has_no_direction_to_be_turned(tmp_path):
+def test_load_pair_splits_rejects_a_direction_for_files(tmp_path):
     path = write(tmp_path, "pairs.tsv", numbered(9))
-    with pytest.raises(ConfigError, match="data.direction is 'en-de', but only a published set"):
-        load_pair_splits(PairsConfig(path=path, direction="en-de"), nothing)
+    with pytest.raises(ConfigError, match="got data.direction='en-de' without data.dataset"):
+        load_pair_splits(PairsConfig(path=path, direction="en-de"), no_progress)
 
 
 @pytest.mark.parametrize("kind", ["character", "word", "bpe"])
-def test_both_directions_learn_the_same_shared_vocabulary(captions, kind):
+def test_shared_vocabulary_is_the_same_in_both_directions(captions, kind):
     config = TokenizerConfig(kind=kind, size=400, shared=True)
     learned = [
         train_tokenizers(config, load("multi30k", direction).pairs["train"], "collapse").to_json()
@@ -281,7 +288,7 @@ def gist(text):
 
 
 @pytest.mark.parametrize("direction", ["en-fr", "fr-en"])
-def test_no_sentence_of_either_language_is_in_two_splits(table, direction):
+def test_published_table_splits_share_no_sentence(table, direction):
     splits = load("fra-eng", direction, dev_share=0.2, test_share=0.2)
     for side in (0, 1):
         seen = [{gist(pair[side]) for pair in part} for part in splits.pairs.values()]
@@ -289,7 +296,7 @@ def test_no_sentence_of_either_language_is_in_two_splits(table, direction):
         assert not seen[0] & seen[1] | seen[0] & seen[2] | seen[1] & seen[2]
 
 
-def test_a_pair_is_on_the_side_that_its_english_says_whichever_way_it_is_learned(table):
+def test_published_table_splits_do_not_depend_on_the_direction(table):
     there, back = (load("fra-eng", d) for d in ("en-fr", "fr-en"))
     lines = table.read_text(encoding="utf-8").splitlines()
     for name, part in there.pairs.items():
@@ -299,7 +306,7 @@ def test_a_pair_is_on_the_side_that_its_english_says_whichever_way_it_is_learned
             assert lines[part.line(index) - 1].split("\t")[:2] == [english, french]
 
 
-def test_the_split_is_stated_and_adds_up(table):
+def test_published_table_note_adds_up(table):
     splits = load("fra-eng", "fr-en", dev_share=0.2, test_share=0.2)
     [note] = splits.notes
     numbers = [int(n.replace(",", "")) for n in re.findall(r"(\d[\d,]*) (?:for|held-out)", note)]
@@ -310,16 +317,16 @@ def test_the_split_is_stated_and_adds_up(table):
     assert "by a hash of the en side" in note
 
 
-def test_shares_of_nothing_are_refused(table):
-    with pytest.raises(ConfigError, match="no pair falls on dev; .* must leave some for each"):
+def test_published_table_rejects_an_empty_split(table):
+    with pytest.raises(ConfigError, match="got no pair for dev; expected at least one in each"):
         load("fra-eng", dev_share=0)
 
 
-def test_a_line_of_the_table_that_is_no_pair_is_named(table):
+def test_published_table_reports_the_line_of_a_bad_row(table):
     lines = table.read_text(encoding="utf-8").splitlines()
     for wrong in ("Go.", "Go.\t", "\tVa !", "a\tb\tc\td"):
         table.write_text("\n".join([*lines[:2], wrong, *lines[3:]]), encoding="utf-8")
-        with pytest.raises(DataError, match="fra.txt, line 3: .* is not en TAB fr, with or"):
+        with pytest.raises(DataError, match="fra.txt, line 3: got .*; expected en TAB fr, with or"):
             load("fra-eng")
 
 
@@ -331,13 +338,13 @@ def test_a_line_of_the_table_that_is_no_pair_is_named(table):
         pytest.param("fra-eng", (162_242, 2131, 2219), marks=pytest.mark.long),
     ],
 )
-def test_the_published_sets_as_they_are(dataset, name, counts):
+def test_published_pairs_have_their_published_sizes(dataset, name, counts):
     dataset(name)
-    splits = load_pair_splits(PairsConfig(dataset=name), nothing)
+    splits = load_pair_splits(PairsConfig(dataset=name), no_progress)
     assert tuple(len(splits.pairs[split]) for split in ("train", "dev", "test")) == counts
 
 
-# --- the longest pair ---------------------------------------------------------------------------
+# --- maximum length -----------------------------------------------------------------------------
 
 
 def encoded_of(sizes):
@@ -345,51 +352,51 @@ def encoded_of(sizes):
         [("a" * source, "b" * target) for source, target in sizes], "pairs.tsv"
     )
     tokenizers = train_tokenizers(TokenizerConfig(), pairs)
-    return encode_pairs(pairs, tokenizers.source, tokenizers.target, nothing)
+    return encode_pairs(pairs, tokenizers.source, tokenizers.target, no_progress)
 
 
-def test_pairs_within_the_limit_are_left_as_they_are():
+def test_drop_too_long_keeps_pairs_within_the_limit():
     encoded = encoded_of([(3, 1), (1, 3)])
     assert drop_too_long(encoded, PairsConfig(max_length=3)) == (encoded, [])
 
 
-def test_a_pair_over_the_limit_is_refused_with_its_line_and_what_to_do():
+def test_drop_too_long_reports_lines_and_settings():
     encoded = encoded_of([(3, 1), (2, 1300), (1, 1)])
     with pytest.raises(DataError) as caught:
         drop_too_long(encoded, PairsConfig(max_length=5))
     assert str(caught.value) == (
-        "pairs.tsv: 1 pair has a side of more than 5 tokens (line 2; the longest has 1,300). "
-        "Shorten them, raise the limit (--set data.max_length=1300), or leave them out "
+        "pairs.tsv: got 1 pair with a side of more than 5 tokens (line 2; the longest has 1,300); "
+        "shorten them, raise the limit (--set data.max_length=1300), or leave them out "
         "(--set data.on_too_long=skip)."
     )
 
 
-def test_only_the_first_lines_are_named():
+def test_drop_too_long_lists_the_first_lines_only():
     encoded = encoded_of([(9, 1)] * 4 + [(1, 1)] + [(1, 7)] * 4)
-    with pytest.raises(DataError, match=r"8 pairs have .*\(line 1, 2, 3, 4, 6 and 3 more; "):
+    with pytest.raises(DataError, match=r"got 8 pairs with .*\(line 1, 2, 3, 4, 6 and 3 more; "):
         drop_too_long(encoded, PairsConfig(max_length=5))
 
 
-def test_what_is_too_long_is_left_out_when_asked_for():
+def test_drop_too_long_skips_if_set():
     encoded = encoded_of([(3, 1), (9, 1), (1, 3), (1, 8)])
     kept, notes = drop_too_long(encoded, PairsConfig(max_length=3, on_too_long="skip"))
     assert kept.lines.tolist() == [1, 3]
     assert kept.source.lengths.tolist() == [3, 1]
     assert kept.target.lengths.tolist() == [1, 3]
     assert notes == [
-        "pairs.tsv: 2 pairs have a side of more than 3 tokens (line 2, 4; the longest has 9): "
+        "pairs.tsv: got 2 pairs with a side of more than 3 tokens (line 2, 4; the longest has 9): "
         "left out."
     ]
 
 
-# --- vocabularies -------------------------------------------------------------------------------
+# --- tokenizers ---------------------------------------------------------------------------------
 
 TEXTS = [("der Hund", "the dog"), ("die Katze", "the cat"), ("der Tag", "the day")] * 3
 
 
 @pytest.mark.parametrize("kind", ["character", "word", "bpe"])
 @pytest.mark.parametrize("shared", [True, False])
-def test_tokenizers_come_back_from_json(kind, shared):
+def test_tokenizer_pair_json_round_trip(kind, shared):
     size = 300 if kind == "bpe" else None
     config = TokenizerConfig(kind=kind, size=size, shared=shared)
     tokenizers = train_tokenizers(config, SentencePairs.from_strings(TEXTS, "pairs.tsv"))
@@ -402,7 +409,7 @@ def test_tokenizers_come_back_from_json(kind, shared):
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_spaces_are_one_in_training_and_answering_unless_they_are_kept(shared):
+def test_train_tokenizers_collapse_whitespace_unless_kept(shared):
     pairs = SentencePairs.from_strings([("a\u00a0 b", " b\t a"), ("a b", "b a ")], "pairs.tsv")
     config = TokenizerConfig(shared=shared)
     one = train_tokenizers(config, pairs, "collapse")
@@ -418,17 +425,17 @@ def test_spaces_are_one_in_training_and_answering_unless_they_are_kept(shared):
     )
 
 
-def test_a_shared_vocabulary_knows_both_sides_and_one_apart_only_its_own():
+def test_train_tokenizers_shared_or_separate_vocabulary():
     pairs = SentencePairs.from_strings([("aab", "xxy")], "pairs.tsv")
     shared = train_tokenizers(TokenizerConfig(shared=True), pairs)
-    apart = train_tokenizers(TokenizerConfig(), pairs)
+    separate = train_tokenizers(TokenizerConfig(), pairs)
     assert shared.source is shared.target
     assert shared.source.decode(shared.source.encode("abxy")) == "abxy"
-    assert apart.source.decode(apart.source.encode("abxy")) == "ab��"
-    assert apart.target.decode(apart.target.encode("abxy")) == "��xy"
+    assert separate.source.decode(separate.source.encode("abxy")) == "ab��"
+    assert separate.target.decode(separate.target.encode("abxy")) == "��xy"
 
 
-def test_of_many_pairs_some_are_learned_from_spread_over_the_file(monkeypatch):
+def test_train_tokenizers_sample_rows_evenly(monkeypatch):
     monkeypatch.setattr(parallel, "TOKENIZER_SAMPLE_SIZE", 3)
     pairs = SentencePairs.from_strings([(letter, letter) for letter in "abcde"], "pairs.tsv")
     tokenizer = train_tokenizers(TokenizerConfig(), pairs).source
@@ -436,17 +443,17 @@ def test_of_many_pairs_some_are_learned_from_spread_over_the_file(monkeypatch):
     assert known == ["a", "c", "e"]
 
 
-def test_what_is_no_tokenizer_is_refused():
+def test_tokenizer_pair_rejects_other_json():
     with pytest.raises(RunError, match="not a tokenizer that Saccade wrote"):
         TokenizerPair.from_json({"shared": {"kind": "pickle"}})
 
 
-def test_encoding_a_split_keeps_the_pairs_and_their_lines_together(tmp_path):
+def test_encode_pairs_keeps_pairs_and_lines_together(tmp_path):
     path = write(tmp_path, "pairs.tsv", [(f"{n:03}", f"{n:03}"[::-1]) for n in range(300)])
     config = PairsConfig(path=path, dev_share=0.3)
-    pairs = load_pair_splits(config, nothing).pairs["dev"]
+    pairs = load_pair_splits(config, no_progress).pairs["dev"]
     tokenizers = train_tokenizers(config.tokenizer, pairs)
-    encoded = encode_pairs(pairs, tokenizers.source, tokenizers.target, nothing)
+    encoded = encode_pairs(pairs, tokenizers.source, tokenizers.target, no_progress)
     rows = np.arange(len(encoded))
     for row, ids in zip(rows, encoded.source.padded(rows), strict=True):
         assert int(tokenizers.source.decode(ids.tolist())) + 1 == encoded.lines[row]

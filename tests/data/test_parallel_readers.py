@@ -61,7 +61,7 @@ JSONL = '{"source": "a b", "target": "x y"}\n{"target": "é", "id": 7, "source":
         ("pairs,2.tsv", TSV),
     ],
 )
-def test_every_format_gives_the_same_pairs(tmp_path, name, content, packed):
+def test_read_pairs_formats_agree(tmp_path, name, content, packed):
     pairs = read_pairs(str(write(tmp_path, name + packed, content)))
     assert list(pairs) == TWO
     assert len(pairs) == 2
@@ -69,7 +69,7 @@ def test_every_format_gives_the_same_pairs(tmp_path, name, content, packed):
 
 
 @pytest.mark.parametrize("packed", ["", ".gz"])
-def test_two_parallel_files(tmp_path, packed):
+def test_read_pairs_of_two_parallel_files(tmp_path, packed):
     left = write(tmp_path, "a.en" + packed, "a b\nç\n")
     right = write(tmp_path, "a.de" + packed, "x y\r\né")
     assert list(read_pairs(f"{left},{right}")) == TWO
@@ -77,7 +77,7 @@ def test_two_parallel_files(tmp_path, packed):
     assert list(read_pairs([left, right])) == TWO
 
 
-def test_packed_files_are_known_by_what_they_hold(tmp_path):
+def test_read_pairs_detects_compression_by_content(tmp_path):
     path = write(tmp_path, "pairs.tsv", gzip.compress(TSV.encode()))
     assert list(read_pairs(path)) == TWO
 
@@ -85,7 +85,7 @@ def test_packed_files_are_known_by_what_they_hold(tmp_path):
 @given(pairs=MANY)
 @example([("\u2028a\x0b\x85\x1cb", "\u2029 שלום 👩‍👩‍👧")])
 @settings(deadline=None, max_examples=40)
-def test_what_was_written_is_read_whatever_the_size_of_a_block(tmp_path_factory, pairs):
+def test_read_pairs_does_not_depend_on_the_block_size(tmp_path_factory, pairs):
     folder = tmp_path_factory.mktemp("pairs")
     tsv = write(folder, "p.tsv", "".join(f"{a}\t{b}\n" for a, b in pairs))
     crlf = write(folder, "c.tsv", "\ufeff" + "\r\n".join(f"{a}\t{b}" for a, b in pairs))
@@ -103,26 +103,26 @@ def test_what_was_written_is_read_whatever_the_size_of_a_block(tmp_path_factory,
                 assert got.notes == []
 
 
-def test_tabs_and_line_ends_in_json_are_text(tmp_path):
+def test_read_pairs_keeps_tabs_and_line_ends_of_json(tmp_path):
     path = write(tmp_path, "p.jsonl", '{"source": "a\\tb\\nc", "target": "\\u2028"}')
     assert list(read_pairs(path)) == [("a\tb\nc", "\u2028")]
 
 
-def test_a_line_of_ten_megabytes(tmp_path):
+def test_read_pairs_accepts_a_very_long_line(tmp_path):
     long = "näh " * 2_000_000
     pairs = read_pairs(write(tmp_path, "p.tsv", f"a\tb\n{long}\tshort\nc\td\n"))
     assert pairs[1] == (long, "short")
     assert pairs[2] == ("c", "d")
 
 
-def test_spaces_around_a_side_stay(tmp_path):
+def test_read_pairs_keeps_surrounding_spaces(tmp_path):
     assert list(read_pairs(write(tmp_path, "p.tsv", "  a \t b\n"))) == [("  a ", " b")]
 
 
-# --- what is left out, with a note --------------------------------------------------------------
+# --- skipped lines ------------------------------------------------------------------------------
 
 
-def test_empty_lines_and_sides_are_left_out_and_lines_keep_their_numbers(tmp_path):
+def test_read_pairs_skips_empty_sides_and_keeps_line_numbers(tmp_path):
     path = write(tmp_path, "p.tsv", "\na\tb\n\t\n  \r\n\tx\ny\t \nc\td\n")
     pairs = read_pairs(path)
     assert list(pairs) == [("a", "b"), ("c", "d")]
@@ -133,7 +133,7 @@ def test_empty_lines_and_sides_are_left_out_and_lines_keep_their_numbers(tmp_pat
     ]
 
 
-def test_in_json_and_parallel_files_too(tmp_path):
+def test_read_pairs_skips_empty_sides_of_json_and_parallel_files(tmp_path):
     path = write(tmp_path, "p.jsonl", '\n{"source": "a", "target": ""}\n' + JSONL)
     pairs = read_pairs(path)
     assert list(pairs) == TWO
@@ -149,7 +149,7 @@ def test_in_json_and_parallel_files_too(tmp_path):
     assert len(pairs.notes) == 2
 
 
-def test_pairs_beyond_the_limit_are_left_out(tmp_path):
+def test_read_pairs_skips_pairs_beyond_the_limit(tmp_path):
     path = write(tmp_path, "p.tsv", "年年年\tb\nabcd\tb\n" + "a\t12345\n" * 6)
     pairs = read_pairs(path, limit=3)
     assert list(pairs) == [("年年年", "b")]
@@ -157,13 +157,13 @@ def test_pairs_beyond_the_limit_are_left_out(tmp_path):
         f"{path}: 7 pairs with more than 3 characters on a side were left out "
         "(lines 2, 3, 4, 5, 6, …)."
     ]
-    assert "holds no pair" in complaint(path, limit=0)
+    assert "got no pairs" in complaint(path, limit=0)
 
 
-# --- complaints ---------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------
 
 
-def test_a_missing_file(tmp_path):
+def test_read_pairs_reports_a_missing_file(tmp_path):
     write(tmp_path, "pairs.tsv", TSV)
     message = complaint(tmp_path / "pair.tsv")
     assert message == f"There is no file {tmp_path / 'pair.tsv'}. Did you mean 'pairs.tsv'?"
@@ -174,76 +174,76 @@ def test_a_missing_file(tmp_path):
     assert "could not be opened" in complaint("x" * 5000)
 
 
-def test_a_folder(tmp_path):
-    assert "is a folder; a file was wanted. It is empty." in complaint(tmp_path)
+def test_read_pairs_reports_a_folder(tmp_path):
+    assert "got a folder; expected a file. It is empty." in complaint(tmp_path)
     write(tmp_path, "pairs.tsv", TSV)
-    assert "It holds pairs.tsv." in complaint(str(tmp_path))
+    assert "It contains pairs.tsv." in complaint(str(tmp_path))
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read(tmp_path):
+def test_read_pairs_reports_missing_permission(tmp_path):
     path = write(tmp_path, "pairs.tsv", TSV)
     path.chmod(0)
     assert "could not be opened: Permission denied" in complaint(path)
 
 
 @pytest.mark.parametrize("spec", ["", "a,", "a,b,c", [], ["a", "b", "c"]])
-def test_too_many_or_too_few_files(spec):
-    assert "One file of pairs or two parallel files (a.en,a.de) were wanted" in complaint(spec)
+def test_read_pairs_rejects_a_wrong_number_of_files(spec):
+    assert "expected one file of pairs or two parallel files (a.en,a.de)" in complaint(spec)
 
 
 @pytest.mark.parametrize("name", ["p.tsv", "p.jsonl", "p.txt", "p.tsv.gz"])
-def test_an_empty_file(tmp_path, name):
+def test_read_pairs_reports_an_empty_file(tmp_path, name):
     path = write(tmp_path, name, "")
-    assert complaint(path).startswith(f"{path} holds no pair; each line must be")
+    assert complaint(path).startswith(f"{path}: got no pairs; expected ")
     assert complaint(path).endswith("is empty.")
     path.write_bytes(b"")
     assert complaint(path).endswith("is empty.")
     message = complaint(write(tmp_path, name, "\n \r\n\n"))
     assert message.endswith("3 empty lines were left out (lines 1, 2, 3).")
-    assert "holds no pair" in complaint([path, path])
+    assert "got no pairs" in complaint([path, path])
 
 
 @pytest.mark.parametrize("block", [4, text_files.READ_BLOCK_BYTES])
 @pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("name", ["p.tsv", "p.txt", "p.jsonl", "p.tsv.gz"])
-def test_latin_1(tmp_path, monkeypatch, name, bom, block):
+def test_read_pairs_reports_latin_1_with_its_line(tmp_path, monkeypatch, name, bom, block):
     monkeypatch.setattr(text_files, "READ_BLOCK_BYTES", block)
     raw = bom + "été\tsummer\n".encode() + "été\tsummer\n".encode("latin1")
     message = complaint(write(tmp_path, name, raw))
-    place = raw.index(b"\xe9t")
-    assert f"{name}, line 2: byte {place} of the file (0xe9) is not UTF-8" in message
+    offset = raw.index(b"\xe9t")
+    assert f"{name}, line 2: byte {offset} of the file (0xe9) is not UTF-8" in message
     assert "iconv -f latin1 -t utf-8" in message
 
 
-def test_text_cut_in_the_middle_of_a_letter(tmp_path):
+def test_read_pairs_reports_a_truncated_character(tmp_path):
     message = complaint(write(tmp_path, "p.tsv", "a\té".encode()[:-1]))
     assert "line 1: byte 2 of the file (0xc3) is not UTF-8" in message
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
-def test_utf_16(tmp_path, encoding):
+def test_read_pairs_reports_utf_16(tmp_path, encoding):
     raw = ("\ufeff" * (encoding != "utf-16") + TSV).encode(encoding)
     message = complaint(write(tmp_path, "p.tsv", raw))
-    assert "is UTF-16 text; UTF-8 was wanted. Save it as UTF-8" in message
+    assert "got UTF-16 text; expected UTF-8; try: iconv -f utf-16" in message
 
 
-def test_wrong_columns_all_at_once(tmp_path):
+def test_read_pairs_lists_all_lines_with_wrong_columns(tmp_path):
     lines = ["a\tb", "one", "a\tb\tc", "", "x" * 100, "d\te"] + ["more"] * 6
     path = write(tmp_path, "p.tsv", "\n".join(lines))
     assert complaint(path).split("\n") == [
-        f"{path}: 9 lines cannot be used; each line must be source TAB target.",
-        "  - line 2: 1 column (no tab): 'one'",
-        "  - line 3: 3 columns: 'a\\tb\\tc'",
-        f"  - line 5: 1 column (no tab): '{'x' * 57}…'",
-        "  - line 7: 1 column (no tab): 'more'",
-        "  - line 8: 1 column (no tab): 'more'",
+        f"{path}: 9 lines cannot be used; expected source TAB target in each line.",
+        "  - line 2: got 1 column (no tab): 'one'",
+        "  - line 3: got 3 columns: 'a\\tb\\tc'",
+        f"  - line 5: got 1 column (no tab): '{'x' * 57}…'",
+        "  - line 7: got 1 column (no tab): 'more'",
+        "  - line 8: got 1 column (no tab): 'more'",
         "  … and 4 more",
         f"To keep the first two columns: cut -f1,2 {path} > new-file",
     ]
 
 
-def test_one_column_and_csv(tmp_path):
+def test_read_pairs_advises_on_one_column_and_csv(tmp_path):
     message = complaint(write(tmp_path, "p.tsv", "a b\nc\td\n"))
     assert ": 1 line cannot be used" in message
     assert message.endswith("or give two parallel files (a.en,a.de).")
@@ -251,19 +251,19 @@ def test_one_column_and_csv(tmp_path):
     assert message.endswith("save the table as TSV (tab-separated).")
 
 
-def test_wrong_lines_far_into_a_file_keep_their_numbers(tmp_path, monkeypatch):
+def test_read_pairs_counts_lines_across_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(text_files, "READ_BLOCK_BYTES", 64)
     message = complaint(write(tmp_path, "p.tsv", "a\tb\n" * 1000 + "bad\n" + "a\tb\n" * 9))
-    assert "line 1001: 1 column" in message
+    assert "line 1001: got 1 column" in message
 
 
-def test_unequal_parallel_files(tmp_path, monkeypatch):
+def test_read_pairs_reports_unequal_parallel_files(tmp_path, monkeypatch):
     left, right = write(tmp_path, "a.en", "a\n" * 700), write(tmp_path, "a.de", "b\n" * 69 + "b")
     for size in (64, text_files.READ_BLOCK_BYTES):
         monkeypatch.setattr(text_files, "READ_BLOCK_BYTES", size)
-        expected = f"{left} has 700 lines and {right} has 70; line n of one must be"
+        expected = f"got 700 lines in {left} and 70 in {right}; expected line n of one to be"
         assert complaint([left, right]).startswith(expected)
-        assert f"{right} has 70 lines and {left} has 700;" in complaint([right, left])
+        assert f"got 70 lines in {right} and 700 in {left};" in complaint([right, left])
 
 
 @pytest.mark.parametrize(
@@ -272,45 +272,45 @@ def test_unequal_parallel_files(tmp_path, monkeypatch):
         ('{"source": "a", ', "not JSON (Expecting property name enclosed in double quotes)"),
         ("hello", "not JSON (Expecting value): 'hello'"),
         ("[" * 100_000, "not JSON (too deep or too long)"),
-        ('{"source": "a", "target": 5}', '"target" is 5, where text was wanted'),
-        ('{"source": null, "target": "b"}', '"source" is null, where text was wanted'),
-        ('{"source": {"de": "a"}, "target": "b"}', '"source" is {"de": "a"}, where'),
+        ('{"source": "a", "target": 5}', 'got 5 in "target"; expected text'),
+        ('{"source": null, "target": "b"}', 'got null in "source"; expected text'),
+        ('{"source": {"de": "a"}, "target": "b"}', 'got {"de": "a"} in "source"; expected'),
         ('{"en": "a", "de": "b"}', 'no "source" and "target": \'{"en": "a", "de": "b"}\''),
         ('["a", "b"]', 'no "source" and "target"'),
         ('"a"', 'no "source" and "target"'),
-        ('{"source": "a\\ud83d", "target": "b"}', '"source" has half a character (\\ud83d)'),
+        ('{"source": "a\\ud83d", "target": "b"}', 'got a lone surrogate (\\ud83d) in "source"'),
     ],
 )
-def test_bad_json_lines(tmp_path, line, message):
+def test_read_pairs_reports_bad_json_lines(tmp_path, line, message):
     text = complaint(write(tmp_path, "p.jsonl", f"{JSONL}\n{line}\n"))
     assert f"  - line 4: {message}" in text
-    assert ': 1 line cannot be used; each line must be {"source": "…", "target": "…"}.' in text
+    assert ': 1 line cannot be used; expected {"source": "…", "target": "…"} in each line.' in text
     assert max(map(len, text.split("\n")[1:])) < 160
 
 
-def test_a_json_list(tmp_path):
+def test_read_pairs_advises_on_a_json_list(tmp_path):
     path = write(tmp_path, "p.json", json.dumps([{"source": "a", "target": "b"}], indent=1))
     assert "jq -c '.[]'" in complaint(path)
 
 
 @pytest.mark.parametrize("name", ["p.tsv.gz", "p.tsv.xz"])
-def test_a_packed_file_that_is_none_or_cut_or_damaged(tmp_path, name):
+def test_read_pairs_reports_damaged_compression(tmp_path, name):
     path = write(tmp_path, name, os.urandom(3000).hex() + "\tb\n")
     whole = path.read_bytes()
     path.write_bytes(whole[:-500])
-    assert "it is cut short or damaged. Copy or download it again." in complaint(path)
+    assert "it is truncated or damaged. Copy or download it again." in complaint(path)
     path.write_bytes(whole[:600] + bytes(300) + whole[900:])
-    assert "it is cut short or damaged" in complaint(path)
+    assert "it is truncated or damaged" in complaint(path)
     path.write_text(TSV)
     message = complaint(path)
-    assert f"is called {path.suffix} but is not packed that way" in message
-    assert "call it p.tsv;" in message
+    assert f"got a file that is not {path.suffix}; expected" in message
+    assert "rename it to p.tsv;" in message
 
 
 # --- lines --------------------------------------------------------------------------------------
 
 
-def test_read_lines_gives_one_for_each(tmp_path):
+def test_read_lines_yields_each_line(tmp_path):
     text = "\ufeffa\r\n\n \nb\u2028c\x85\x0b\x0cd\re\n\n"
     for name in ("lines.txt", "lines.gz", "lines.xz"):
         lines = list(read_lines(write(tmp_path, name, text)))
@@ -321,7 +321,7 @@ def test_read_lines_gives_one_for_each(tmp_path):
         list(read_lines(tmp_path / "gone"))
 
 
-def test_standard_input_is_read_as_it_comes_and_stays_open(monkeypatch):
+def test_read_lines_streams_standard_input(monkeypatch):
     class Slow(io.BytesIO):
         """Gives a few bytes at a time, and fails if more is asked for than was needed."""
 
@@ -345,7 +345,7 @@ def test_standard_input_is_read_as_it_comes_and_stays_open(monkeypatch):
 
 @given(st.lists(st.tuples(st.text(), st.text())), st.data())
 @settings(deadline=None)
-def test_columns_are_like_a_list(pairs, data):
+def test_sentence_pairs_behave_like_a_list(pairs, data):
     columns = SentencePairs.from_strings(iter(pairs), "made")
     assert list(columns) == pairs
     assert [columns[i] for i in range(-len(pairs), len(pairs))] == pairs + pairs
@@ -361,7 +361,7 @@ def test_columns_are_like_a_list(pairs, data):
         columns[len(pairs)]
 
 
-def test_columns_of_more_than_one_step(monkeypatch):
+def test_sentence_pairs_of_several_chunks(monkeypatch):
     for module in (columns_module, pairs_module):
         monkeypatch.setattr(module, "STRING_CHUNK", 7)
     pairs = [(f"source {i}", f"ziel {i}" * (i % 3)) for i in range(100)]
@@ -370,7 +370,7 @@ def test_columns_of_more_than_one_step(monkeypatch):
     assert list(columns.take(order)) == [pairs[i] for i in order]
 
 
-def test_columns_cannot_be_changed():
+def test_sentence_pairs_are_read_only():
     columns = SentencePairs.from_strings(TWO, "made")
     for array in (columns.source.buffer, columns.target.offsets, columns.lines):
         with pytest.raises(ValueError, match="read-only"):
@@ -379,12 +379,12 @@ def test_columns_cannot_be_changed():
         columns.name = "other"
 
 
-def test_half_a_character_is_refused():
-    with pytest.raises(DataError, match="made, pair 1: .* has half a character at place 2"):
+def test_sentence_pairs_reject_lone_surrogates():
+    with pytest.raises(DataError, match="made, pair 1: got a lone surrogate .* at character 2"):
         SentencePairs.from_strings([("a\ud800", "b")], "made")
 
 
-def test_a_pair_costs_its_letters_and_twenty_bytes():
+def test_sentence_pairs_take_twenty_bytes_beyond_their_text():
     tracemalloc.start()
     columns = SentencePairs.from_strings(
         ((f"number {i:06d}", f"{i:06d}") for i in range(8_000)), "made"
@@ -392,7 +392,7 @@ def test_a_pair_costs_its_letters_and_twenty_bytes():
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert columns.bytes_per_pair == pytest.approx(13 + 6 + 20, abs=0.01)
-    assert held / len(columns) < 1.2 * columns.bytes_per_pair  # it really is what is held
+    assert held / len(columns) < 1.2 * columns.bytes_per_pair  # the measured memory
 
 
 # --- splits -------------------------------------------------------------------------------------
@@ -400,7 +400,7 @@ def test_a_pair_costs_its_letters_and_twenty_bytes():
 
 @given(st.text(), st.floats(0, 0.5), st.floats(0, 0.5), st.floats(0, 0.5))
 @settings(deadline=None)
-def test_a_source_stays_where_it_is_when_another_share_grows(source, dev, test, more):
+def test_assign_split_is_stable_when_a_share_grows(source, dev, test, more):
     side = assign_split(source, dev, test)
     assert side == assign_split(unicodedata.normalize("NFD", source), dev, test)
     if side == "test":
@@ -409,18 +409,18 @@ def test_a_source_stays_where_it_is_when_another_share_grows(source, dev, test, 
         assert assign_split(source, dev, min(more, 1 - dev)) == "dev"
 
 
-def test_the_side_never_changes():
-    # fixed for good: another hash would move the pairs of every run that was ever made
+def test_assign_split_is_the_same_in_every_version():
+    # another hash would change the splits of every existing run
     sides = [assign_split(f"sentence {i} ü", 0.2, 0.2) for i in range(12)]
     assert " ".join(sides) == ("test test train test train dev train dev train train train train")
 
 
-def test_all_and_nothing():
+def test_assign_split_with_shares_of_zero_and_one():
     for dev, test, expected in ((0.0, 0.0, "train"), (1.0, 0.0, "dev"), (0.0, 1.0, "test")):
         assert {assign_split(str(i), dev, test) for i in range(300)} == {expected}
 
 
-def test_split_indices_part_the_pairs_by_source():
+def test_split_indices_partition_the_pairs_by_source():
     pairs = SentencePairs.from_strings([(f"sätz {i % 2000}", str(i)) for i in range(4000)], "made")
     parts = split_indices(pairs, 0.1, 0.05)
     assert sorted(np.concatenate(list(parts.values())).tolist()) == list(range(4000))
@@ -434,6 +434,6 @@ def test_split_indices_part_the_pairs_by_source():
 @pytest.mark.parametrize(
     ("dev", "test"), [(-0.1, 0.0), (0.6, 0.5), (0.0, 1.5), (float("nan"), 0.0)]
 )
-def test_shares_that_do_not_fit_are_refused(dev, test):
-    with pytest.raises(ConfigError, match="must lie between 0 and 1 and leave something"):
+def test_assign_split_rejects_wrong_shares(dev, test):
+    with pytest.raises(ConfigError, match="expected numbers from 0 to 1"):
         assign_split("a", dev, test)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.data.synthetic.base import SPLIT_NAMES, hash_split
+from saccade.data.splits import SPLIT_NAMES, hash_split
 from saccade.data.synthetic.sequences import (
     SYNTHETIC_DESCRIPTIONS,
     SYNTHETIC_PAIRS,
@@ -16,7 +16,7 @@ from saccade.errors import ConfigError
 MADE = generate_reverse(size=3_000)
 
 
-def test_every_kind_has_a_line_about_it():
+def test_synthetic_pairs_have_descriptions():
     assert (
         set(SYNTHETIC_PAIRS)
         == set(SYNTHETIC_DESCRIPTIONS)
@@ -26,7 +26,7 @@ def test_every_kind_has_a_line_about_it():
 
 
 @pytest.mark.parametrize("name", sorted(SYNTHETIC_PAIRS))
-def test_every_kind_knows_its_name_and_keeps_its_promises(name):
+def test_synthetic_pairs_have_distinct_sources_in_three_splits(name):
     made = SYNTHETIC_PAIRS[name](size=200, seed=7)
     assert (made.name, made.description) == (name, SYNTHETIC_DESCRIPTIONS[name])
     assert tuple(made.pairs) == SPLIT_NAMES
@@ -41,7 +41,7 @@ def test_every_kind_knows_its_name_and_keeps_its_promises(name):
 
 @settings(deadline=None, max_examples=5)
 @given(st.integers(3, 26), st.integers(4, 9), st.integers(0, 2**31))
-def test_answers_are_right_and_sides_disjoint(symbols, max_length, seed):
+def test_reverse_targets_are_correct_and_splits_disjoint(symbols, max_length, seed):
     backwards = generate_reverse(symbols, max_length, size=50, seed=seed).pairs
     for split in SPLIT_NAMES:
         for source, target in backwards[split]:
@@ -51,37 +51,37 @@ def test_answers_are_right_and_sides_disjoint(symbols, max_length, seed):
             assert hash_split(source) == split
 
 
-def test_copy_gives_back_what_it_got():
+def test_copy_targets_equal_sources():
     pairs = generate_copy(size=500).pairs
     assert all(source == target for split in SPLIT_NAMES for source, target in pairs[split])
     assert {hash_split(source) for source, _ in pairs["test"]} == {"test"}
 
 
-def test_lengths_come_alike_as_far_as_the_words_last():
+def test_sequences_lengths_are_uniform():
     lengths = Counter(len(source) for source, _ in MADE.pairs["train"])
     assert lengths[4] == pytest.approx(lengths[6], rel=0.2)
     assert lengths[1] <= 8
     assert lengths[2] <= 64
 
 
-def test_the_same_arguments_give_the_same_pairs():
+def test_sequences_are_deterministic():
     assert generate_reverse(size=3_000) == MADE
     assert generate_reverse(size=3_000, seed=2).pairs != MADE.pairs
 
 
-def test_all_words_of_a_small_alphabet_can_be_had():
+def test_sequences_of_a_small_alphabet_can_be_exhausted():
     possible = sum(3**length for length in range(1, 6))
     pairs = generate_reverse(3, 5, size=1).pairs
     train = possible - len(pairs["dev"]) - len(pairs["test"])
     assert len(generate_reverse(3, 5, size=train).pairs["train"]) == train
-    with pytest.raises(ConfigError, match=f"only {train} could be found"):
+    with pytest.raises(ConfigError, match=f"only {train} different training pairs"):
         generate_reverse(3, 5, size=train + 1)
 
 
-def test_bad_arguments_are_named():
-    with pytest.raises(ConfigError, match="symbols is 27; choose from 1 to 26"):
+def test_sequences_reject_wrong_arguments():
+    with pytest.raises(ConfigError, match="got symbols=27; expected 1 to 26"):
         generate_reverse(symbols=27)
-    with pytest.raises(ConfigError, match="longest is 0"):
+    with pytest.raises(ConfigError, match="got max_length=0"):
         generate_copy(max_length=0)
     with pytest.raises(ConfigError, match="none falls into"):
         generate_copy(symbols=1, max_length=2, size=1)

@@ -1,4 +1,4 @@
-"""Two tables side by side, and weights written as a column."""
+"""Alignment of two tables, and importance weights."""
 
 import dataclasses
 from pathlib import Path
@@ -14,7 +14,7 @@ from saccade.estimators.shift.detect import fit_importance_weights
 PLAIN = ColumnsConfig()
 
 
-def test_columns_are_numbers_or_names_in_both():
+def test_align_tables_gives_columns_one_type():
     a = table_from_columns(
         "a", {"n": [1, None, 3, 1], "c": ["x", "x", None, "x"], "y": [1, 0, 1, 0]}
     )
@@ -25,11 +25,11 @@ def test_columns_are_numbers_or_names_in_both():
         "c": "U",
         "y": "U",
     }
-    assert np.isnan(pair.target.columns["n"]).all()  # an empty column is of the other's kind
+    assert np.isnan(pair.target.columns["n"]).all()  # an empty column has the type of the other
     assert pair.source.columns["c"].tolist() == ["x", "x", "missing", "x"]
 
 
-def test_classes_of_numbers_are_the_same_however_they_are_written():
+def test_align_tables_classes_ignore_the_number_format():
     a = table_from_columns("a", {"n": [3, 1, 2, 1] * 5, "y": ["1", "0", "1", "0"] * 5})
     b = table_from_columns("b", {"n": [3, 1, 2, 1] * 5, "y": ["1.0", "0.0", None, "1.0"] * 5})
     pair = align_tables(a, b, PLAIN, "y")
@@ -38,7 +38,7 @@ def test_classes_of_numbers_are_the_same_however_they_are_written():
     assert len(pair.target.table) == len(pair.target.columns["n"]) == 15
 
 
-def test_quartiles_are_those_of_the_source_and_hold_their_upper_end():
+def test_align_tables_quartiles_are_those_of_the_source():
     a = table_from_columns("a", {"n": [3, 1] * 10, "y": [at + 0.5 for at in range(20)]})
     b = table_from_columns("b", {"n": [3, 1] * 10, "y": [-5.0] * 10 + [14.75] * 5 + [900.0] * 5})
     pair = align_tables(a, b, PLAIN, "y")
@@ -51,9 +51,9 @@ def test_quartiles_are_those_of_the_source_and_hold_their_upper_end():
     )
 
 
-def test_a_table_is_read_as_it_was_written(tmp_path: Path):
+def test_write_table_round_trip(tmp_path: Path):
     path = tmp_path / "a.csv"
-    path.write_text('name;size\n"a;b";1,5\n"say ""x""";\nc;3\n')
+    path.write_text('name;size\n"a;b";1,5\n"an ""x""";\nc;3\n')
     table = read_table(path)
     more = dataclasses.replace(table, columns={**table.columns, "weight": ["1", "0.5", "2"]})
     write_table(more, tmp_path / "new" / "b.csv")
@@ -61,7 +61,7 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path):
     assert again.columns == more.columns and again.delimiter == ";"
 
 
-def test_named_columns_are_weighed_by_where_the_target_is(monkeypatch: pytest.MonkeyPatch):
+def test_fit_importance_weights_matches_the_target_moments(monkeypatch: pytest.MonkeyPatch):
     random = np.random.default_rng(0)
     source = {"a": random.normal(0, 1, 3000), "c": random.choice(["x", "y"], 3000)}
     target = {
@@ -72,7 +72,7 @@ def test_named_columns_are_weighed_by_where_the_target_is(monkeypatch: pytest.Mo
     share = found.values / found.values.sum()
     assert share @ source["a"] == pytest.approx(target["a"].mean(), abs=0.06)
     spread = share @ (source["a"] - share @ source["a"]) ** 2
-    assert spread == pytest.approx(0.64, abs=0.08)  # squares are seen as well
+    assert spread == pytest.approx(0.64, abs=0.08)  # second moments match, too
     assert share @ (source["c"] == "x") == pytest.approx(0.8, abs=0.04)
     monkeypatch.setattr("saccade.estimators.shift.detect.MAX_SHIFT_ROWS", 1000)
     some = fit_importance_weights(source, target)

@@ -1,4 +1,4 @@
-"""What the columns of a table mean: numbers, categories, what is missing and what is asked for."""
+"""Column types, feature encoding and targets of tables."""
 
 import json
 import sys
@@ -47,11 +47,11 @@ def learned(
     return fit_schema(table, rows, settings, target, target_type)
 
 
-# --- rows as numbers ------------------------------------------------------------------------------
+# --- features -------------------------------------------------------------------------------------
 
 
 @given(arrays(np.float64, st.integers(2, 30), elements=st.floats(-1e6, 1e6, width=32)))
-def test_numbers_have_mean_0_and_deviation_1_and_come_back(values: np.ndarray) -> None:
+def test_numeric_column_standardises_and_inverts(values: np.ndarray) -> None:
     column = fit_numeric_column("x", [repr(float(value)) for value in values])
     inside = column.features([repr(float(value)) for value in values])[:, 0]
     spread = values.std()
@@ -60,18 +60,18 @@ def test_numbers_have_mean_0_and_deviation_1_and_come_back(values: np.ndarray) -
     np.testing.assert_allclose(column.inverse_transform(inside), values, rtol=1e-9, atol=1e-6)
 
 
-def test_a_missing_number_is_the_mean_and_says_so() -> None:
+def test_numeric_column_encodes_missing_values() -> None:
     column = fit_numeric_column("age", ["1", "3", "", "NA"])
     assert column == NumericColumn("age", 2.0, 1.0, True)
     assert column.feature_names == ["age", "age missing"]
     np.testing.assert_array_equal(
         column.features(["5", "?", "nan"]), [[3.0, 0.0], [0.0, 1.0], [0.0, 1.0]]
     )
-    # where training lacks none there is no place for it: it is the mean
+    # without missing values in training there is no such feature: it is the mean
     assert fit_numeric_column("age", ["1", "3"]).features([""]).tolist() == [[0.0]]
 
 
-def test_categories_have_a_place_each_and_rare_and_missing_ones_have_theirs() -> None:
+def test_categorical_column_is_one_hot_with_missing_and_other() -> None:
     column = fit_categorical_column(
         "make", ["b", "a", "a", "b", "c", "", "10", "10", "9", "9"], min_count=2
     )
@@ -84,15 +84,15 @@ def test_categories_have_a_place_each_and_rare_and_missing_ones_have_theirs() ->
         "make missing",
         "make=other",
     ]
-    told = column.features(["a", "c", "never", "?", "10"])
-    assert told.argmax(1).tolist() == [2, 5, 5, 4, 1]
-    assert told.sum(1).tolist() == [1] * 5
-    # where training has no rare ones, nobody has learned what to make of an unseen one
+    features = column.features(["a", "c", "never", "?", "10"])
+    assert features.argmax(1).tolist() == [2, 5, 5, 4, 1]
+    assert features.sum(1).tolist() == [1] * 5
+    # without rare categories in training there is no feature for unseen ones
     plain = fit_categorical_column("make", ["a", "b"], min_count=1)
     np.testing.assert_array_equal(plain.features(["b", "never", ""]), [[0, 1], [0, 0], [0, 0]])
 
 
-def test_a_layout_is_learned_from_the_rows_to_learn_from_alone() -> None:
+def test_fit_schema_uses_training_rows_only() -> None:
     layout, notes = learned(CARS, "price", train=4)
     assert layout.columns[0] == NumericColumn("age", 7 / 3, float(np.std([1, 2, 4])), True)
     assert layout.columns[1] == CategoricalColumn("make", ("fiat", "vw"))
@@ -104,7 +104,7 @@ def test_a_layout_is_learned_from_the_rows_to_learn_from_alone() -> None:
     np.testing.assert_allclose(layout.target.inverse_transform(rows.target), CARS["price"])
 
 
-def test_a_layout_comes_back_to_the_bit() -> None:
+def test_table_schema_json_round_trip_is_exact() -> None:
     columns = {**CARS, "w": [1, 2, 3, 4, 5, 0.1]}
     layout, _ = learned(columns, "price", weight_column="w", ignore="same")
     again = TableSchema.from_json(json.loads(json.dumps(layout.to_json())))
@@ -114,29 +114,31 @@ def test_a_layout_comes_back_to_the_bit() -> None:
     np.testing.assert_array_equal(layout.rows(table).weights, np.ones(6))
 
 
-def test_columns_that_say_nothing_are_left_out_with_a_note() -> None:
+def test_fit_schema_drops_uninformative_columns_with_a_note() -> None:
     names = [f"person {at}" for at in range(6)]
     columns = {**CARS, "who": names, "empty": [None] * 6, "code": [7] * 6}
     layout, notes = learned(columns, "price")
     assert [column.name for column in layout.columns] == ["age", "make"]
     assert notes == [
         "The column 'same' has one value (x) and is left out.",
-        "The column 'who' has no category that is met 2 times or more and is left out.",
+        "The column 'who' has no category with 2 rows or more and is left out.",
         "The column 'empty' is empty and is left out.",
         "The column 'code' has one value (7) and is left out.",
     ]
-    with pytest.raises(DataError, match="has no column to learn 'price' from. The column 'same'"):
+    with pytest.raises(
+        DataError, match="got no usable input column for the target 'price'. The column 'same'"
+    ):
         learned({"same": ["x"] * 6, "price": CARS["price"]}, "price")
 
 
-def test_settings_say_which_columns_are_names_and_which_are_not_looked_at() -> None:
+def test_fit_schema_follows_categories_and_ignore() -> None:
     columns = {"zip": [1, 1, 2, 2, 3, 3], "n": [1, 2, 3, 4, 5, 6], "y": [1.5, 2, 3, 4, 5, 6]}
     layout, _ = learned(columns, "y", categories="zip", ignore=["n"])
     assert layout.columns == (CategoricalColumn("zip", ("1", "2", "3")),)
     assert TableConfig(ignore="a, b").ignore == ("a", "b")
 
 
-# --- what is asked for ----------------------------------------------------------------------------
+# --- targets --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -147,30 +149,34 @@ def test_settings_say_which_columns_are_names_and_which_are_not_looked_at() -> N
         (["0", "1", ""] * 5, "class"),
         ([str(n) for n in range(10)] * 5, "class"),
         ([str(n) for n in range(11)] * 5, "number"),
-        ([str(n) for n in range(8)], "number"),  # none comes back
+        ([str(n) for n in range(8)], "number"),  # none repeats
         (["0.5", "1.5"] * 5, "number"),
     ],
 )
-def test_text_is_a_class_and_so_are_few_whole_numbers(cells: list[str], target_type: str) -> None:
+def test_infer_target_type_of_text_and_integers(cells: list[str], target_type: str) -> None:
     assert infer_target_type(cells) == target_type
 
 
 @pytest.mark.parametrize(
     ("changes", "target", "message"),
     [
-        ({}, "prise", "has no column 'prise', which is to be foretold. Did you mean 'price'"),
-        ({}, "same", r"cars: the target 'same' has one value \(x\): there is nothing to foretell"),
+        ({}, "prise", "got no column 'prise', the target. Did you mean 'price'"),
+        ({}, "same", r"cars: the target 'same' has only one value \(x\); expected two or more"),
         ({"price": [None] * 6}, "price", "the target 'price' is missing in every row"),
-        ({"id": list("abcdef")}, "id", "'id' has 6 different values in 6 rows: it names the rows"),
+        (
+            {"id": list("abcdef")},
+            "id",
+            "'id' has 6 different values in 6 rows; expected classes that repeat",
+        ),
         (
             {"age": [1, 2, 3, 4, "old", 6]},
             "price",
-            r"line 5: 'old' in the column 'age', where 5 of 6",
+            r"line 5: got 'old' in the column 'age'; expected a number, as in 5 of 6",
         ),
-        ({"price": [1, 2, 3, 4, "much", 6]}, "price", "line 5: 'much' in the column 'price'"),
+        ({"price": [1, 2, 3, 4, "much", 6]}, "price", "line 5: got 'much' in the column 'price'"),
     ],
 )
-def test_what_cannot_be_learned_is_refused(
+def test_check_table_rejects_unusable_targets_and_cells(
     changes: dict[str, Any], target: str, message: str
 ) -> None:
     table = replace(table_from_columns("cars", {**CARS, **changes}), unit="line")
@@ -179,36 +185,38 @@ def test_what_cannot_be_learned_is_refused(
         check_table(table, TableConfig(), target, infer_target_type(table.columns[target]))
 
 
-def test_text_where_a_number_is_wanted_is_refused_and_may_be_a_class() -> None:
+def test_check_table_rejects_text_for_a_numeric_target() -> None:
     table = table_from_columns("cars", {name: cells * 2 for name, cells in CARS.items()})
-    with pytest.raises(DataError, match=r"the target 'make' holds text \('vw'\); a number"):
+    with pytest.raises(
+        DataError, match=r"got text in the target 'make' \('vw'\); expected a number"
+    ):
         check_table(table, TableConfig(), "make", "number")
     check_table(table, TableConfig(), "make", "class")
 
 
-def test_all_complaints_come_at_once() -> None:
+def test_check_table_lists_all_errors() -> None:
     bad = {**CARS, "age": [1, 2, 3, 4, "x", 6], "w": [1, 1, -1, "b", None, 1]}
-    ragged = ("line 9: 1 cell; 5 were wanted",)
+    ragged = ("line 9: got 1 cell; expected 5",)
     table = replace(table_from_columns("cars", bad), row_errors=ragged, unit="line")
     config = TableConfig(weight_column="w", ignore="sam", categories=("mkae",))
     with pytest.raises(DataError) as caught:
         check_table(table, config, "same", "class")
-    said = str(caught.value)
-    assert said.startswith("cars cannot be used as it is:\n  - line 9: 1 cell")
+    error = str(caught.value)
+    assert error.startswith("cars cannot be used as it is:\n  - line 9: got 1 cell")
     for part in (
-        "there is no column 'sam' (data.ignore). Did you mean 'same'?",
-        "there is no column 'mkae' (data.categories). Did you mean 'make'?",
-        "line 5: 'x' in the column 'age', where 5 of 6 are numbers",
-        "mend that, or say data.categories=age",
-        "the target 'same' has one value (x)",
-        "line 3: '-1' in the column 'w'; a weight of 0 or more was wanted",
-        "line 4: 'b'",
-        "line 5: ''",
+        "no column 'sam' (data.ignore). Did you mean 'same'?",
+        "no column 'mkae' (data.categories). Did you mean 'make'?",
+        "line 5: got 'x' in the column 'age'; expected a number, as in 5 of 6 rows",
+        "correct these cells, or try --set data.categories=age",
+        "the target 'same' has only one value (x)",
+        "line 3: got '-1' in the column 'w'; expected a weight of 0 or more",
+        "line 4: got 'b'",
+        "line 5: got ''",
     ):
-        assert part in said
+        assert part in error
 
 
-# --- rows as people type them ---------------------------------------------------------------------
+# --- rows as text ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -220,43 +228,45 @@ def layout() -> TableSchema:
     "row",
     ["3,vw", "3;vw", "3\tvw", "3,vw,x", "3, vw ,x,12.5", {"age": 3, "make": "vw"}],
 )
-def test_a_row_may_be_typed_in_several_ways(row: Any, layout: TableSchema) -> None:
+def test_schema_cells_accept_several_formats(row: Any, layout: TableSchema) -> None:
     found = layout.cells(row, 1)
     assert (found["age"], found["make"]) == ("3", "vw")
 
 
-def test_a_row_of_another_length_or_with_strange_names_is_refused(layout: TableSchema) -> None:
+def test_schema_cells_reject_wrong_lengths_and_names(layout: TableSchema) -> None:
     with pytest.raises(
-        DataError, match="input 7 has 5 cells; wanted 3, with ',' between: age,make"
+        DataError, match="input 7: got 5 cells; expected 3, with ',' between: age,make"
     ):
         layout.cells("1,2,3,4,5", 7)
-    with pytest.raises(DataError, match="input 2 cannot be read as a row"):
+    with pytest.raises(DataError, match="input 2: got a row that cannot be parsed"):
         layout.cells('1,"2', 2)
-    with pytest.raises(DataError, match="(?s)no column 'mak'. Did you mean 'make'.*'make' is not"):
+    with pytest.raises(
+        DataError, match="(?s)no column 'mak'. Did you mean 'make'.*no value for 'make'"
+    ):
         layout.cells({"age": 1, "mak": "vw"}, 1)
     assert layout.cells({"age": None, "make": "vw", "price": 3}, 1)["age"] == ""
     assert layout.is_header("age,make,same") and not layout.is_header("1,vw,x")
 
 
-def test_another_table_is_read_by_the_names_of_its_columns(layout: TableSchema) -> None:
+def test_schema_rows_match_columns_by_name(layout: TableSchema) -> None:
     mixed = {name: CARS[name] for name in ("price", "make", "age")}
     rows = layout.rows(table_from_columns("mixed", mixed))
     np.testing.assert_array_equal(
         rows.features, layout.rows(table_from_columns("c", CARS)).features
     )
-    with pytest.raises(DataError, match="mixed: there is no column 'age'. Did you mean 'aged'"):
+    with pytest.raises(DataError, match="mixed: no column 'age'. Did you mean 'aged'"):
         layout.rows(table_from_columns("mixed", {"aged": [1], "make": ["vw"], "price": [1]}))
-    strange = Table("far", {"age": ["1e40"], "make": [""], "price": ["1"]}, np.array([2]))
+    extreme = Table("far", {"age": ["1e40"], "make": [""], "price": ["1"]}, np.array([2]))
     with pytest.raises(
-        DataError, match="far, line 2: 1e40 in the column 'age' is beyond all reason"
+        DataError, match="far, line 2: got 1e40 in the column 'age'; expected a number near"
     ):
-        layout.rows(strange)
+        layout.rows(extreme)
 
 
-# --- made tables ----------------------------------------------------------------------------------
+# --- built-in tables ------------------------------------------------------------------------------
 
 
-def test_the_plane_is_a_plane_and_the_moons_are_not_parted_by_a_line() -> None:
+def test_synthetic_tables_match_their_equations() -> None:
     columns = {name: np.array(cells, float) for name, cells in generate_plane(2000).columns.items()}
     table = np.column_stack([columns["a"], columns["b"], np.ones(2000)])
     found, *_ = np.linalg.lstsq(table, columns["y"], rcond=None)
@@ -271,15 +281,15 @@ def test_the_plane_is_a_plane_and_the_moons_are_not_parted_by_a_line() -> None:
     )
 
 
-def test_without_scikit_learn_its_sets_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sklearn_tables_without_sklearn_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(
-        MissingPackageError, match=r"iris comes with scikit-learn.*saccade\[tables\]"
+        MissingPackageError, match=r"iris is a dataset of scikit-learn.*saccade\[tables\]"
     ):
         SYNTHETIC_TABLES["iris"]()
 
 
-def test_a_set_of_scikit_learns_becomes_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_sklearn_table_converts_a_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a stand-in of the same form: data, target, feature_names and perhaps target_names."""
     flowers = SimpleNamespace(
         data=np.array([[1.5, 2.0], [0.1, 3.0]]),
@@ -289,11 +299,11 @@ def test_a_set_of_scikit_learns_becomes_a_table(monkeypatch: pytest.MonkeyPatch)
     )
     amounts = SimpleNamespace(**{**vars(flowers), "target": np.array([151.0, 75.0])})
     del amounts.target_names
-    standing = ModuleType("sklearn")
-    standing.datasets = SimpleNamespace(  # type: ignore[attr-defined]
+    stand_in = ModuleType("sklearn")
+    stand_in.datasets = SimpleNamespace(  # type: ignore[attr-defined]
         load_iris=lambda: flowers, load_diabetes=lambda scaled: amounts
     )
-    monkeypatch.setitem(sys.modules, "sklearn", standing)
+    monkeypatch.setitem(sys.modules, "sklearn", stand_in)
     assert SYNTHETIC_TABLES["iris"]().columns == {
         "length (cm)": ["1.5", "0.1"],
         "width (cm)": ["2.0", "3.0"],
@@ -312,7 +322,7 @@ def test_a_set_of_scikit_learns_becomes_a_table(monkeypatch: pytest.MonkeyPatch)
         ("digits", 1797, 64, "class"),
     ],
 )
-def test_the_sets_of_scikit_learn_are_as_published(
+def test_sklearn_tables_have_their_published_sizes(
     name: str, rows: int, columns: int, target_type: str
 ) -> None:
     pytest.importorskip("sklearn")

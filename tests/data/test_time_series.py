@@ -1,4 +1,4 @@
-"""Series: read with a kind word, cut into windows, split by time."""
+"""Time series: reading, windows and splits by time."""
 
 import gzip
 
@@ -17,10 +17,10 @@ def written(tmp_path, content, name="series.csv"):
     return path
 
 
-# --- made and read ------------------------------------------------------------------------------
+# --- synthetic and files ------------------------------------------------------------------------
 
 
-def test_the_sine_is_the_equation_and_the_noise_is_as_said():
+def test_noisy_sine_matches_its_equation_and_noise():
     np.testing.assert_allclose(
         noisy_sine(5, noise=0.0, rate=0.3).values, [np.sin(0.3 * t) for t in (1, 2, 3, 4, 5)]
     )
@@ -28,7 +28,7 @@ def test_the_sine_is_the_equation_and_the_noise_is_as_said():
     assert abs(noise.mean()) < 0.01 and noise.std() == pytest.approx(0.2, rel=0.02)
     np.testing.assert_array_equal(noisy_sine(seed=3).values, noisy_sine(seed=3).values)
     assert (noisy_sine(seed=3).values != noisy_sine(seed=4).values).all()
-    with pytest.raises(ValueError, match="length 0 and noise 0.2; wanted 1 or more"):
+    with pytest.raises(ValueError, match="length 0 and noise 0.2; expected length"):
         noisy_sine(0)
 
 
@@ -46,7 +46,7 @@ def test_the_sine_is_the_equation_and_the_noise_is_as_said():
         ('"day, of the week",x\n"Mon, 1st", 4\n', "x", "x", [4]),
     ],
 )
-def test_tables_and_lists_are_read(tmp_path, content, column, name, values):
+def test_read_series_reads_tables_and_lists(tmp_path, content, column, name, values):
     series = read_series(written(tmp_path, content), column)
     assert series.name.endswith(name) and series.values.tolist() == values
     packed = written(tmp_path, gzip.compress(content.encode()), "packed.csv.gz")
@@ -56,26 +56,26 @@ def test_tables_and_lists_are_read(tmp_path, content, column, name, values):
 @pytest.mark.parametrize(
     ("content", "column", "message"),
     [
-        ("", None, "series.csv is empty; one number a line"),
-        ("\n\n", None, "series.csv is empty"),
-        ("name\n", None, "a row of names and nothing below"),
+        ("", None, "series.csv: got an empty file; expected one number"),
+        ("\n\n", None, "series.csv: got an empty file"),
+        ("name\n", None, "a row of names and no row below"),
         ("1\n\n3\n", None, "1 line cannot be used.*\n  - line 2: the value is missing"),
         ("NA\n1\n", None, "line 1: the value is missing"),
         ("x,y\n1,2\n1,NaN\n1,\n", "y", "2 lines .*\n  - line 3: .*missing\n  - line 4: .*missing"),
         ("x\n1\ntwo\n", None, "line 3: 'two' is not a number"),
         ("1\ninf\n", None, "line 2: 'inf' is not a number"),
         ("1\n1_000\n", None, "line 2: '1_000' is not a number"),
-        ("a,b\n1,2\n3\n", "a", "line 3: 1 cells where the first row has 2"),
+        ("a,b\n1,2\n3\n", "a", "line 3: got 1 cells; expected 2"),
         ("1\n" + "x\n" * 9, None, "9 lines (.|\n)*line 6: (.|\n)*… and 4 more"),
-        ("a,b\n1,2\n", None, r"2 columns, 2 of them with numbers \(a, b\); say which"),
-        ("price,cost\n1,2\n", "prize", "no column 'prize'. Did you mean 'price'. It has: price"),
-        ("1,2\n", "3", "no column '3'. It has: 1, 2"),
-        ('a,b\n1,"2\n', "a", "line 2: this is no row of a table"),
+        ("a,b\n1,2\n", None, r"got 2 columns, 2 of them numeric; .*one of: a, b"),
+        ("price,cost\n1,2\n", "prize", "no column 'prize'. Did you mean 'price'. Columns: price"),
+        ("1,2\n", "3", "no column '3'. Columns: 1, 2"),
+        ('a,b\n1,"2\n', "a", "line 2: got a row that cannot be parsed"),
         (b"1\n\xff\n", None, "line 2: byte 2 .* is not UTF-8"),
-        ("1\n" + "7" * 10_000_000, None, "line 2: this is no row of a table.*without an end"),
+        ("1\n" + "7" * 10_000_000, None, "line 2: got a row that cannot be parsed.*line break"),
     ],
 )
-def test_what_cannot_be_used_is_named(tmp_path, content, column, message):
+def test_read_series_reports_wrong_files(tmp_path, content, column, message):
     with pytest.raises(DataError, match=message):
         read_series(written(tmp_path, content), column)
 
@@ -85,10 +85,10 @@ def test_what_cannot_be_used_is_named(tmp_path, content, column, message):
 
 @given(length=st.integers(2, 40), lags=st.integers(1, 6), horizon=st.integers(1, 5))
 @settings(deadline=None)
-def test_windows_are_the_past_and_what_follows(length, lags, horizon):
+def test_make_windows_equals_slicing(length, lags, horizon):
     values = np.arange(length) * 1.5
     if length < lags + horizon:
-        with pytest.raises(ValueError, match=f"{lags + horizon} values at least"):
+        with pytest.raises(ValueError, match=f"at least {lags + horizon} values"):
             make_windows(values, lags, horizon)
         return
     found = make_windows(values, lags, horizon)
@@ -101,12 +101,12 @@ def test_windows_are_the_past_and_what_follows(length, lags, horizon):
 
 @given(length=st.integers(20, 60), lags=st.integers(1, 5), horizon=st.integers(1, 3))
 @settings(deadline=None)
-def test_splits_are_by_time_and_share_no_label(length, lags, horizon):
+def test_split_windows_is_by_time_without_shared_labels(length, lags, horizon):
     values = np.arange(length, dtype=np.float64)
     splits = split_windows(values, lags, horizon, dev=0.2, test=0.3)
     labels = {name: set(split.labels.flatten().tolist()) for name, split in splits.items()}
     assert max(labels["train"]) < min(labels["dev"]) <= max(labels["dev"]) < min(labels["test"])
-    # every value from the first that has a past on is foretold in one of them
+    # every value after the first `lags` is a label in one of the splits
     assert sorted(set().union(*labels.values())) == values[lags:].tolist()
     assert (
         splits["dev"].features[0].tolist()
@@ -115,8 +115,8 @@ def test_splits_are_by_time_and_share_no_label(length, lags, horizon):
     assert len(labels["test"]) == pytest.approx(0.3 * length, abs=1)
 
 
-def test_wrong_shares_are_said():
-    with pytest.raises(ValueError, match="shares of 0.5 and 0.5; wanted .* under 1 together"):
+def test_split_windows_rejects_wrong_shares():
+    with pytest.raises(ValueError, match="shares of 0.5 and 0.5; expected .* less than 1 together"):
         split_windows(np.arange(10.0), 2, dev=0.5, test=0.5)
-    with pytest.raises(ValueError, match="2 come before what is held out.* hold less out"):
+    with pytest.raises(ValueError, match="2 of them for training.*smaller held-out shares"):
         split_windows(np.arange(10.0), 4, dev=0.4, test=0.4)

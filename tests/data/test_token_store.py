@@ -19,24 +19,24 @@ LINES = ["a cat sat", "", "a mat , a cat", "sat sat mat ,"]
 
 
 @pytest.mark.parametrize("kind", ["character", "word", "bpe"])
-def test_every_line_is_closed_by_the_end_mark(kind):
+def test_encode_corpus_ends_each_line_with_eos(kind):
     tokenizer = train_tokenizer(kind, LINES)
-    told = []
-    corpus = encode_corpus(tokenizer, LINES, told.append)
-    wanted = [EOS] + [id for line in LINES for id in [*tokenizer.encode(line), EOS]]
-    assert corpus.ids.tolist() == wanted and corpus.ids.dtype == np.uint16 and sum(told) == 4
+    progress = []
+    corpus = encode_corpus(tokenizer, LINES, progress.append)
+    expected = [EOS] + [id for line in LINES for id in [*tokenizer.encode(line), EOS]]
+    assert corpus.ids.tolist() == expected and corpus.ids.dtype == np.uint16 and sum(progress) == 4
     assert corpus.characters == len("\n".join(LINES)) + 1
     assert corpus.words == sum(len(line.split()) for line in LINES) + len(LINES)
 
 
-def test_no_lines_are_no_ids(tmp_path):
+def test_encode_corpus_of_no_lines(tmp_path):
     tokenizer = train_tokenizer("word", ["a b a b"])
     assert encode_corpus(tokenizer, []).ids.tolist() == [EOS]
     assert write_corpus(tmp_path / "none.ids", tokenizer, []).ids.tolist() == [EOS]
 
 
-def test_in_a_file_they_are_the_same_and_are_not_read_into_memory(tmp_path):
-    lines = [f"{n} {n * n}" for n in range(5000)]  # several portions
+def test_write_corpus_equals_encode_corpus_and_is_mapped(tmp_path):
+    lines = [f"{n} {n * n}" for n in range(5000)]  # several chunks
     tokenizer = train_tokenizer("character", lines)
     held = encode_corpus(tokenizer, lines)
     written = write_corpus(token_file(tmp_path, "train"), tokenizer, iter(lines))
@@ -48,7 +48,7 @@ def test_in_a_file_they_are_the_same_and_are_not_read_into_memory(tmp_path):
     assert not again.ids.flags.writeable
 
 
-def test_many_words_take_four_bytes(tmp_path):
+def test_write_corpus_uses_four_bytes_for_large_vocabularies(tmp_path):
     lines = [" ".join(f"w{n}" for n in range(70_000))]
     tokenizer = train_tokenizer("word", lines, size=80_000)
     written = write_corpus(token_file(tmp_path, "train"), tokenizer, lines)
@@ -61,20 +61,20 @@ def test_many_words_take_four_bytes(tmp_path):
     assert read_corpora(tmp_path)["train"].ids.itemsize == 4
 
 
-def test_a_file_that_was_cut_or_is_gone_is_not_used(tmp_path):
+def test_read_corpora_rejects_truncated_and_missing_files(tmp_path):
     tokenizer = train_tokenizer("character", LINES)
     write_corpus_index(
         tmp_path, {"train": write_corpus(token_file(tmp_path, "train"), tokenizer, LINES)}
     )
     file = token_file(tmp_path, "train")
     file.write_bytes(file.read_bytes()[:-2])
-    with pytest.raises(RunError, match="train.ids is damaged: it holds 39 tokens of 40"):
+    with pytest.raises(RunError, match="train.ids is damaged: it has 39 tokens of 40"):
         read_corpora(tmp_path)
     file.unlink()
     with pytest.raises(RunError, match="train.ids could not be read: No such file"):
         read_corpora(tmp_path)
 
 
-def test_lines_are_read_anew_each_time():
+def test_line_range_reads_again_at_each_iteration():
     lines = LineRange(lambda: iter("abcdef"), 1, 4)
     assert len(lines) == 3 and list(lines) == list(lines) == ["b", "c", "d"]

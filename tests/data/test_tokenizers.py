@@ -39,7 +39,7 @@ ANY_TEXT = st.text(st.characters(codec=None))  # lone surrogates and control cha
 
 
 @EVERY_KIND
-def test_each_is_a_tokenizer_and_says_what_it_loses(kind):
+def test_tokenizer_has_the_protocol_and_its_round_trip_loss(kind):
     tokenizer = TRAINED[kind]
     assert isinstance(tokenizer, Tokenizer)
     assert tokenizer.kind == kind
@@ -50,13 +50,13 @@ SPACED = [" der\u00a0 Hund ", "die\u202fKatze\t!", "Der  HUND\u3000bellt", "\u20
 
 
 @EVERY_KIND
-def test_with_one_space_every_form_of_a_text_has_the_same_numbers(kind):
+def test_tokenizer_collapses_whitespace(kind):
     tokenizer = train_tokenizer(kind, SPACED * 2, collapse_spaces=True)
     plain = ["der Hund", "die Katze !", "Der HUND bellt", ""]
     assert tokenizer.encode_many(SPACED) == [tokenizer.encode(text) for text in plain]
     assert tokenizer.encode(" ") == []
-    assert tokenizer.encode("der Hund") != tokenizer.encode("Der HUND")  # case stays
-    if kind != "word":  # by word, spaces are put where they usually stand
+    assert tokenizer.encode("der Hund") != tokenizer.encode("Der HUND")  # case is kept
+    if kind != "word":  # the word tokenizer puts spaces where they are usual
         assert [tokenizer.decode(tokenizer.encode(text)) for text in SPACED] == plain
     same = train_tokenizer(kind, plain * 2)
     assert tokenizer.to_json() == {**same.to_json(), "spaces": "one"}
@@ -66,7 +66,7 @@ def test_with_one_space_every_form_of_a_text_has_the_same_numbers(kind):
 
 
 @EVERY_KIND
-def test_without_it_spaces_stay_and_nothing_is_said_of_them(kind):
+def test_tokenizer_keeps_whitespace_by_default(kind):
     tokenizer = TRAINED[kind]
     assert not tokenizer.collapse_spaces
     assert "spaces" not in tokenizer.to_json()
@@ -75,28 +75,28 @@ def test_without_it_spaces_stay_and_nothing_is_said_of_them(kind):
         assert tokenizer.decode(tokenizer.encode(SPACED[0])) == SPACED[0]
 
 
-def test_spaces_that_a_newer_version_may_know_are_refused():
+def test_tokenizer_from_json_rejects_unknown_spaces():
     value = {**TRAINED["bpe"].to_json(), "spaces": "none"}
-    with pytest.raises(RunError, match="It has spaces 'none' where 'one' was wanted"):
+    with pytest.raises(RunError, match="got spaces='none'; expected 'one'"):
         tokenizer_from_json(value)
 
 
 @given(text=ANY_TEXT)
 @settings(deadline=None)
-def test_single_spaced_text_has_nothing_but_single_spaces(text):
+def test_collapse_whitespace_leaves_single_spaces(text):
     found = collapse_whitespace(text)
     assert collapse_whitespace(found) == found
     assert [letter for letter in found if letter.isspace()] == [" "] * found.count(" ")
     assert "  " not in found
     assert found == found.strip()
-    # all that is no space is as it was, in its order
+    # all other characters are unchanged
     assert "".join(found.split()) == "".join(normalise(text).split())
 
 
 @EVERY_KIND
 @given(order=st.permutations(TEXTS))
 @settings(deadline=None, max_examples=15)
-def test_the_order_of_the_texts_does_not_matter(kind, order):
+def test_train_tokenizer_does_not_depend_on_the_order(kind, order):
     size = 320 if kind == "bpe" else None
     assert (
         train_tokenizer(kind, order * 2, size).to_json()
@@ -105,7 +105,7 @@ def test_the_order_of_the_texts_does_not_matter(kind, order):
 
 
 @EVERY_KIND
-def test_text_that_was_trained_on_comes_back(kind):
+def test_tokenizer_round_trip_of_training_text(kind):
     for text in (TEXTS[0], TEXTS[1], TEXTS[3], TEXTS[4]):
         assert TRAINED[kind].decode(TRAINED[kind].encode(text)) == text
 
@@ -113,7 +113,7 @@ def test_text_that_was_trained_on_comes_back(kind):
 @EVERY_KIND
 @given(text=ANY_TEXT)
 @settings(deadline=None)
-def test_numbers_stay_in_range_and_many_is_each(kind, text):
+def test_tokenizer_ids_are_in_range_and_encode_many_agrees(kind, text):
     tokenizer = TRAINED[kind]
     ids = tokenizer.encode(text)
     assert all(UNK <= id < tokenizer.vocab_size for id in ids)
@@ -123,7 +123,7 @@ def test_numbers_stay_in_range_and_many_is_each(kind, text):
 @EVERY_KIND
 @given(text=ANY_TEXT)
 @settings(deadline=None)
-def test_a_tokenizer_read_back_from_json_is_the_same(kind, text):
+def test_tokenizer_json_round_trip(kind, text):
     value = TRAINED[kind].to_json()
     again = tokenizer_from_json(json.loads(json.dumps(value)))
     assert again.to_json() == value
@@ -134,7 +134,7 @@ def test_a_tokenizer_read_back_from_json_is_the_same(kind, text):
 @EVERY_KIND
 @given(data=st.data())
 @settings(deadline=None)
-def test_any_numbers_can_be_read_and_shown(kind, data):
+def test_tokenizer_decodes_any_ids(kind, data):
     tokenizer = TRAINED[kind]
     ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1)))
     ordinary = [id for id in ids if id not in (PAD, BOS, EOS)]
@@ -147,16 +147,16 @@ def test_any_numbers_can_be_read_and_shown(kind, data):
 
 
 @EVERY_KIND
-@pytest.mark.parametrize("mark", SPECIAL_TOKENS)
-def test_text_that_looks_like_a_mark_never_is_one(kind, mark):
-    tokenizer = train_tokenizer(kind, ["a b", f"x {mark} y", f"{mark}{mark} {mark}"] * 9)
-    ids = tokenizer.encode(f"a {mark}{mark} b")
+@pytest.mark.parametrize("token", SPECIAL_TOKENS)
+def test_tokenizer_never_encodes_text_as_a_special_token(kind, token):
+    tokenizer = train_tokenizer(kind, ["a b", f"x {token} y", f"{token}{token} {token}"] * 9)
+    ids = tokenizer.encode(f"a {token}{token} b")
     assert all(id >= len(SPECIAL_TOKENS) for id in ids)
-    assert tokenizer.decode(ids).replace(" ", "") == f"a{mark}{mark}b"
+    assert tokenizer.decode(ids).replace(" ", "") == f"a{token}{token}b"
 
 
 @EVERY_KIND
-def test_training_reads_a_generator_once_and_is_the_same_in_every_process(kind):
+def test_train_tokenizer_is_deterministic_across_processes(kind):
     here = json.dumps(train_tokenizer(kind, (text for text in TEXTS * 2)).to_json())
     assert here == json.dumps(TRAINED[kind].to_json())
     code = (
@@ -173,7 +173,7 @@ def test_training_reads_a_generator_once_and_is_the_same_in_every_process(kind):
 
 
 @EVERY_KIND
-def test_what_goes_wrong_in_the_text_is_passed_on(kind):
+def test_train_tokenizer_propagates_errors_of_the_texts(kind):
     def texts():
         yield "a b"
         raise DataError("line 2 is bad")
@@ -183,30 +183,30 @@ def test_what_goes_wrong_in_the_text_is_passed_on(kind):
 
 
 @pytest.mark.parametrize(("kind", "size"), [("character", 20), ("word", 9), ("bpe", 280)])
-def test_size_counts_the_marks_too(kind, size):
+def test_train_tokenizer_size_includes_special_tokens(kind, size):
     assert train_tokenizer(kind, TEXTS * 2, size).vocab_size == size
 
 
 @EVERY_KIND
-def test_a_size_that_is_too_small_is_refused(kind):
+def test_train_tokenizer_rejects_a_small_size(kind):
     needed = 260 if kind == "bpe" else 5
-    with pytest.raises(ConfigError, match=f"of {needed - 1} tokens .* needs {needed} at least"):
+    with pytest.raises(ConfigError, match=f"got size={needed - 1} .* expected at least {needed}"):
         train_tokenizer(kind, TEXTS, needed - 1)
     assert train_tokenizer(kind, TEXTS, needed).vocab_size == needed
 
 
-def test_an_unknown_kind_is_refused_with_a_hint():
+def test_train_tokenizer_rejects_an_unknown_kind():
     with pytest.raises(ConfigError, match="no tokenizer 'words'. Did you mean 'word'"):
         train_tokenizer("words", TEXTS)
 
 
 @pytest.mark.parametrize("kind", ["character", "word"])
-def test_no_text_is_refused(kind):
-    with pytest.raises(DataError, match=f"no text to make a {kind} tokenizer"):
+def test_train_tokenizer_rejects_empty_text(kind):
+    with pytest.raises(DataError, match=f"no text to fit a {kind} tokenizer"):
         train_tokenizer(kind, ["", ""])
 
 
-def test_bytepair_needs_no_text_at_all():
+def test_bpe_needs_no_training_text():
     tokenizer = train_tokenizer("bpe", [])
     assert tokenizer.vocab_size == 260
     assert tokenizer.decode(tokenizer.encode("年 a")) == "年 a"
@@ -217,23 +217,23 @@ def test_bytepair_needs_no_text_at_all():
 
 @given(ANY_TEXT)
 @settings(deadline=None)
-def test_normalise_is_nfc_and_done_once_is_done(text):
+def test_normalise_is_nfc_and_idempotent(text):
     clean = "".join("�" if "\ud800" <= letter <= "\udfff" else letter for letter in text)
     assert normalise(text) == unicodedata.normalize("NFC", clean)
     assert normalise(normalise(text)) == normalise(text)
 
 
-def test_composed_and_decomposed_are_one():
+def test_tokenizer_treats_composed_and_decomposed_alike():
     for kind in KINDS:
         tokenizer = train_tokenizer(kind, ["Zu\u0308rich e\u0301te\u0301"] * 2)
         assert tokenizer.encode("Zu\u0308rich") == tokenizer.encode("Zürich")
         assert UNK not in tokenizer.encode("Zürich")
 
 
-# --- by character and by word -------------------------------------------------------------------
+# --- characters and words -----------------------------------------------------------------------
 
 
-def test_characters_go_by_code_point_and_strangers_show():
+def test_character_tokenizer_shows_unknown_characters():
     tokenizer = train_tokenizer("character", ["abc", "ab", "a"])
     assert tokenizer.encode("cab") == [6, 4, 5]
     assert tokenizer.encode("axa") == [4, UNK, 4]
@@ -242,26 +242,26 @@ def test_characters_go_by_code_point_and_strangers_show():
 
 @given(ANY_TEXT)
 @settings(deadline=None)
-def test_characters_that_were_seen_come_back(text):
+def test_character_tokenizer_round_trip(text):
     if text:
         tokenizer = train_tokenizer("character", [text])
         assert tokenizer.decode(tokenizer.encode(text)) == normalise(text)
 
 
-def test_words_seen_once_are_strangers_unless_all_are():
+def test_word_tokenizer_drops_words_seen_once():
     tokenizer = train_tokenizer("word", ["the cat", "the dog"])
     assert tokenizer.decode(tokenizer.encode("the cat")) == "the �"
     tokenizer = train_tokenizer("word", ["the cat", "a dog"])
     assert tokenizer.decode(tokenizer.encode("the cat")) == "the cat"
 
 
-def test_spaces_and_controls_can_be_seen():
+def test_display_tokens_show_spaces_and_controls():
     tokenizer = train_tokenizer("character", ["a\u00a0\t\x00\x7f\u200f b"])
     display_tokens = tokenizer.display_tokens([*tokenizer.encode("a\u00a0\t\x00\x7f\u200f b"), EOS])
     assert display_tokens == ["a", "␣", "␉", "␀", "␡", "⟨200f⟩", "␣", "b", "⏎"]
 
 
-# --- by byte pair -------------------------------------------------------------------------------
+# --- BPE ----------------------------------------------------------------------------------------
 
 
 @given(ANY_TEXT)
@@ -269,21 +269,21 @@ def test_spaces_and_controls_can_be_seen():
 @example("\u202bעברית\u202c العربية 👩‍👩‍👧 e\u0301")
 @example("</s><pad>")
 @settings(deadline=None, max_examples=500)
-def test_bytepair_gives_any_text_back(text):
+def test_bpe_round_trip_of_any_text(text):
     tokenizer = TRAINED["bpe"]
     assert tokenizer.decode(tokenizer.encode(text)) == normalise(text)
 
 
 @given(st.lists(st.text(), max_size=5), ANY_TEXT)
 @settings(deadline=None, max_examples=30)
-def test_bytepair_does_so_whatever_it_was_trained_on(texts, text):
+def test_bpe_round_trip_for_any_training_text(texts, text):
     tokenizer = train_tokenizer("bpe", [*texts, text], 300)
     assert tokenizer.decode(tokenizer.encode(text)) == normalise(text)
 
 
 @given(st.text(), st.integers(0, 20), st.integers(0, 20))
 @settings(deadline=None)
-def test_a_cut_sequence_reads_as_the_library_reads_it(text, start, length):
+def test_bpe_decodes_partial_sequences_like_the_library(text, start, length):
     tokenizer = train_tokenizer("bpe", [], None)
     assert isinstance(tokenizer, BPETokenizer)
     cut = tokenizer.encode(text)[start : start + length]
@@ -291,19 +291,19 @@ def test_a_cut_sequence_reads_as_the_library_reads_it(text, start, length):
     assert tokenizer.decode(cut) == decoders.ByteLevel().decode(tokens)
 
 
-def test_the_numbers_follow_from_the_merges():
-    # two ways to "abc" make one token: the second must not take a number of its own
+def test_bpe_ids_follow_from_the_merges():
+    # two merges give "abc": the second must not have an id of its own
     tokenizer = BPETokenizer([("a", "b"), ("b", "c"), ("ab", "c"), ("a", "bc"), ("abc", "d")])
     assert tokenizer.vocab_size == 260 + 4
     assert tokenizer.display_tokens([260, 261, 262, 263]) == ["ab", "bc", "abc", "abcd"]
 
 
-def test_merging_makes_text_shorter():
+def test_bpe_merges_shorten_text():
     tokenizer = train_tokenizer("bpe", ["the cat sat on the mat"] * 9)
     assert len(tokenizer.encode("the cat sat on the mat")) == 6
 
 
-def test_a_letter_in_several_parts_is_shown_in_each():
+def test_bpe_display_tokens_number_parts_of_a_character():
     tokenizer = train_tokenizer("bpe", [])
     ids = tokenizer.encode("年a 😀")
     assert tokenizer.display_tokens(ids) == [
@@ -322,34 +322,34 @@ def test_a_letter_in_several_parts_is_shown_in_each():
     ]  # fmt: skip
 
 
-# --- what is not a tokenizer --------------------------------------------------------------------
+# --- malformed values ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (None, "a kind .* and its tokens or merges were wanted"),
+        (None, "a kind .* and its tokens or merges"),
         ([], "a kind"),
         ({"kind": "word"}, "a kind"),
         ({"kind": "os.system", "tokens": ["a"]}, "a kind"),
         ({"kind": "word", "tokens": "abc"}, "a kind"),
-        ({"kind": "word", "tokens": ["a", "a"]}, "'a' is listed twice"),
-        ({"kind": "character", "tokens": ["a", 4]}, "It lists 4 where some text"),
-        ({"kind": "character", "tokens": [""]}, "It lists '' where some text"),
+        ({"kind": "word", "tokens": ["a", "a"]}, "got the token 'a' twice"),
+        ({"kind": "character", "tokens": ["a", 4]}, "got 4 in a list of tokens"),
+        ({"kind": "character", "tokens": [""]}, "got '' in a list of tokens"),
         ({"kind": "bpe", "merges": ["a"]}, "merge of 'a' and ''"),
         ({"kind": "bpe", "merges": ["a b", "ab cd"]}, "merge of 'ab' and 'cd'"),
-        ({"kind": "bpe", "merges": [["a", "b"]]}, "It lists"),
+        ({"kind": "bpe", "merges": [["a", "b"]]}, "in a list of tokens"),
     ],
 )
-def test_malformed_json_is_refused(value, message):
+def test_tokenizer_from_json_rejects_malformed_values(value, message):
     with pytest.raises(RunError, match=f"not a tokenizer that Saccade wrote: .*{message}"):
         tokenizer_from_json(value)
 
 
 @EVERY_KIND
 @pytest.mark.parametrize("id", [-1, 100_000])
-def test_a_number_beyond_the_vocabulary_is_refused(kind, id):
-    with pytest.raises(ValueError, match=f"There is no token {id}; there are 0 to"):
+def test_tokenizer_rejects_ids_out_of_range(kind, id):
+    with pytest.raises(ValueError, match=f"got token id {id}; expected 0 to"):
         TRAINED[kind].decode([id])
-    with pytest.raises(ValueError, match=f"There is no token {id}; there are 0 to"):
+    with pytest.raises(ValueError, match=f"got token id {id}; expected 0 to"):
         TRAINED[kind].display_tokens([id])

@@ -39,7 +39,7 @@ TEXTS = st.lists(st.lists(WORDS, max_size=8).map(" ".join), min_size=1, max_size
 
 
 @given(TEXTS, st.integers(1, 3), st.booleans())
-def test_it_is_what_python_counts(text: str, min_count: int, in_a_file: bool) -> None:
+def test_read_word_corpus_equals_python_counts(text: str, min_count: int, in_a_file: bool) -> None:
     counts, lines = slow(text, min_count)
     contents = [(line + "\n").encode() for line in text.split("\n")]
     if len(counts) < 2:
@@ -54,25 +54,25 @@ def test_it_is_what_python_counts(text: str, min_count: int, in_a_file: bool) ->
 
 
 @given(TEXTS, st.lists(WORDS, unique=True, max_size=6))
-def test_words_with_numbers_are_found_and_no_others(text: str, words: list[str]) -> None:
+def test_word_index_finds_known_words_only(text: str, words: list[str]) -> None:
     contents = [(line + "\n").encode() for line in text.split("\n")]
     numbering = WordIndex(words)
-    wanted = [
+    expected = [
         [*(words.index(word) for word in line.split() if word in words), LINE_END]
         for line in text.split("\n")
     ]
-    for _ in range(2):  # what was looked up leaves nothing behind
-        assert numbering.ids(contents, "whitespace").tolist() == sum(wanted, [])
+    for _ in range(2):  # a look-up changes no state
+        assert numbering.ids(contents, "whitespace").tolist() == sum(expected, [])
 
 
-def test_words_are_found_as_they_were_read() -> None:
-    content = "a\u00a0b a\x1cb\u2003c, a\n".encode()  # spaces of other scripts are letters here
+def test_word_index_splits_like_the_corpus() -> None:
+    content = "a\u00a0b a\x1cb\u2003c, a\n".encode()  # Unicode spaces are part of a word
     read = read_word_corpus([content], min_count=1, split="whitespace")
     assert np.array_equal(WordIndex(read.words).ids([content], "whitespace"), read.ids)
     assert np.array_equal(WordIndex(["a", "b"]).ids([b"B, a!\n\n"]), [1, 0, LINE_END, LINE_END])
 
 
-def test_tables_grow_as_they_must(tmp_path: Path) -> None:
+def test_read_word_corpus_grows_its_tables(tmp_path: Path) -> None:
     words = [f"w{number}" for number in range(100_000)]
     content = (" ".join(words) + "\n").encode() + b"x" * 1_000_000 + b" w7 w7\n"
     sentences = read_word_corpus(
@@ -86,14 +86,14 @@ def test_tables_grow_as_they_must(tmp_path: Path) -> None:
     assert isinstance(sentences.ids, np.memmap)
 
 
-def test_plain_text_is_cut_into_words_and_signs() -> None:
+def test_read_word_corpus_splits_plain_text() -> None:
     assert (
         pretokenize("The CAT sat.\n\nÉcole, 3.14!\n".encode()).decode()
         == "the cat sat .\n\nécole , 3.14 !\n"
     )
 
 
-def test_windows_ends_tabs_and_many_spaces_are_spaces() -> None:
+def test_read_word_corpus_treats_white_space_alike() -> None:
     sentences = read_word_corpus(
         [b"a\tb\r\n  a   b \r\n\x0b\x0ca\n"], min_count=1, split="whitespace"
     )
@@ -108,10 +108,12 @@ def test_windows_ends_tabs_and_many_spaces_are_spaces() -> None:
         (
             "a b c a\n",
             5,
-            "fewer than 2 of them are there 5 times or more, the most frequent 2 times",
+            "fewer than 2 occur 5 times or more .the most frequent 2 times",
         ),
     ],
 )
-def test_too_little_is_said(text: str, min_count: int, message: str) -> None:
+def test_read_word_corpus_reports_a_small_vocabulary(
+    text: str, min_count: int, message: str
+) -> None:
     with pytest.raises(DataError, match=message):
         read_word_corpus([text.encode()], min_count=min_count, split="whitespace")

@@ -15,7 +15,7 @@ def toy():
             self.vocab_size, self.sharpness, self.known = vocab_size, sharpness, {}
 
         def logits(self, seed, prefix):
-            """Of what follows the prefix, which has no begin mark."""
+            """Return the logits after the prefix, which excludes bos."""
             key = (int(seed), *prefix)
             if key not in self.known:
                 drawn = torch.Generator().manual_seed(hash(key) % 2**62)

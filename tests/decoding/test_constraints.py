@@ -30,7 +30,7 @@ every_rule = pytest.mark.parametrize("constraints", RULES, ids=str)
 
 @st.composite
 def histories(draw):
-    """What each row has written, and the logits of what may come next."""
+    """Generated ids of each row, and the logits of the next."""
     R, T, V = draw(st.integers(1, 4)), draw(st.integers(0, 9)), draw(st.integers(1, 4))
     torch.manual_seed(draw(st.integers(0, 2**32 - 1)))
     return torch.randint(V, (R, T)), torch.randn(R, V, dtype=torch.float64)
@@ -43,24 +43,24 @@ def has_twice(ids, n):
 
 @settings(deadline=None, max_examples=60)
 @given(histories(), st.sampled_from([0.5, 1.0, 1.2, 3.0]))
-def test_what_was_written_is_divided_or_multiplied(history, penalty):
-    written, logits = history
+def test_constraints_repetition_penalty_divides_or_multiplies(history, penalty):
+    generated_ids, logits = history
     expected = logits.clone()
-    for row, tokens in enumerate(written.tolist()):
+    for row, tokens in enumerate(generated_ids.tolist()):
         for token in set(tokens):
             x = expected[row, token]
             expected[row, token] = x / penalty if x > 0 else x * penalty
-    found = repetition_penalty(logits, written, penalty)
+    found = repetition_penalty(logits, generated_ids, penalty)
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 @settings(deadline=None, max_examples=100)
 @given(histories(), st.integers(1, 4))
-def test_a_token_is_blocked_if_it_would_complete_a_run_a_second_time(history, n):
-    written, logits = history
+def test_constraints_block_repeated_ngrams(history, n):
+    generated_ids, logits = history
     V = logits.shape[1]
-    found = repeated_ngrams(written, n, V)
-    for row, tokens in enumerate(written.tolist()):
+    found = repeated_ngrams(generated_ids, n, V)
+    for row, tokens in enumerate(generated_ids.tolist()):
         runs = [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
         newest = tokens[len(tokens) - n + 1 :]
         for token in range(V):
@@ -70,16 +70,16 @@ def test_a_token_is_blocked_if_it_would_complete_a_run_a_second_time(history, n)
 
 @settings(deadline=None, max_examples=40)
 @given(histories(), st.sampled_from([0.5, 1.2, 3.0]), st.integers(1, 4))
-def test_both_are_hugging_faces(history, penalty, n):
+def test_constraints_equal_hugging_face(history, penalty, n):
     peer = pytest.importorskip("transformers.generation.logits_process")
-    written, logits = history
+    generated_ids, logits = history
     theirs = peer.RepetitionPenaltyLogitsProcessor(penalty)
     torch.testing.assert_close(
-        repetition_penalty(logits, written, penalty), theirs(written, logits.clone())
+        repetition_penalty(logits, generated_ids, penalty), theirs(generated_ids, logits.clone())
     )
     theirs = peer.NoRepeatNGramLogitsProcessor(n)
-    blocked = theirs(written, logits.clone()) == -torch.inf
-    assert torch.equal(repeated_ngrams(written, n, logits.shape[1]), blocked)
+    blocked = theirs(generated_ids, logits.clone()) == -torch.inf
+    assert torch.equal(repeated_ngrams(generated_ids, n, logits.shape[1]), blocked)
 
 
 # --- in searches --------------------------------------------------------------------------------
@@ -92,10 +92,10 @@ def sentences(batch):
     return torch.tensor(seeds), torch.tensor(max_lengths)
 
 
-def slow_next(table, seed, written, constraints):
+def slow_next(table, seed, generated_ids, constraints):
     """The log-probabilities of what may follow, by token, one by one."""
-    logits = table.logits(seed, written).tolist()
-    for token in set(written):
+    logits = table.logits(seed, generated_ids).tolist()
+    for token in set(generated_ids):
         x = logits[token]
         logits[token] = (
             x / constraints.repetition_penalty if x > 0 else x * constraints.repetition_penalty
@@ -107,7 +107,7 @@ def slow_next(table, seed, written, constraints):
         if token != SPECIAL_TOKENS.bos
         and not (
             constraints.no_repeat_ngram_size
-            and has_twice([*written, token], constraints.no_repeat_ngram_size)
+            and has_twice([*generated_ids, token], constraints.no_repeat_ngram_size)
         )
     }
 
@@ -115,7 +115,7 @@ def slow_next(table, seed, written, constraints):
 @every_rule
 @settings(deadline=None, max_examples=15)
 @given(batch=batches, sharpness=st.sampled_from([0.5, 3.0]))
-def test_greedy_search_keeps_them(toy, constraints, batch, sharpness):
+def test_constraints_apply_in_greedy_search(toy, constraints, batch, sharpness):
     table = toy(4, sharpness)
     memory, max_lengths = sentences(batch)
     found = greedy_search(
@@ -126,21 +126,21 @@ def test_greedy_search_keeps_them(toy, constraints, batch, sharpness):
         constraints=constraints,
     )
     for answer, (seed, limit) in zip(found, batch, strict=True):
-        written, total = [], 0.0
-        while len(written) < limit and SPECIAL_TOKENS.eos not in written:
-            options = slow_next(table, seed, written, constraints)
+        generated_ids, total = [], 0.0
+        while len(generated_ids) < limit and SPECIAL_TOKENS.eos not in generated_ids:
+            options = slow_next(table, seed, generated_ids, constraints)
             token = max(options, key=options.__getitem__)
-            written.append(token)
+            generated_ids.append(token)
             total += options[token]
-        assert answer.finished == (written[-1] == SPECIAL_TOKENS.eos)
-        assert answer.ids == [token for token in written if token != SPECIAL_TOKENS.eos]
+        assert answer.finished == (generated_ids[-1] == SPECIAL_TOKENS.eos)
+        assert answer.ids == [token for token in generated_ids if token != SPECIAL_TOKENS.eos]
         assert answer.log_probability == pytest.approx(total, abs=1e-9)
 
 
 @every_rule
 @settings(deadline=None, max_examples=15)
 @given(batch=batches, sharpness=st.sampled_from([0.5, 3.0]))
-def test_a_beam_of_one_is_greedy(toy, constraints, batch, sharpness):
+def test_constraints_of_width_one_is_greedy(toy, constraints, batch, sharpness):
     table = toy(4, sharpness)
     memory, max_lengths = sentences(batch)
     plain = greedy_search(
@@ -165,19 +165,19 @@ def test_a_beam_of_one_is_greedy(toy, constraints, batch, sharpness):
 @every_rule
 @settings(deadline=None, max_examples=10)
 @given(seed=st.integers(0, 10**6), width=st.integers(2, 5))
-def test_a_beam_is_a_slow_beam(toy, constraints, seed, width):
+def test_constraints_equals_reference_beam(toy, constraints, seed, width):
     table, limit = toy(4, 2.0), 5
     open_, done = [(0.0, [])], []
     for tokens in range(1, limit + 1):
         grown = [
-            (total + value, [*written, token])
-            for total, written in open_
-            for token, value in slow_next(table, seed, written, constraints).items()
+            (total + value, [*generated_ids, token])
+            for total, generated_ids in open_
+            for token, value in slow_next(table, seed, generated_ids, constraints).items()
         ]
         best = sorted(grown, key=lambda one: -one[0])[: width - len(done)]
         ended = [one for one in best if one[1][-1] == SPECIAL_TOKENS.eos or tokens == limit]
         open_ = [one for one in best if one not in ended]
-        done += [(total / ((5 + tokens) / 6), written) for total, written in ended]
+        done += [(total / ((5 + tokens) / 6), generated_ids) for total, generated_ids in ended]
     done.sort(key=lambda one: -one[0])
     [found] = beam_search(
         table,
@@ -189,14 +189,14 @@ def test_a_beam_is_a_slow_beam(toy, constraints, seed, width):
         constraints=constraints,
     )
     assert [a.ids + [SPECIAL_TOKENS.eos] * a.finished for a in found] == [
-        written for _, written in done
+        generated_ids for _, generated_ids in done
     ]
     assert [a.score for a in found] == pytest.approx([score for score, _ in done], abs=1e-9)
 
 
 @settings(deadline=None, max_examples=20)
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 3))
-def test_blocking_takes_answers_away_and_leaves_the_others_their_probability(toy, seed, n):
+def test_constraints_blocking_keeps_other_log_probabilities(toy, seed, n):
     how = {"special_tokens": SPECIAL_TOKENS, "max_lengths": torch.tensor([5]), "n_best": ALL}
     [free] = exhaustive_search(toy(4), torch.tensor([seed]), **how)
     [blocked] = exhaustive_search(
@@ -210,7 +210,7 @@ def test_blocking_takes_answers_away_and_leaves_the_others_their_probability(toy
 
 
 @every_rule
-def test_neighbours_change_nothing(toy, constraints):
+def test_constraints_is_independent_of_batch(toy, constraints):
     table, seeds, max_lengths = toy(5, 2.0), torch.arange(20), torch.tensor([1, 3, 5, 7] * 5)
     how = {"special_tokens": SPECIAL_TOKENS, "constraints": constraints}
     plain = greedy_search(table, seeds, max_lengths=max_lengths, **how)
@@ -224,7 +224,7 @@ def test_neighbours_change_nothing(toy, constraints):
 
 
 @every_rule
-def test_every_search_is_changed(toy, constraints):
+def test_constraints_apply_in_every_search(toy, constraints):
     """Or nothing above would mean a thing."""
     table, seeds, max_lengths = toy(5, 2.0), torch.arange(30), torch.full((30,), 6)
     how = {"special_tokens": SPECIAL_TOKENS, "max_lengths": max_lengths}
@@ -245,7 +245,7 @@ def test_every_search_is_changed(toy, constraints):
             )
 
 
-def test_a_rule_that_never_applies_changes_nothing(toy):
+def test_constraints_that_never_apply_leave_results(toy):
     table, seeds, max_lengths = toy(4, 2.0), torch.arange(10), torch.full((10,), 5)
     free = greedy_search(table, seeds, special_tokens=SPECIAL_TOKENS, max_lengths=max_lengths)
     never = greedy_search(
@@ -268,7 +268,7 @@ def test_a_rule_that_never_applies_changes_nothing(toy):
     )
 
 
-def test_repetition_worked_by_hand(toy):
+def test_constraints_repetition_penalty_equals_worked_example(toy):
     class Constant(toy):
         def logits(self, seed, prefix):
             return torch.tensor([9.0, -9.0, 3.0, 2.0, 1.4, -1.0], dtype=torch.float64)
@@ -292,18 +292,21 @@ def test_repetition_worked_by_hand(toy):
 
 
 @pytest.mark.parametrize(
-    ("constraints", "said"),
+    ("constraints", "message"),
     [
         (
             RepetitionConstraints(repetition_penalty=0.0),
-            "a repetition penalty of 0.0 .* wanted more than 0",
+            "a repetition penalty of 0.0; expected more than 0",
         ),
         (RepetitionConstraints(repetition_penalty=float("nan")), "a repetition penalty of nan"),
-        (RepetitionConstraints(no_repeat_ngram_size=-1), "runs of -1 tokens .* wanted 1 or more"),
+        (
+            RepetitionConstraints(no_repeat_ngram_size=-1),
+            "n-grams of -1 tokens .* expected 1 or more",
+        ),
     ],
 )
-def test_rules_that_cannot_be_are_refused(toy, constraints, said):
-    with pytest.raises(ValueError, match=said):
+def test_constraints_refuse_invalid_values(toy, constraints, message):
+    with pytest.raises(ValueError, match=message):
         greedy_search(
             toy(4),
             torch.tensor([0]),

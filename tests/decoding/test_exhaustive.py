@@ -61,7 +61,7 @@ def agree(some, others):
 
 @settings(deadline=None, max_examples=30)
 @given(size=sizes, batch=batches, alpha=alphas)
-def test_it_is_all_there_is(toy, size, batch, alpha):
+def test_exhaustive_enumerates_all_sequences(toy, size, batch, alpha):
     table = toy(*size)
     memory, max_lengths = sentences(batch)
     found = exhaustive_search(
@@ -70,35 +70,40 @@ def test_it_is_all_there_is(toy, size, batch, alpha):
         special_tokens=SPECIAL_TOKENS,
         max_lengths=max_lengths,
         n_best=ALL,
-        alpha=alpha,
+        length_penalty=alpha,
     )
     for answers, (seed, limit) in zip(found, batch, strict=True):
         expected = written_out(table, seed, limit, alpha)
         assert [(a.ids, a.finished) for a in answers] == [one[1:] for one in expected]
         assert [a.score for a in answers] == pytest.approx([one[0] for one in expected])
-    few = exhaustive_search(
-        table, memory, special_tokens=SPECIAL_TOKENS, max_lengths=max_lengths, n_best=2, alpha=alpha
+    n_best_two = exhaustive_search(
+        table,
+        memory,
+        special_tokens=SPECIAL_TOKENS,
+        max_lengths=max_lengths,
+        n_best=2,
+        length_penalty=alpha,
     )
-    assert few == [answers[:2] for answers in found]
+    assert n_best_two == [answers[:2] for answers in found]
 
 
 @settings(deadline=None, max_examples=30)
 @given(size=sizes, batch=batches, alpha=alphas, rule=constraints)
-def test_a_beam_as_wide_as_all_there_is_finds_the_same(toy, size, batch, alpha, rule):
+def test_exhaustive_equals_beam_of_unlimited_width(toy, size, batch, alpha, rule):
     table = toy(*size)
     memory, max_lengths = sentences(batch)
-    how = {
+    options = {
         "special_tokens": SPECIAL_TOKENS,
         "max_lengths": max_lengths,
-        "alpha": alpha,
+        "length_penalty": alpha,
         "constraints": rule,
     }
-    found = exhaustive_search(table, memory, **how, n_best=ALL)
-    most = max(map(len, found))
+    found = exhaustive_search(table, memory, **options, n_best=ALL)
+    beam_width = max(map(len, found))
     # n_best = width: the beam does not stop early
-    wide = beam_search(table, memory, **how, width=most, n_best=most)
+    wide = beam_search(table, memory, **options, width=beam_width, n_best=beam_width)
     # and where it does, it still has the best
-    early = beam_search(table, memory, **how, width=most, n_best=1)
+    early = beam_search(table, memory, **options, width=beam_width, n_best=1)
     for answers, many, one in zip(found, wide, early, strict=True):
         agree(many, answers)
         agree(one, answers[:1])
@@ -113,28 +118,28 @@ def tiny(kind, vocab_size):
 
 
 @pytest.mark.parametrize("kind", ["bahdanau", "transformer"])
-def test_it_holds_of_real_models(kind):
+def test_exhaustive_equals_beam_on_real_models(kind):
     model = tiny(kind, 4)
     source, lengths = torch.randint(6, (3, 5)), torch.tensor([5, 2, 4])
-    how = {
+    options = {
         "special_tokens": SpecialTokens(0, 1, ()),
         "max_lengths": torch.tensor([4, 2, 3]),
-        "alpha": 0.0,
+        "length_penalty": 0.0,
     }
     with torch.no_grad():
         memory = model.encode(source, lengths)
-    found = exhaustive_search(model, memory, **how, n_best=ALL)
+    found = exhaustive_search(model, memory, **options, n_best=ALL)
     # three words besides the end mark: those that end after 0, 1, … of them, and those that fill
     assert [len(answers) for answers in found] == [1 + 3 + 9 + 27 + 81, 1 + 3 + 9, 1 + 3 + 9 + 27]
     for answers in found:
         assert sum(math.exp(a.log_probability) for a in answers) == pytest.approx(1)
     for answers, wide in zip(
-        found, beam_search(model, memory, **how, width=121, n_best=121), strict=True
+        found, beam_search(model, memory, **options, width=121, n_best=121), strict=True
     ):
         agree(wide, answers)
 
 
-def test_an_answer_does_not_depend_on_its_neighbours(toy):
+def test_exhaustive_is_independent_of_batch(toy):
     table, memory, max_lengths = toy(4), torch.tensor([3, 4, 5]), torch.tensor([3, 1, 4])
     together = exhaustive_search(
         table, memory, special_tokens=SPECIAL_TOKENS, max_lengths=max_lengths, n_best=5
@@ -150,7 +155,7 @@ def test_an_answer_does_not_depend_on_its_neighbours(toy):
         ) == [together[row]]
 
 
-def test_where_there_are_no_words_there_is_one_answer(toy):
+def test_exhaustive_without_candidates_has_one_hypothesis(toy):
     [[answer]] = exhaustive_search(
         toy(2),
         torch.tensor([0]),
@@ -161,7 +166,7 @@ def test_where_there_are_no_words_there_is_one_answer(toy):
     assert answer.ids == [] and answer.finished
 
 
-def test_a_model_that_gives_nan_gives_answers_that_are_nan(toy):
+def test_exhaustive_propagates_nan(toy):
     class Broken(toy):
         def logits(self, seed, prefix):
             return super().logits(seed, prefix) * torch.nan
@@ -177,32 +182,32 @@ def test_a_model_that_gives_nan_gives_answers_that_are_nan(toy):
 
 
 @pytest.mark.parametrize(
-    ("limit", "how", "said"),
+    ("limit", "options", "message"),
     [
-        (0, {}, "a limit of 0 tokens .* wanted at least 1"),
-        (2, {"n_best": 0}, "the 0 best .* wanted n_best of 1 or more"),
-        (2, {"alpha": -1.0}, "length penalty -1.0 .* a penalty of 0 or more"),
-        (7, {}, r"sequences of 7 out of 10 tokens .* 1.0e\+07 of them; wanted at most 1,000,000"),
+        (0, {}, "a maximum length of 0 tokens; expected 1 or more"),
+        (2, {"n_best": 0}, "got n_best 0 .* expected n_best of 1 or more"),
+        (2, {"length_penalty": -1.0}, "length_penalty -1.0; .* a penalty of 0 or more"),
+        (7, {}, r"got 1.0e\+07 sequences of 7 out of 10 tokens; expected at most 1,000,000"),
     ],
 )
-def test_what_cannot_be_is_refused(toy, limit, how, said):
-    with pytest.raises(ValueError, match=said):
+def test_exhaustive_refuses_invalid_settings(toy, limit, options, message):
+    with pytest.raises(ValueError, match=message):
         exhaustive_search(
             toy(12),
             torch.tensor([0]),
             special_tokens=SPECIAL_TOKENS,
             max_lengths=torch.tensor([limit]),
-            **how,
+            **options,
         )
 
 
-def test_what_is_refused_would_have_been_too_much(toy):
+def test_exhaustive_limit_is_between_the_tested_sizes(toy):
     assert (
         10**6 <= MAX_EXHAUSTIVE_SEQUENCES < 10**7
-    )  # so that the case above is refused for what it says
+    )  # so that the case above is refused for its size
 
 
-def test_it_leaves_no_graph_behind(toy):
+def test_exhaustive_builds_no_autograd_graph(toy):
     class Learning(toy):
         def step(self, ids, state):
             assert not torch.is_grad_enabled()

@@ -15,5 +15,5 @@ from saccade.decoding import length_penalty
         (100, 0.0, 1.0),
     ],
 )
-def test_by_hand(length, alpha, expected):
+def test_length_penalty_equals_worked_example(length, alpha, expected):
     assert length_penalty(length, alpha) == pytest.approx(expected)

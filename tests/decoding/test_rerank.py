@@ -23,7 +23,7 @@ SPECIAL_TOKENS = SpecialTokens(0, 1, (0,))
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 2**32 - 1), st.sampled_from([0.1, 1.0]))
-def test_the_penalty_is_the_equation(T, S, seed, beta):
+def test_rerank_penalty_equals_equation(T, S, seed, beta):
     torch.manual_seed(seed)
     weights = torch.randn(T, S, dtype=torch.float64).softmax(dim=-1)
     expected = 0.0
@@ -32,7 +32,7 @@ def test_the_penalty_is_the_equation(T, S, seed, beta):
     assert coverage_penalty(weights, beta) == pytest.approx(beta * expected)
 
 
-def test_by_hand():
+def test_rerank_equals_worked_example():
     weights = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.25, 0.25], [0.0, 0.25, 0.75]])
     # looked: 1.5, 0.5 and 1.0
     assert coverage_penalty(weights, 2.0) == pytest.approx(2 * math.log(0.5))
@@ -41,12 +41,12 @@ def test_by_hand():
     assert coverage_penalty(weights[:1], 0.0) == 0.0
 
 
-def weights_of(seed, whole, places=3):
+def weights_of(seed, whole, positions=3):
     """Made-up weights that are a function of the sentence and what was written before."""
     rows = []
     for t in range(len(whole)):
         drawn = torch.Generator().manual_seed(hash((seed, *whole[:t])) % 2**62)
-        rows.append(torch.randn(places, dtype=torch.float64, generator=drawn))
+        rows.append(torch.randn(positions, dtype=torch.float64, generator=drawn))
     return (2 * torch.stack(rows)).softmax(dim=-1)
 
 
@@ -55,22 +55,22 @@ def slow_beam(table, seed, limit, width, alpha, beta):
     open_, done = [(0.0, [], torch.zeros(3, dtype=torch.float64))], []
     for tokens in range(1, limit + 1):
         grown = []
-        for total, written, looked in open_:
-            now = looked + weights_of(seed, [*written, None])[-1]
-            values = table.logits(seed, written).log_softmax(0).tolist()
+        for total, generated_ids, looked in open_:
+            now = looked + weights_of(seed, [*generated_ids, None])[-1]
+            values = table.logits(seed, generated_ids).log_softmax(0).tolist()
             grown += [
-                (total + value, [*written, token], now)
+                (total + value, [*generated_ids, token], now)
                 for token, value in enumerate(values)
                 if token != SPECIAL_TOKENS.bos
             ]
         best = sorted(grown, key=lambda one: -one[0])[: width - len(done)]
         open_ = []
-        for total, written, looked in best:
-            if written[-1] == SPECIAL_TOKENS.eos or tokens == limit:
+        for total, generated_ids, looked in best:
+            if generated_ids[-1] == SPECIAL_TOKENS.eos or tokens == limit:
                 missing = sum(math.log(min(x, 1.0)) for x in looked.tolist())
-                done.append((total / ((5 + tokens) / 6) ** alpha + beta * missing, written))
+                done.append((total / ((5 + tokens) / 6) ** alpha + beta * missing, generated_ids))
             else:
-                open_.append((total, written, looked))
+                open_.append((total, generated_ids, looked))
     return sorted(done, key=lambda one: -one[0])
 
 
@@ -82,9 +82,7 @@ def slow_beam(table, seed, limit, width, alpha, beta):
     beta=st.sampled_from([0.0, 0.2, 1.0]),
     n_best=st.integers(1, 3),
 )
-def test_a_beam_judged_again_is_a_beam_that_kept_its_weights(
-    toy, batch, width, alpha, beta, n_best
-):
+def test_rerank_equals_beam_with_recorded_weights(toy, batch, width, alpha, beta, n_best):
     table = toy(4)
     memory, max_lengths = (torch.tensor(column) for column in zip(*batch, strict=True))
     found = beam_search(
@@ -94,7 +92,7 @@ def test_a_beam_judged_again_is_a_beam_that_kept_its_weights(
         max_lengths=max_lengths,
         width=width,
         n_best=width,
-        alpha=alpha,
+        length_penalty=alpha,
     )
     weights = [
         [weights_of(seed, a.ids + [SPECIAL_TOKENS.eos] * a.finished) for a in answers]
@@ -103,12 +101,12 @@ def test_a_beam_judged_again_is_a_beam_that_kept_its_weights(
     judged = rerank_by_coverage(found, weights, beta=beta, n_best=n_best)
     for answers, (seed, limit) in zip(judged, batch, strict=True):
         expected = slow_beam(table, seed, limit, width, alpha, beta)[:n_best]
-        written = [a.ids + [SPECIAL_TOKENS.eos] * a.finished for a in answers]
-        assert written == [ids for _, ids in expected]
+        generated_ids = [a.ids + [SPECIAL_TOKENS.eos] * a.finished for a in answers]
+        assert generated_ids == [ids for _, ids in expected]
         assert [a.score for a in answers] == pytest.approx([score for score, _ in expected])
 
 
-def test_it_can_change_which_is_best():
+def test_rerank_can_change_the_best_hypothesis():
     likely = Hypothesis([5], -1.0, -1.0, True)
     whole = Hypothesis([5, 6], -1.1, -1.1, True)
     half = torch.tensor([[1.0, 0.0], [0.9, 0.1]])
@@ -123,7 +121,7 @@ def test_it_can_change_which_is_best():
     assert rerank_by_coverage([[likely, whole]], [[half, both]], beta=0.2) == [[whole]]
 
 
-def test_reading_again_gives_the_weights_of_the_search():
+def test_rerank_second_pass_gives_the_weights_of_the_search():
     model = (
         Bahdanau(BahdanauConfig(source_vocab_size=9, target_vocab_size=9, width=6)).double().eval()
     )
@@ -146,12 +144,14 @@ def test_reading_again_gives_the_weights_of_the_search():
     assert judged.score < answer.score
 
 
-def test_what_cannot_be_is_refused():
+def test_rerank_refuses_invalid_settings():
     answer = Hypothesis([5], -1.0, -1.0, True)
     two, three = torch.ones(2, 4) / 4, torch.ones(3, 4) / 4
-    with pytest.raises(ValueError, match="answer of 2 tokens and weights of 3 steps; .* one row"):
+    with pytest.raises(
+        ValueError, match="weights of 3 steps for a hypothesis of 2 tokens .* one row"
+    ):
         rerank_by_coverage([[answer]], [[three]], beta=0.2)
-    with pytest.raises(ValueError, match="the 0 best .* wanted 1 or more"):
+    with pytest.raises(ValueError, match="got n_best 0; expected 1 or more"):
         rerank_by_coverage([[answer]], [[two]], beta=0.2, n_best=0)
-    with pytest.raises(ValueError, match="a coverage penalty of -0.2 .* wanted 0 or more"):
+    with pytest.raises(ValueError, match="a coverage penalty of -0.2; expected 0 or more"):
         rerank_by_coverage([[answer]], [[two]], beta=-0.2)

@@ -38,7 +38,7 @@ def tables(draw):
 
 @settings(deadline=None, max_examples=60)
 @given(tables(), st.integers(1, 10))
-def test_the_k_largest_stay(logits, k):
+def test_sampling_top_k_keeps_k_largest(logits, k):
     expected = []
     for row in logits.tolist():
         best = sorted(range(len(row)), key=lambda v: -row[v])[:k]
@@ -48,7 +48,7 @@ def test_the_k_largest_stay(logits, k):
 
 @settings(deadline=None, max_examples=60)
 @given(tables(), st.floats(0.01, 1.0))
-def test_the_smallest_set_that_has_p_stays(logits, p):
+def test_sampling_top_p_keeps_smallest_set(logits, p):
     found = keep_top_p(logits, p)
     for row, kept in zip(logits, found, strict=True):
         chances, nucleus, total = row.softmax(0).tolist(), set(), 0.0
@@ -61,7 +61,7 @@ def test_the_smallest_set_that_has_p_stays(logits, p):
         assert all(kept[v] == row[v] for v in nucleus)
 
 
-def test_top_p_by_hand():
+def test_sampling_top_p_equals_worked_example():
     logits = torch.tensor([[0.1, 0.5, 0.15, 0.25]], dtype=torch.float64).log()
 
     def kept(p):
@@ -74,12 +74,12 @@ def test_top_p_by_hand():
     assert kept(0.9001) == [0, 1, 2, 3]
 
 
-def test_top_p_of_one_leaves_all_however_small():
+def test_sampling_top_p_one_keeps_all():
     logits = torch.tensor([[0.0, -50.0, -800.0, -3000.0]])
     assert torch.equal(keep_top_p(logits, 1.0), logits)
 
 
-def test_of_equal_ones_the_first_stay_as_in_greedy_search():
+def test_sampling_top_k_ties_keep_the_first():
     logits = torch.tensor([[1.0, 2.0, 2.0, 2.0]])
     assert keep_top_k(logits, 1).argmax() == logits.max(dim=-1).indices == 1
     assert (keep_top_k(logits, 2) > -torch.inf).tolist() == [[False, True, True, False]]
@@ -88,7 +88,7 @@ def test_of_equal_ones_the_first_stay_as_in_greedy_search():
 
 @settings(deadline=None, max_examples=40)
 @given(tables(), st.sampled_from([0.1, 0.7, 1.0, 3.0]))
-def test_temperature_is_in_the_exponent(logits, temperature):
+def test_sampling_temperature_divides_logits(logits, temperature):
     found = apply_temperature(logits, temperature).softmax(dim=-1)
     for row, p in zip(logits.tolist(), found.tolist(), strict=True):
         powers = [math.exp(x / temperature) for x in row]
@@ -96,14 +96,14 @@ def test_temperature_is_in_the_exponent(logits, temperature):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_temperature_near_nothing_leaves_the_likeliest(dtype):
+def test_sampling_low_temperature_is_argmax(dtype):
     logits = torch.tensor([[1.0, 3.0, 2.999, -torch.inf]], dtype=dtype)
     expected = torch.tensor([[0.0, 1.0, 0.0, 0.0]], dtype=dtype)
     for temperature in (1e-6, 1e-30, 1e-300):
         assert torch.equal(apply_temperature(logits, temperature).softmax(dim=-1), expected)
 
 
-def test_a_great_temperature_makes_equal_what_has_a_chance():
+def test_sampling_high_temperature_is_uniform():
     logits = torch.tensor([[1.0, 30.0, -torch.inf]], dtype=torch.float64)
     found = apply_temperature(logits, 1e9).softmax(dim=-1)
     assert found[0].tolist() == pytest.approx([0.5, 0.5, 0.0])
@@ -111,21 +111,21 @@ def test_a_great_temperature_makes_equal_what_has_a_chance():
 
 @settings(deadline=None, max_examples=40)
 @given(tables(), st.sampled_from([0.5, 2.0]), st.integers(1, 8), st.floats(0.05, 0.999))
-def test_they_are_hugging_faces_one_by_one_and_composed(logits, temperature, k, p):
+def test_sampling_filters_equal_hugging_face(logits, temperature, k, p):
     peer = pytest.importorskip("transformers.generation.logits_process")
     warm = peer.TemperatureLogitsWarper(temperature)
-    few = peer.TopKLogitsWarper(k)
+    n_best_two = peer.TopKLogitsWarper(k)
     nucleus = peer.TopPLogitsWarper(p)
 
     def same(ours, theirs):
         torch.testing.assert_close(ours.softmax(dim=-1), theirs.softmax(dim=-1))
 
     same(apply_temperature(logits, temperature), warm(None, logits))
-    same(keep_top_k(logits, k), few(None, logits))
+    same(keep_top_k(logits, k), n_best_two(None, logits))
     same(keep_top_p(logits, p), nucleus(None, logits))
     same(
         keep_top_p(keep_top_k(apply_temperature(logits, temperature), k), p),
-        nucleus(None, few(None, warm(None, logits))),
+        nucleus(None, n_best_two(None, warm(None, logits))),
     )
 
 
@@ -134,7 +134,7 @@ def test_they_are_hugging_faces_one_by_one_and_composed(logits, temperature, k, 
 
 @settings(deadline=None, max_examples=60)
 @given(tables(), st.floats(0, 1, exclude_max=True), st.data())
-def test_the_draw_is_the_inverse_of_the_sum(logits, uniform, data):
+def test_sampling_inverse_transform_equals_reference(logits, uniform, data):
     never = data.draw(st.sets(st.integers(0, logits.shape[1] - 1)))
     if len(never) < logits.shape[1]:
         logits[:, list(never)] = -torch.inf
@@ -148,7 +148,7 @@ def test_the_draw_is_the_inverse_of_the_sum(logits, uniform, data):
         assert uniform - 1e-12 <= sum(row[: token + 1])
 
 
-def test_the_luckiest_draw_is_still_a_token_with_a_chance():
+def test_sampling_never_draws_probability_zero():
     uniform = torch.tensor([np.nextafter(1.0, 0.0)], dtype=torch.float64)
     torch.manual_seed(0)
     for _ in range(200):
@@ -167,14 +167,16 @@ def chi_square(counts, expected):
     return float(torch.special.gammaincc(half[0], half[1]))
 
 
-def frequencies(table, draws, **how):
+def frequencies(table, draws, **options):
     memory, max_lengths = torch.zeros(draws, dtype=torch.long), torch.full((draws,), 3)
     seeds = [seed_for(0, "sample", line) for line in range(draws)]
-    found = sample(table, memory, special_tokens=FREE, max_lengths=max_lengths, seeds=seeds, **how)
+    found = sample(
+        table, memory, special_tokens=FREE, max_lengths=max_lengths, seeds=seeds, **options
+    )
     return Counter((tuple(answer.ids), answer.finished) for answer in found)
 
 
-def test_answers_come_as_often_as_they_are_likely(toy):
+def test_sampling_frequencies_equal_probabilities(toy):
     table, draws = toy(4), 4000
     every = {"special_tokens": FREE, "max_lengths": torch.tensor([3]), "n_best": 10**6}
     [answers] = exhaustive_search(table, torch.tensor([0]), **every)
@@ -184,31 +186,32 @@ def test_answers_come_as_often_as_they_are_likely(toy):
     rare = sum(p for p in expected.values() if p * draws < 5)
     common = {key: p for key, p in expected.items() if p * draws >= 5}
     seen = [counts[key] for key in common]
-    wanted = [p * draws for p in common.values()]
+    reference = [p * draws for p in common.values()]
     assert len(common) > 15
-    assert chi_square([*seen, draws - sum(seen)], [*wanted, rare * draws]) > 0.01
+    assert chi_square([*seen, draws - sum(seen)], [*reference, rare * draws]) > 0.01
     # the same counts are nothing like another temperature's: the test can fail
     other = frequencies(table, draws, temperature=1.3)
-    assert chi_square([other[key] for key in common], wanted) < 1e-6
+    assert chi_square([other[key] for key in common], reference) < 1e-6
 
 
 @pytest.mark.parametrize(
-    "how", [{"temperature": 0.6}, {"top_k": 2}, {"top_p": 0.7}, {"temperature": 2.0, "top_k": 3}]
+    "options",
+    [{"temperature": 0.6}, {"top_k": 2}, {"top_p": 0.7}, {"temperature": 2.0, "top_k": 3}],
 )
-def test_first_tokens_come_as_often_as_the_changed_distribution_says(toy, how):
+def test_sampling_first_token_frequencies_equal_distribution(toy, options):
     table, draws = toy(6, 0.5), 3000
     x = table.logits(0, ()).tolist()
-    chances = [math.exp(v / how.get("temperature", 1.0)) for v in x]
-    order = sorted(range(6), key=lambda v: -x[v])[: how.get("top_k", 6)]
+    chances = [math.exp(v / options.get("temperature", 1.0)) for v in x]
+    order = sorted(range(6), key=lambda v: -x[v])[: options.get("top_k", 6)]
     total, kept = 0.0, []
     for v in order:
-        if total / sum(chances) < how.get("top_p", 1.0):
+        if total / sum(chances) < options.get("top_p", 1.0):
             kept.append(v)
         total += chances[v]
     expected = {v: chances[v] / sum(chances[v] for v in kept) * draws for v in kept}
     assert min(expected.values()) > 5
     counts = Counter()
-    for (ids, _), count in frequencies(table, draws, **how).items():
+    for (ids, _), count in frequencies(table, draws, **options).items():
         counts[ids[0] if ids else SPECIAL_TOKENS.eos] += count
     assert set(counts) == set(expected)
     assert chi_square([counts[v] for v in kept], [expected[v] for v in kept]) > 0.01
@@ -231,10 +234,10 @@ how_to_draw = st.fixed_dictionaries(
         min_size=1,
         max_size=5,
     ),
-    how=how_to_draw,
+    options=how_to_draw,
     data=st.data(),
 )
-def test_neighbours_and_their_order_change_nothing(toy, batch, how, data):
+def test_sampling_is_independent_of_batch_order(toy, batch, options, data):
     table = toy(5, 0.7)
 
     def draw(rows):
@@ -245,7 +248,7 @@ def test_neighbours_and_their_order_change_nothing(toy, batch, how, data):
             special_tokens=SPECIAL_TOKENS,
             max_lengths=torch.tensor(max_lengths),
             seeds=list(seeds),
-            **how,
+            **options,
         )
 
     together = draw(batch)
@@ -255,11 +258,11 @@ def test_neighbours_and_their_order_change_nothing(toy, batch, how, data):
     assert draw([batch[i] for i in order]) == [together[i] for i in order]
 
 
-def test_neighbours_change_nothing_in_a_real_model():
+def test_sampling_is_independent_of_batch_in_real_model():
     config = BahdanauConfig(source_vocab_size=9, target_vocab_size=9, width=6)
     model = Bahdanau(config).double().eval()
     source, lengths = torch.randint(9, (4, 6)), torch.tensor([6, 3, 1, 5])
-    how = {"special_tokens": SPECIAL_TOKENS, "temperature": 1.5, "top_k": 7}
+    options = {"special_tokens": SPECIAL_TOKENS, "temperature": 1.5, "top_k": 7}
 
     def draw(rows):
         with torch.no_grad():
@@ -269,7 +272,7 @@ def test_neighbours_change_nothing_in_a_real_model():
             memory,
             max_lengths=torch.full((len(rows),), 8),
             seeds=[50 + r for r in rows],
-            **how,
+            **options,
         )
 
     together = draw([0, 1, 2, 3])
@@ -280,23 +283,23 @@ def test_neighbours_change_nothing_in_a_real_model():
             assert answer.log_probability == pytest.approx(together[row].log_probability)
 
 
-def test_a_longer_limit_only_adds(toy):
-    how = {"special_tokens": SPECIAL_TOKENS, "seeds": range(20)}
+def test_sampling_longer_limit_extends_the_sample(toy):
+    options = {"special_tokens": SPECIAL_TOKENS, "seeds": range(20)}
     table, memory = toy(6, 0.5), torch.arange(20)
-    short = sample(table, memory, max_lengths=torch.full((20,), 2), **how)
-    long = sample(table, memory, max_lengths=torch.full((20,), 9), **how)
+    short = sample(table, memory, max_lengths=torch.full((20,), 2), **options)
+    long = sample(table, memory, max_lengths=torch.full((20,), 9), **options)
     assert [a.ids for a in short] == [a.ids[:2] for a in long]
 
 
-def test_another_seed_is_another_answer(toy):
-    how = {"special_tokens": SPECIAL_TOKENS, "max_lengths": torch.full((20,), 6)}
+def test_sampling_differs_between_seeds(toy):
+    options = {"special_tokens": SPECIAL_TOKENS, "max_lengths": torch.full((20,), 6)}
     table, memory = toy(6, 0.5), torch.zeros(20, dtype=torch.long)
-    assert len({tuple(a.ids) for a in sample(table, memory, seeds=range(20), **how)}) > 10
-    assert len({tuple(a.ids) for a in sample(table, memory, seeds=[7] * 20, **how)}) == 1
+    assert len({tuple(a.ids) for a in sample(table, memory, seeds=range(20), **options)}) > 10
+    assert len({tuple(a.ids) for a in sample(table, memory, seeds=[7] * 20, **options)}) == 1
 
 
-@pytest.mark.parametrize("how", [{"top_k": 1}, {"temperature": 1e-9}, {"top_p": 1e-9}])
-def test_the_narrowest_is_greedy_search(toy, how):
+@pytest.mark.parametrize("options", [{"top_k": 1}, {"temperature": 1e-9}, {"top_p": 1e-9}])
+def test_sampling_top_k_one_is_greedy(toy, options):
     table, memory, max_lengths = toy(6), torch.arange(20), torch.arange(1, 21)
     found = sample(
         table,
@@ -304,19 +307,25 @@ def test_the_narrowest_is_greedy_search(toy, how):
         special_tokens=SPECIAL_TOKENS,
         max_lengths=max_lengths,
         seeds=range(20),
-        **how,
+        **options,
     )
     assert found == greedy_search(
         table, memory, special_tokens=SPECIAL_TOKENS, max_lengths=max_lengths
     )
 
 
-def test_the_log_probability_is_the_models_whatever_the_cut(toy):
+def test_sampling_log_probability_ignores_truncation(toy):
     table = toy(5, 0.8)
-    how = {"temperature": 1.8, "top_k": 3, "top_p": 0.95, "seeds": range(30), "alpha": 0.5}
+    options = {
+        "temperature": 1.8,
+        "top_k": 3,
+        "top_p": 0.95,
+        "seeds": range(30),
+        "length_penalty": 0.5,
+    }
     memory, max_lengths = torch.arange(30), torch.full((30,), 4)
     for seed, answer in enumerate(
-        sample(table, memory, special_tokens=SPECIAL_TOKENS, max_lengths=max_lengths, **how)
+        sample(table, memory, special_tokens=SPECIAL_TOKENS, max_lengths=max_lengths, **options)
     ):
         whole = answer.ids + [SPECIAL_TOKENS.eos] * answer.finished
         total = sum(
@@ -327,15 +336,15 @@ def test_the_log_probability_is_the_models_whatever_the_cut(toy):
         assert answer.score == pytest.approx(total / ((5 + len(whole)) / 6) ** 0.5)
 
 
-def test_what_is_never_written_takes_no_place_among_the_k(toy):
-    class Begins(toy):
-        """Wants the begin mark first, then 2, then 3."""
+def test_sampling_forbidden_tokens_do_not_count_for_top_k(toy):
+    class Starts(toy):
+        """Prefers bos first, then 2, then 3."""
 
         def logits(self, seed, prefix):
             return torch.tensor([9.0, -9.0, 3.0, 2.9, 1.0], dtype=torch.float64)
 
     found = sample(
-        Begins(5),
+        Starts(5),
         torch.zeros(50, dtype=torch.long),
         special_tokens=SPECIAL_TOKENS,
         max_lengths=torch.full((50,), 3),
@@ -346,24 +355,24 @@ def test_what_is_never_written_takes_no_place_among_the_k(toy):
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("options", "message"),
     [
-        ({"temperature": 0.0}, "a temperature of 0.0 .* wanted more than 0: .* use greedy"),
+        ({"temperature": 0.0}, "a temperature of 0.0; expected more than 0: .* use greedy"),
         ({"temperature": math.nan}, "a temperature of nan"),
-        ({"top_k": 0}, "the 0 likeliest tokens .* wanted 1 or more"),
-        ({"top_p": 0.0}, "a probability of 0.0 .* wanted more than 0 and at most 1"),
-        ({"top_p": 1.1}, "a probability of 1.1 "),
-        ({"seeds": [1]}, "got 1 seeds and 2 sentences; give one seed for each"),
-        ({"max_lengths": torch.tensor([0, 2])}, "a limit of 0 tokens"),
+        ({"top_k": 0}, "got top_k 0; expected 1 or more"),
+        ({"top_p": 0.0}, "got top_p 0.0; .* above 0 and at most 1"),
+        ({"top_p": 1.1}, "got top_p 1.1;"),
+        ({"seeds": [1]}, "got 1 seeds for 2 examples; expected one seed each"),
+        ({"max_lengths": torch.tensor([0, 2])}, "a maximum length of 0 tokens"),
     ],
 )
-def test_what_cannot_be_is_refused(toy, how, said):
-    given = {"max_lengths": torch.tensor([2, 2]), "seeds": [1, 2]} | how
-    with pytest.raises(ValueError, match=said):
+def test_sampling_refuses_invalid_settings(toy, options, message):
+    given = {"max_lengths": torch.tensor([2, 2]), "seeds": [1, 2]} | options
+    with pytest.raises(ValueError, match=message):
         sample(toy(4), torch.tensor([0, 1]), special_tokens=SPECIAL_TOKENS, **given)
 
 
-def test_a_model_that_gives_nan_gives_an_answer_that_is_nan(toy):
+def test_sampling_propagates_nan(toy):
     class Broken(toy):
         def logits(self, seed, prefix):
             return super().logits(seed, prefix) * torch.nan

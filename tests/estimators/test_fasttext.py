@@ -10,11 +10,11 @@ from saccade.estimators.word_vectors.fasttext import FastTextConfig, bag_means, 
 
 def hashed(gram: str) -> int:
     """FNV-1a over bytes, each as a signed number, as fastText's dictionary has it."""
-    mark = 2166136261
+    fnv = 2166136261
     for byte in gram.encode():
         signed = byte - 256 if byte > 127 else byte
-        mark = ((mark ^ (signed & 0xFFFFFFFF)) * 16777619) & 0xFFFFFFFF
-    return mark
+        fnv = ((fnv ^ (signed & 0xFFFFFFFF)) * 16777619) & 0xFFFFFFFF
+    return fnv
 
 
 def grams_of(word: str, min_n: int, max_n: int) -> list[str]:
@@ -30,7 +30,7 @@ def grams_of(word: str, min_n: int, max_n: int) -> list[str]:
     return found
 
 
-def test_the_papers_example() -> None:
+def test_fasttext_equals_paper_example() -> None:
     assert grams_of("where", 3, 3) == ["<wh", "whe", "her", "ere", "re>"]
 
 
@@ -48,23 +48,23 @@ def test_a_bag_is_the_word_and_its_grams(words: list[str], min_n: int, more: int
     (starts, rows), grams = subword_bags(words, min_n, min_n + more, 1000)
     for number, word in enumerate(words):
         bag = rows[starts[number] : starts[number + 1]].tolist()
-        wanted = [hashed(gram) % 1000 for gram in grams_of(word, min_n, min_n + more)]
+        expected_value = [hashed(gram) % 1000 for gram in grams_of(word, min_n, min_n + more)]
         assert bag[0] == number
-        assert [int(grams.used[row - len(words)]) for row in bag[1:]] == wanted
+        assert [int(grams.used[row - len(words)]) for row in bag[1:]] == expected_value
         assert grams.rows(word, len(words)).tolist() == bag[1:]
 
 
-def test_a_word_that_was_never_seen_is_the_grams_that_were() -> None:
+def test_fasttext_unknown_word_is_mean_of_known_ngrams() -> None:
     words = ["where", "there", "sun"]
     _, grams = subword_bags(words, 3, 3, 2_000_000)
     used = [int(bucket) for bucket in grams.used]
-    wanted = [
+    expected_value = [
         3 + used.index(bucket)
         for gram in grams_of("wherever", 3, 3)
         if (bucket := hashed(gram) % 2_000_000) in used
     ]
-    assert grams.rows("wherever", 3).tolist() == wanted
-    assert len(wanted) == 4  # <wh whe her ere
+    assert grams.rows("wherever", 3).tolist() == expected_value
+    assert len(expected_value) == 4  # <wh whe her ere
     assert grams.rows("ox", 3).tolist() == []
 
 
@@ -76,6 +76,6 @@ def test_a_words_vector_is_the_mean_of_its_bag() -> None:
         assert np.allclose(found, rows[own].mean(0), atol=1e-6)
 
 
-def test_lengths_out_of_order_are_refused() -> None:
-    with pytest.raises(ValueError, match="the second number must not be the smaller one"):
+def test_fasttext_refuses_min_n_above_max_n() -> None:
+    with pytest.raises(ValueError, match="expected min_n ≤ max_n"):
         FastTextConfig(min_n=4, max_n=3)

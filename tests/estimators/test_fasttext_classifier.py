@@ -54,9 +54,9 @@ def by_hand(
         learning_rate = rates[0] + (rates[1] - rates[0]) * text / size
         h = inputs[rows].mean(0)
         if loss == "hierarchical_softmax":
-            places = range(paths.starts[own[0]], paths.starts[own[0] + 1])
-            wanted = [(int(paths.nodes[p]), float(paths.code_bits[p])) for p in places]
-            steps = [(row, turn - sigmoid(h @ outputs[row])) for row, turn in wanted]
+            path = range(paths.starts[own[0]], paths.starts[own[0] + 1])
+            labels = [(int(paths.nodes[p]), float(paths.code_bits[p])) for p in path]
+            steps = [(row, turn - sigmoid(h @ outputs[row])) for row, turn in labels]
         elif loss == "softmax":
             exps = np.exp(outputs @ h - (outputs @ h).max())
             p = exps / exps.sum()
@@ -73,11 +73,13 @@ def by_hand(
 
 
 @pytest.mark.parametrize(
-    "few", [fasttext_classifier.MAX_COPIED_LABELS, 3]
+    "max_copied", [fasttext_classifier.MAX_COPIED_LABELS, 3]
 )  # rows of labels for each thread, or for all
 @pytest.mark.parametrize("loss", LABEL_LOSSES)
-def test_the_kernel_is_its_twin(loss: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fasttext_classifier, "MAX_COPIED_LABELS", few)
+def test_fasttext_classifier_kernel_equals_slow_reference(
+    loss: str, max_copied: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fasttext_classifier, "MAX_COPIED_LABELS", max_copied)
     texts = some_texts(several=loss == "one_vs_all")
     model = FastTextClassifier(
         FastTextClassifierConfig(width=8, loss=loss), 12, np.array([30, 20, 8, 2]), seed=1
@@ -85,24 +87,14 @@ def test_the_kernel_is_its_twin(loss: str, few: int, monkeypatch: pytest.MonkeyP
     inputs, outputs = model.inputs.astype(np.float64), model.outputs.astype(np.float64)
     rates = np.array([0.5, 0.2])
     for _ in range(3):
-        train_on_texts(
-            texts,
-            np.arange(60),
-            model.paths,
-            model.inputs,
-            model.outputs,
-            LABEL_LOSSES[loss],
-            rates,
-            rng_state(1),
-            SIGMOID_TABLE,
-        )
+        train_on_texts(texts, np.arange(60), model.kernel_args(), rates, rng_state(1))
         by_hand(texts, inputs, outputs, model.paths, loss, tuple(rates))
         assert np.allclose(model.inputs, inputs, atol=2e-3)
         assert np.allclose(model.outputs, outputs, atol=2e-3)
 
 
 @pytest.mark.parametrize("loss", LABEL_LOSSES)
-def test_what_can_be_told_is_learned_and_chances_are_chances(loss: str) -> None:
+def test_fasttext_classifier_learns_and_probabilities_are_valid(loss: str) -> None:
     random = np.random.default_rng(1)
     labels = random.integers(0, 4, 2000).astype(np.int32)
     rows = np.stack([labels * 3 + random.integers(0, 3, 2000), random.integers(12, 16, 2000)], 1)

@@ -47,7 +47,7 @@ def by_loops(ids: list[int], window: int) -> dict[tuple[int, int], float]:
     st.integers(1, 4),
     st.integers(1, 2),
 )
-def test_co_occurrences_are_those_of_slow_loops(ids: list[int], window: int, threads: int) -> None:
+def test_cooccurrences_equal_slow_loops(ids: list[int], window: int, threads: int) -> None:
     if max(ids) == LINE_END:
         return
     pairs = count_cooccurrences(text(ids), window, threads=threads)
@@ -55,13 +55,13 @@ def test_co_occurrences_are_those_of_slow_loops(ids: list[int], window: int, thr
     for one, other, weight in zip(*pairs, strict=True):
         assert other <= one
         found[int(one), int(other)] = found[int(other), int(one)] = float(weight)
-    wanted = by_loops(ids, window)
-    assert found.keys() == wanted.keys()
-    for pair, weight in wanted.items():
+    expected_value = by_loops(ids, window)
+    assert found.keys() == expected_value.keys()
+    for pair, weight in expected_value.items():
         assert found[pair] == pytest.approx(weight, rel=1e-6)
 
 
-def test_counts_in_files_are_those_in_memory(tmp_path: Path) -> None:
+def test_cooccurrences_in_files_equal_those_in_memory(tmp_path: Path) -> None:
     ids = np.random.default_rng(1).integers(-1, 30, 500).tolist()
     for one, other in zip(
         count_cooccurrences(text(ids), 5),
@@ -103,7 +103,7 @@ def adagrad_by_hand(
     return total
 
 
-def test_adagrad_is_its_twin_step_by_step() -> None:
+def test_glove_adagrad_equals_slow_reference() -> None:
     pairs = count_cooccurrences(text(np.random.default_rng(2).integers(-1, 12, 300).tolist()), 4)
     ours, twin = init_glove_params(12, 5, 1), init_glove_params(12, 5, 1)
     doubled = GloVeParams(*(part.astype(np.float64) for part in twin))
@@ -123,7 +123,7 @@ def test_adagrad_is_its_twin_step_by_step() -> None:
             assert np.allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_the_loss_falls_and_a_seed_repeats() -> None:
+def test_glove_loss_decreases_and_seed_repeats() -> None:
     pairs = count_cooccurrences(
         text(np.random.default_rng(3).zipf(1.3, 4000).clip(1, 60).tolist()), 5
     )

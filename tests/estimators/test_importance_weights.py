@@ -81,8 +81,8 @@ def test_learning_with_weights_is_better_where_the_target_is():
 
 def answers(truth, confusion, random):
     """One answer each, drawn by the column of its class."""
-    said = [random.choice(len(confusion), p=confusion[:, y]) for y in truth]
-    return np.eye(len(confusion))[said]
+    predicted = [random.choice(len(confusion), p=confusion[:, y]) for y in truth]
+    return np.eye(len(confusion))[predicted]
 
 
 CONFUSION = np.array([[0.8, 0.1, 0.1], [0.15, 0.7, 0.2], [0.05, 0.2, 0.7]])
@@ -105,23 +105,23 @@ def test_how_often_classes_come_is_found_without_their_labels(seed):
 
 def test_the_system_is_solved_as_it_is_written():
     truth = np.array([0, 0, 0, 0, 1, 1, 1, 1])
-    said = np.eye(2)[[0, 0, 0, 1, 1, 1, 1, 0]]
+    predicted = np.eye(2)[[0, 0, 0, 1, 1, 1, 1, 0]]
     target = np.eye(2)[[1, 1, 1, 0]]
     # C = [[¾, ¼], [¼, ¾]], μ = (¼, ¾): p = (0, 1)
-    found = estimate_label_shift(truth, said, target)
+    found = estimate_label_shift(truth, predicted, target)
     np.testing.assert_allclose(found.target, [0, 1], atol=1e-12)
     np.testing.assert_allclose(found.weights, [0, 2], atol=1e-12)
-    beyond = estimate_label_shift(truth, said, np.eye(2)[[1, 1]])  # p = (-½, 1½) is no distribution
+    beyond = estimate_label_shift(truth, predicted, np.eye(2)[[1, 1]])  # p = (-½, 1½)
     np.testing.assert_allclose(beyond.target, [0, 1], atol=1e-12)
 
 
-def test_what_is_wrong_is_said():
+def test_importance_weights_refuses_invalid_input():
     truth = np.array([0, 1, 0, 1])
-    with pytest.raises(ValueError, match="hardly depend on the class.*join the classes"):
+    with pytest.raises(ValueError, match="hardly depend on the class.*merging the classes"):
         estimate_label_shift(truth, np.full((4, 2), 0.5), np.eye(2))
     with pytest.raises(ValueError, match=r"no held-out source row of class \[2\]"):
         estimate_label_shift(truth, np.eye(3)[truth], np.eye(3))
-    with pytest.raises(ValueError, match="wanted a label for each answer"):
+    with pytest.raises(ValueError, match="expected one label per prediction"):
         estimate_label_shift(truth, np.eye(2), np.eye(2))
     with pytest.raises(ValueError, match="source rows of 2 numbers and target rows of 1"):
         covariate_weights(np.ones((3, 2)), np.ones((3, 1)))

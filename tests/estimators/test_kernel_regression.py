@@ -50,8 +50,8 @@ def test_equals_the_sum_written_out(kernel, points, queries, bandwidth):
         total = sum(shares)
         weights = [share / total if total else 0.0 for share in shares]
         np.testing.assert_allclose(found.weights[t], weights, rtol=1e-8, atol=1e-12)
-        wanted = sum(w * value for w, value in zip(weights, y, strict=True))
-        assert found.values[t] == pytest.approx(wanted, rel=1e-8, abs=1e-9)
+        expected = sum(w * value for w, value in zip(weights, y, strict=True))
+        assert found.values[t] == pytest.approx(expected, rel=1e-8, abs=1e-9)
 
 
 def test_the_gaussian_kernel_is_a_softmax():
@@ -74,8 +74,8 @@ def test_equals_statsmodels():
     peer = nonparametric.KernelReg(y, x, var_type="c", reg_type="lc", bw=np.array([0.3]))
     ours = KernelRegression(0.3).fit(x, y)
     np.testing.assert_allclose(ours.predict(queries).values, peer.fit(queries)[0], rtol=1e-9)
-    wanted = peer.cv_loo(np.array([0.3]), peer.est["lc"])
-    assert leave_one_out_error(x, y, 0.3) == pytest.approx(float(np.squeeze(wanted)), rel=1e-9)
+    expected = peer.cv_loo(np.array([0.3]), peer.est["lc"])
+    assert leave_one_out_error(x, y, 0.3) == pytest.approx(float(np.squeeze(expected)), rel=1e-9)
     chosen = nonparametric.KernelReg(y, x, var_type="c", reg_type="lc", bw="cv_ls").bw[0]
     assert select_bandwidth(x, y) == pytest.approx(chosen, rel=1e-3)
 
@@ -106,10 +106,10 @@ def test_leaving_one_out_is_fitting_without_it(kernel, monkeypatch):
 def test_the_learned_width_is_the_best_of_many(kernel):
     x, y = curve(80)
     bandwidth = KernelRegression(kernel=kernel).fit(x, y).bandwidth
-    least = leave_one_out_error(x, y, bandwidth, kernel)
+    minimum = leave_one_out_error(x, y, bandwidth, kernel)
     tried = [leave_one_out_error(x, y, h, kernel) for h in np.geomspace(0.01, 10, 200).tolist()]
     # the boxcar's error is stairs, on which the best step may be narrower than the search sees
-    assert least <= min(tried) * (1.01 if kernel == "boxcar" else 1 + 1e-9)
+    assert minimum <= min(tried) * (1.01 if kernel == "boxcar" else 1 + 1e-9)
     assert bandwidth == KernelRegression(kernel=kernel).fit(x, y).bandwidth
 
 
@@ -131,23 +131,23 @@ def test_the_learned_width_goes_with_the_scale_of_the_inputs():
 def test_learning_beats_the_plain_mean_and_a_narrow_width():
     x, y = curve(50)
     truth = np.linspace(0.2, 4.8, 50)
-    wanted = 2 * np.sin(truth) + truth**0.8
+    expected = 2 * np.sin(truth) + truth**0.8
 
     def error(model):
-        return np.mean((model.fit(x, y).predict(truth).values - wanted) ** 2)
+        return np.mean((model.fit(x, y).predict(truth).values - expected) ** 2)
 
     learned = error(KernelRegression())
     assert learned < error(KernelRegression(0.02)) and learned < error(KernelRegression(100.0)) / 5
 
 
-def test_far_from_every_key_the_nearest_speaks():
+def test_kernel_regression_far_query_takes_nearest_key():
     model = KernelRegression(0.01).fit(np.array([0.0, 1.0, 2.0]), np.array([5.0, 6.0, 7.0]))
     found = model.predict(np.array([1e6, -1e6]))
     np.testing.assert_array_equal(found.values, [7.0, 5.0])
     np.testing.assert_array_equal(found.weights.sum(axis=1), 1)
 
 
-def test_with_no_key_in_reach_there_are_zeros():
+def test_kernel_regression_without_key_in_support_is_zero():
     model = KernelRegression(0.5, "boxcar").fit(np.array([0.0, 1.0]), np.array([5.0, 6.0]))
     found = model.predict(np.array([9.0, 0.0]))
     np.testing.assert_array_equal(found.weights, [[0, 0], [1, 0]])
@@ -158,20 +158,20 @@ def test_with_no_key_in_reach_there_are_zeros():
 def test_points_of_several_coordinates():
     rng = np.random.default_rng(0)
     keys, queries, y = rng.normal(size=(9, 3)), rng.normal(size=(4, 3)), rng.normal(size=9)
-    wanted = np.linalg.norm(queries[:, None] - keys, axis=-1)
-    np.testing.assert_allclose(pairwise_distances(queries, keys), wanted)
-    shares = np.exp(-((wanted / 0.8) ** 2) / 2)
+    expected = np.linalg.norm(queries[:, None] - keys, axis=-1)
+    np.testing.assert_allclose(pairwise_distances(queries, keys), expected)
+    shares = np.exp(-((expected / 0.8) ** 2) / 2)
     found = KernelRegression(0.8).fit(keys, y).predict(queries).values
     np.testing.assert_allclose(found, shares @ y / shares.sum(axis=1))
 
 
-def test_what_is_wrong_is_said():
+def test_kernel_regression_refuses_invalid_input():
     x = np.array([0.0, 1.0])
     with pytest.raises(ConfigError, match="no kernel 'gausian'. Did you mean 'gaussian'"):
         KernelRegression(1.0, "gausian")
-    with pytest.raises(ValueError, match="width of 0.*over 0, or None to learn it"):
+    with pytest.raises(ValueError, match="bandwidth of 0.*over 0, or None"):
         KernelRegression(0.0)
-    with pytest.raises(ValueError, match="no points yet; call fit"):
+    with pytest.raises(ValueError, match="not fitted; call fit"):
         KernelRegression(1.0).predict(x)
     with pytest.raises(ValueError, match=r"2 inputs and targets of shape \(3,\)"):
         KernelRegression(1.0).fit(x, np.ones(3))
@@ -179,5 +179,5 @@ def test_what_is_wrong_is_said():
         KernelRegression(1.0).fit(np.array([0.0, np.nan]), x)
     with pytest.raises(ValueError, match="2 coordinates and keys with 1"):
         KernelRegression(1.0).fit(x, x).predict(np.ones((1, 2)))
-    with pytest.raises(ValueError, match="all at one place.*give the width"):
+    with pytest.raises(ValueError, match="all equal.*setting the bandwidth"):
         KernelRegression().fit(np.ones(3), np.arange(3.0))

@@ -18,7 +18,7 @@ def made(K: int, seed: int = 0, N: int = 120, D: int = 3):
 
 @pytest.mark.parametrize("K", [2, 3, 5])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_equal_to_scipys_minimum(K, weighted):
+def test_logistic_regression_agrees_with_scipy_minimum(K, weighted):
     x, y, v = made(K)
     v = v if weighted else np.ones(len(x))
 
@@ -52,8 +52,8 @@ def test_classes_that_a_line_divides_stay_finite():
     assert ((found.logits(x).argmax(axis=1) == 1) == (x[:, 0] > 0)).all()
 
 
-def test_what_is_wrong_is_said():
-    with pytest.raises(ValueError, match=r"classes \(3,\).*a class and a weight for each row"):
+def test_logistic_regression_refuses_invalid_input():
+    with pytest.raises(ValueError, match=r"labels \(3,\).*one label and one weight per row"):
         fit_logistic(np.ones((4, 2)), np.zeros(3, int), 2)
-    with pytest.raises(ValueError, match="wanted finite numbers"):
+    with pytest.raises(ValueError, match="expected finite numbers"):
         fit_logistic(np.full((4, 2), np.nan), np.zeros(4, int), 2)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from saccade.data.text.corpus import python_reference_text
 from saccade.data.word_splitting import split_words
-from saccade.decoding.generate import SpecialTokens, beam_search, greedy_search
+from saccade.decoding import SpecialTokens, beam_search, greedy_search
 from saccade.decoding.protocol import AutoregressiveModel
 from saccade.errors import ConfigError
 from saccade.estimators.ngram.model import NGram
@@ -26,7 +26,7 @@ from saccade.estimators.ngram.smoothing import (
 from saccade.io.tensors import read_tensors, write_tensors
 
 V = 4
-BEGIN = 0
+BOS = 0
 SENTENCES = st.lists(
     st.lists(st.integers(1, V - 1), min_size=0, max_size=12), min_size=1, max_size=5
 ).filter(lambda sentences: any(sentences))
@@ -41,8 +41,8 @@ class Slow:
     def __init__(self, sentences, order, vocab_size, smoothing, alpha=1.0, bos_id=None):
         self.order, self.smoothing, self.alpha = order, smoothing, alpha
         self.outcomes = [w for w in range(vocab_size) if w != bos_id]
-        mark = () if bos_id is None else (bos_id,)
-        self.texts = [mark + tuple(sentence) for sentence in sentences]
+        fnv = () if bos_id is None else (bos_id,)
+        self.texts = [fnv + tuple(sentence) for sentence in sentences]
         self.counts = [Counter() for _ in range(order + 1)]
         for text in self.texts:
             for n in range(1, order + 1):
@@ -132,7 +132,7 @@ def every_context(longest):
 
 
 @pytest.mark.parametrize("smoothing", NGRAM_SMOOTHINGS)
-@pytest.mark.parametrize("bos_id", [None, BEGIN])
+@pytest.mark.parametrize("bos_id", [None, BOS])
 @given(sentences=SENTENCES, order=st.integers(1, 3))
 @settings(deadline=None, max_examples=15)
 def test_equals_slow_counting_and_sums_to_one_after_every_context(
@@ -143,8 +143,8 @@ def test_equals_slow_counting_and_sums_to_one_after_every_context(
     for length in range(order + 1):  # up to one token more than counts
         contexts = list(product(range(V), repeat=length))
         found = model.distributions(np.array(contexts, np.int64).reshape(V**length, length))
-        wanted = [[slow.p(w, h) if w != bos_id else 0.0 for w in range(V)] for h in contexts]
-        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+        expected = [[slow.p(w, h) if w != bos_id else 0.0 for w in range(V)] for h in contexts]
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
         assert found.min() >= 0
         np.testing.assert_allclose(found.sum(axis=1), 1, rtol=0, atol=1e-12)
 
@@ -181,7 +181,7 @@ def test_sums_to_one_after_every_context_of_a_real_text(smoothing, reference_wor
         np.testing.assert_allclose(model.distributions(contexts).sum(axis=1), 1, atol=1e-12)
 
 
-def test_nothing_is_lost_where_almost_everything_was_seen():
+def test_katz_back_off_is_accurate_for_dense_counts():
     """Token 1 is followed by all but one token, after which hardly anything is left to give."""
     rng = np.random.default_rng(0)
     often = np.stack([np.ones(300_000, np.int64), rng.integers(1, 60, 300_000)], axis=1).ravel()
@@ -194,20 +194,20 @@ def test_nothing_is_lost_where_almost_everything_was_seen():
 @given(sentences=SENTENCES, others=SENTENCES, marked=st.booleans())
 @settings(deadline=None, max_examples=10)
 def test_a_long_text_is_scored_as_token_by_token(smoothing, sentences, others, marked):
-    bos_id = BEGIN if marked else None
+    bos_id = BOS if marked else None
     model = NGram(3, V, smoothing, bos_id=bos_id).fit(arrays(sentences))
-    wanted = []
+    expected = []
     for sentence in others:
-        whole = [BEGIN] * marked + sentence
+        whole = [BOS] * marked + sentence
         for t in range(marked, len(whole)):
-            wanted.append(model.log_probability(whole[:t], whole[t]))
-            assert math.exp(wanted[-1]) == pytest.approx(model.distribution(whole[:t])[whole[t]])
-    np.testing.assert_allclose(model.log_probabilities(arrays(others)), wanted, rtol=1e-12)
+            expected.append(model.log_probability(whole[:t], whole[t]))
+            assert math.exp(expected[-1]) == pytest.approx(model.distribution(whole[:t])[whole[t]])
+    np.testing.assert_allclose(model.log_probabilities(arrays(others)), expected, rtol=1e-12)
 
 
 def test_no_gram_reaches_into_the_next_sentence():
-    apart = NGram(2, V, "none").fit(arrays([[1, 2], [3, 2]]))
-    assert apart.log_probability([2], 3) == math.log(1 / 4)  # what follows 2 was never seen
+    difference = NGram(2, V, "none").fit(arrays([[1, 2], [3, 2]]))
+    assert difference.log_probability([2], 3) == math.log(1 / 4)  # what follows 2 was never seen
     joined = NGram(2, V, "none").fit(np.array([1, 2, 3, 2]))
     assert joined.log_probability([2], 3) == 0
 
@@ -225,8 +225,8 @@ def test_a_word_that_follows_one_word_only_is_unlikely_elsewhere():
 def test_discounts_by_hand():
     counts = np.repeat([1, 2, 3, 4], [40, 20, 10, 5])
     y = 40 / 80
-    wanted = [1 - 2 * y * 20 / 40, 2 - 3 * y * 10 / 20, 3 - 4 * y * 5 / 10]
-    np.testing.assert_allclose(kneser_ney_discounts(counts), wanted)
+    expected = [1 - 2 * y * 20 / 40, 2 - 3 * y * 10 / 20, 3 - 4 * y * 5 / 10]
+    np.testing.assert_allclose(kneser_ney_discounts(counts), expected)
     assert absolute_discount(counts) == 0.5 == 40 / (40 + 2 * 20)
     assert absolute_discount(np.repeat([1, 2], [30, 5])) == 0.75
     np.testing.assert_array_equal(kneser_ney_discounts(np.array([1, 1, 2])), [0.5, 1, 1.5])
@@ -236,18 +236,18 @@ def test_discounts_by_hand():
 
 # --- as a stepper -------------------------------------------------------------------------------
 
-SPECIAL_TOKENS = SpecialTokens(bos=BEGIN, eos=1, forbidden=(BEGIN,))
+SPECIAL_TOKENS = SpecialTokens(bos=BOS, eos=1, forbidden=(BOS,))
 
 
 @pytest.fixture
 def sayings():
-    return NGram(3, 5, "kneser-ney", bos_id=BEGIN).fit(
+    return NGram(3, 5, "kneser-ney", bos_id=BOS).fit(
         arrays([[2, 3, 4, 1], [2, 3, 3, 1], [4, 2, 1], [2, 3, 4, 4, 1]])
     )
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
-def test_many_steps_at_once_are_one_after_another_and_the_distribution(order):
+def test_ngram_step_by_step_equals_several_tokens(order):
     text = [2, 3, 4, 2, 1, 3, 3, 2, 4, 1]
     model = NGram(order, 5).fit(np.array(text))
     assert isinstance(model, AutoregressiveModel)
@@ -259,11 +259,11 @@ def test_many_steps_at_once_are_one_after_another_and_the_distribution(order):
         steps.append(logits)
     torch.testing.assert_close(torch.cat(steps, dim=1), whole)
     for row, t in product(range(2), range(4)):
-        wanted = model.distribution(ids[row, : t + 1].tolist())
-        np.testing.assert_allclose(whole[row, t].exp().numpy(), wanted, rtol=1e-12)
+        expected = model.distribution(ids[row, : t + 1].tolist())
+        np.testing.assert_allclose(whole[row, t].exp().numpy(), expected, rtol=1e-12)
 
 
-def test_a_wide_beam_finds_the_likeliest_of_all_sentences(sayings):
+def test_ngram_wide_beam_finds_best_sequence(sayings):
     limit = 4
     scores = {}
     for length in range(limit + 1):
@@ -278,19 +278,19 @@ def test_a_wide_beam_finds_the_likeliest_of_all_sentences(sayings):
         max_lengths=torch.tensor([limit]),
         width=200,
         n_best=5,
-        alpha=0.0,
+        length_penalty=0.0,
     )[0]
     assert [tuple(answer.ids) for answer in found] == best
     for answer in found:
         assert answer.log_probability == pytest.approx(scores[tuple(answer.ids)])
 
 
-def test_greedy_takes_the_likeliest_each_time(sayings):
+def test_ngram_greedy_takes_best_token(sayings):
     max_lengths = torch.tensor([6, 1])
     first, second = greedy_search(
         sayings, torch.zeros(2, 1), special_tokens=SPECIAL_TOKENS, max_lengths=max_lengths
     )
-    written = [BEGIN]
+    written = [BOS]
     while written[-1] != 1:
         written.append(int(sayings.distribution(written).argmax()))
     assert first.ids == written[1:-1] and second.ids == written[1:2]
@@ -313,10 +313,10 @@ def test_k_steps_are_the_sum_over_all_paths():
 
 
 def test_the_stationary_distribution_stays_and_is_where_chains_end():
-    model = NGram(2, 5, "kneser-ney", bos_id=BEGIN).fit(arrays([[1, 2, 3, 4, 2, 2, 3], [4, 1, 1]]))
+    model = NGram(2, 5, "kneser-ney", bos_id=BOS).fit(arrays([[1, 2, 3, 4, 2, 2, 3], [4, 1, 1]]))
     found = model.stationary_distribution()
     np.testing.assert_allclose(found @ model.transition_matrix(), found, atol=1e-14)
-    assert found.sum() == pytest.approx(1, abs=1e-13) and found.min() >= 0 and found[BEGIN] == 0
+    assert found.sum() == pytest.approx(1, abs=1e-13) and found.min() >= 0 and found[BOS] == 0
     np.testing.assert_allclose(model.k_step_transition_matrix(200)[3], found, atol=1e-12)
 
 
@@ -326,9 +326,9 @@ def test_a_chain_that_goes_round_has_a_stationary_distribution_though_it_never_s
     assert (model.k_step_transition_matrix(1000) == model.k_step_transition_matrix(1)).all()
 
 
-def test_a_chain_that_falls_apart_is_told():
+def test_stationary_distribution_refuses_reducible_chain():
     model = NGram(2, 4, "none").fit(arrays([[0, 1, 0], [2, 3, 2]]))
-    with pytest.raises(ValueError, match="from token 0 it never comes to token 2.*smoothing"):
+    with pytest.raises(ValueError, match="token 0 never reaches token 2.*smoothing"):
         model.stationary_distribution()
 
 
@@ -338,44 +338,44 @@ def test_a_chain_that_falls_apart_is_told():
 @pytest.mark.parametrize("smoothing", NGRAM_SMOOTHINGS)
 def test_a_model_kept_in_a_file_is_the_same_model(smoothing, tmp_path):
     texts = arrays([[1, 2, 3, 1, 2], [3, 3]])
-    model = NGram(3, V, smoothing, alpha=0.5, bos_id=BEGIN).fit(texts)
+    model = NGram(3, V, smoothing, alpha=0.5, bos_id=BOS).fit(texts)
     tensors = {name: torch.from_numpy(array) for name, array in model.to_arrays().items()}
     write_tensors(tmp_path / "model.safetensors", tensors, {})
     back, _ = read_tensors(tmp_path / "model.safetensors")
     again = NGram.from_arrays({name: tensor.numpy() for name, tensor in back.items()})
-    assert (again.order, again.vocab_size, again.bos_id) == (3, V, BEGIN)
+    assert (again.order, again.vocab_size, again.bos_id) == (3, V, BOS)
     assert (again.smoothing, again.alpha) == (smoothing, 0.5)
     for context in every_context(2):
         np.testing.assert_array_equal(again.distribution(context), model.distribution(context))
 
 
-def test_what_is_wrong_is_said():
+def test_ngram_refuses_invalid_input():
     with pytest.raises(ConfigError, match="no smoothing 'kneserney'. Did you mean 'kneser-ney'"):
         NGram(2, V, "kneserney")
-    with pytest.raises(ValueError, match="got order 0.*wanted an order of 1 or more"):
+    with pytest.raises(ValueError, match="got order 0.*expected an order of 1 or more"):
         NGram(0, V)
-    with pytest.raises(ValueError, match="begin mark 9; wanted 0 to 3"):
+    with pytest.raises(ValueError, match="bos_id 9; expected 0 to 3"):
         NGram(2, V, bos_id=9)
-    with pytest.raises(ValueError, match="counted nothing yet; call fit"):
+    with pytest.raises(ValueError, match="not fitted; call fit"):
         NGram(2, V).distribution([1])
-    with pytest.raises(ValueError, match=r"got the id 4; wanted 0 to 3 \(vocab_size"):
+    with pytest.raises(ValueError, match=r"got the id 4; expected 0 to 3 \(vocab_size"):
         NGram(2, V).fit(np.array([1, 4]))
-    with pytest.raises(ValueError, match="shape .2, 2.* wanted one row of whole numbers"):
+    with pytest.raises(ValueError, match="shape .2, 2.* one-dimensional array of integers"):
         NGram(2, V).fit(np.ones((2, 2), np.int64))
-    with pytest.raises(ValueError, match="kind float64"):
+    with pytest.raises(ValueError, match="dtype float64"):
         NGram(2, V).fit(np.array([1.5, 2.0]))
-    with pytest.raises(ValueError, match="no token to count"):
+    with pytest.raises(ValueError, match="a text without tokens"):
         NGram(2, V, bos_id=0).fit(arrays([[], []]))
-    with pytest.raises(ValueError, match="begin mark 0 stands inside a sequence"):
+    with pytest.raises(ValueError, match="bos_id 0 inside a sequence"):
         NGram(2, V, bos_id=0).fit(np.array([1, 0, 2]))
     fitted = NGram(3, V).fit(np.array([1, 2, 3]))
-    with pytest.raises(ValueError, match="got the id 7; wanted 0 to 3"):
+    with pytest.raises(ValueError, match="got the id 7; expected 0 to 3"):
         fitted.distribution([7])
-    with pytest.raises(ValueError, match="has order 3.*is of order 2"):
+    with pytest.raises(ValueError, match="order 3.*expected order 2"):
         fitted.transition_matrix()
-    with pytest.raises(ValueError, match="'keys.3' is missing.*all that to_arrays"):
+    with pytest.raises(ValueError, match="'keys.3' is missing.*all arrays of to_arrays"):
         NGram.from_arrays({k: v for k, v in fitted.to_arrays().items() if k != "keys.3"})
-    with pytest.raises(ValueError, match="-1 steps; wanted 0"):
+    with pytest.raises(ValueError, match="-1 steps; expected 0"):
         NGram(2, V).fit(np.array([1, 2])).k_step_transition_matrix(-1)
 
 

@@ -19,7 +19,7 @@ def table(x, random):
 
 
 def by_answer(random, move=0.0, spread=1.0, turned=False, rows=ROWS):
-    """p(y | x) from x, which may have moved; `turned`: what one column says is the opposite."""
+    """p(y | x) from x, which may have moved; `turned`: the effect of one column is reversed."""
     x = random.normal(size=(rows, 3)) * spread
     x[:, 0] += move
     logit = (-2 if turned else 2) * x[:, 0] - x[:, 1]
@@ -45,18 +45,18 @@ def pair(kind, seed):
 
 
 @pytest.mark.parametrize("kind", ["none", "covariate", "wider", "label", "concept"])
-def test_the_right_kind_is_found_in_18_of_20(kind):
+def test_detect_shift_finds_kind_in_18_of_20(kind):
     found = []
     for seed in range(20):
         (source, here), (target, there) = pair(kind, seed)
         found.append(detect_shift(source, target, here, there).kind)
-    wanted = "covariate" if kind == "wider" else kind
-    assert found.count(wanted) >= 18, found
+    expected_value = "covariate" if kind == "wider" else kind
+    assert found.count(expected_value) >= 18, found
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["none", "covariate", "wider", "label", "concept"])
-def test_the_right_kind_is_found_in_19_of_20_of_many(kind):
+def test_detect_shift_finds_kind_in_19_of_20_of_many(kind):
     found = []
     for seed in range(1000, 1200):
         (source, here), (target, there) = pair(kind, seed)
@@ -65,25 +65,25 @@ def test_the_right_kind_is_found_in_19_of_20_of_many(kind):
     assert found.count("covariate" if kind == "wider" else kind) >= 190
 
 
-def test_the_page_runs_and_prints_what_it_says(capsys):
+def test_shift_docs_example_prints_documented_output(capsys):
     text = PAGE.read_text(encoding="utf-8")
-    [(code, shown)] = re.findall(
+    [(code, printed)] = re.findall(
         r"^```python\n(.*?)^```\n+```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL
     )
     exec(compile(code, str(PAGE), "exec"), {})
-    assert capsys.readouterr().out == shown
+    assert capsys.readouterr().out == printed
 
 
-def test_without_labels_only_the_inputs_speak():
-    for kind, wanted in (("none", "none"), ("covariate", "covariate"), ("concept", "none")):
+def test_detect_shift_without_labels_reports_covariate():
+    for kind, expected_value in (("none", "none"), ("covariate", "covariate"), ("concept", "none")):
         (source, _), (target, _) = pair(kind, 0)
         found = detect_shift(source, target)
-        assert found.kind == wanted
+        assert found.kind == expected_value
         assert found.evidence.labels is found.evidence.answers is found.evidence.losses is None
-        assert ("Without labels" in found.why) == (wanted == "covariate")
+        assert ("Without labels" in found.why) == (expected_value == "covariate")
 
 
-def test_a_shift_that_no_single_column_shows():
+def test_detect_shift_finds_joint_shift():
     # the same columns, but they go together now
     random = np.random.default_rng(0)
     x, u = random.normal(size=(2, ROWS, 2))
@@ -94,18 +94,18 @@ def test_a_shift_that_no_single_column_shows():
     assert found.evidence.domains.low < 0.5 < found.evidence.domains.high < 0.6
 
 
-def test_the_figures_are_there_and_the_words_have_them():
+def test_detect_shift_explains_losses_and_auc():
     (source, here), (target, there) = pair("concept", 1)
     found = detect_shift(source, target, here, there)
     losses = found.evidence.losses
     assert losses.target > 1.3 * losses.reweighted > 0
     assert found.evidence.answers < 1e-3
-    assert f"{losses.target:.3f} on the target" in found.why and "off there" in found.why
+    assert f"{losses.target:.3f} on the target" in found.why and "biased there" in found.why
     assert f"AUC of {found.evidence.domains.auc:.3f}" in found.why
     names = [(column.name, column.test) for column in found.evidence.columns]
     assert names[0] == ("age", "kolmogorov-smirnov") and names[3] == ("colour", "chi-squared")
     assert 1 < found.evidence.effective_rows <= ROWS / 2
-    assert found == detect_shift(source, target, here, there)  # nothing is left to luck
+    assert found == detect_shift(source, target, here, there)  # everything is seeded
 
 
 def test_weights_make_the_loss_of_a_shift_that_they_explain():
@@ -120,17 +120,17 @@ def test_weights_make_the_loss_of_a_shift_that_they_explain():
     assert abs(losses.relabelled - losses.target) < 0.2 * abs(losses.source - losses.target)
 
 
-def test_a_column_that_began_to_be_missing_is_seen():
+def test_detect_shift_finds_missing_values():
     (source, _), (target, _) = pair("none", 3)
     target["height"] = np.where(np.arange(ROWS) % 4 == 0, np.nan, target["height"])
     found = {column.name: column for column in compare_columns(source, target)}
     assert found["height"].adjusted_p < 1e-6 < 0.01 < found["age"].adjusted_p
     assert detect_shift(source, target).kind == "covariate"
-    nothing = {**target, "height": np.full(ROWS, np.nan)}
-    assert detect_shift(source, nothing).kind == "covariate"
+    unchanged = {**target, "height": np.full(ROWS, np.nan)}
+    assert detect_shift(source, unchanged).kind == "covariate"
 
 
-def test_long_tables_are_looked_at_in_part():
+def test_detect_shift_samples_long_tables():
     random = np.random.default_rng(0)
     rows = MAX_SHIFT_ROWS + 5000
     source, target = ({"a": random.normal(move, 1, rows)} for move in (0.0, 0.1))
@@ -138,13 +138,13 @@ def test_long_tables_are_looked_at_in_part():
     assert found.kind == "covariate" and found.evidence.effective_rows <= MAX_SHIFT_ROWS / 2
 
 
-def test_what_is_wrong_is_said():
+def test_shift_detect_refuses_invalid_input():
     (source, here), (target, there) = pair("none", 0)
-    with pytest.raises(ValueError, match="drop or add age"):
+    with pytest.raises(ValueError, match="try dropping or adding age"):
         detect_shift(source, {name: v for name, v in target.items() if name != "age"})
     with pytest.raises(ValueError, match="target columns of these lengths.*'labels': 399"):
         detect_shift(source, target, here, there[1:])
     with pytest.raises(ValueError, match="40 rows or more"):
         detect_shift({"a": np.ones(39)}, {"a": np.ones(40)})
-    with pytest.raises(ValueError, match="column age has infinite numbers"):
+    with pytest.raises(ValueError, match="infinite numbers in the column age"):
         detect_shift({**source, "age": np.full(ROWS, np.inf)}, target)

@@ -1,4 +1,4 @@
-"""Support vector machines: their own proof, scipy's and libsvm's solutions, and their laws."""
+"""Support vector machines: KKT conditions, SciPy's and libsvm's solutions, invariants."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ import saccade.estimators.svm.svm as module
 from saccade.errors import ConfigError, TrainingError
 from saccade.estimators.svm import smo
 from saccade.estimators.svm.svm import SVM, SVM_KERNELS, KernelParams, KernelPoints, SVMConfig
-from saccade.nn.losses import hinge, weight_penalty
+from saccade.nn.losses import hinge_loss, weight_penalty
 from saccade.optim import minimise
 
 SHAPE = KernelParams(gamma=0.3, degree=3, offset=0.7)
@@ -33,11 +33,11 @@ def made(N, D, classes=2, seed=0):
 def slow_kernel(name, x, z):
     """From the equations, one pair at a time."""
     dot = sum(a * b for a, b in zip(x, z, strict=True))
-    apart = sum((a - b) ** 2 for a, b in zip(x, z, strict=True))
+    difference = sum((a - b) ** 2 for a, b in zip(x, z, strict=True))
     return {
         "linear": dot,
         "polynomial": (0.3 * dot + 0.7) ** 3,
-        "gaussian": np.exp(-0.3 * apart),
+        "gaussian": np.exp(-0.3 * difference),
         "sigmoid": np.tanh(0.3 * dot + 0.7),
     }[name]
 
@@ -45,9 +45,9 @@ def slow_kernel(name, x, z):
 @pytest.mark.parametrize("name", SVM_KERNELS)
 def test_kernels_are_their_equations(name):
     x, z = np.random.default_rng(0).normal(size=(2, 6, 3))
-    wanted = [[slow_kernel(name, a, b) for b in z] for a in x]
+    expected_value = [[slow_kernel(name, a, b) for b in z] for a in x]
     keys = KernelPoints(z, name, SHAPE)
-    np.testing.assert_allclose(keys.kernel_with(x), wanted, rtol=1e-10)
+    np.testing.assert_allclose(keys.kernel_with(x), expected_value, rtol=1e-10)
     np.testing.assert_allclose(keys.rows(np.array([4, 1])), keys.kernel_with(z)[[4, 1]])
     np.testing.assert_allclose(keys.diagonal(), np.diag(keys.kernel_with(z)))
 
@@ -66,7 +66,7 @@ def config(kernel, **more):
     st.sampled_from([0.01, 1.0, 30.0]),
     st.integers(0, 10_000),
 )
-def test_every_solution_carries_its_own_proof(kernel, N, D, cost, seed):
+def test_svm_solution_satisfies_kkt_conditions(kernel, N, D, cost, seed):
     """Primal and dual, computed anew from α and b: nothing lies between them.
 
     No α has a dual above the least primal, so that a gap of 0 proves both to be the best there are.
@@ -135,16 +135,18 @@ def test_the_hinge_loss_by_gradient_comes_to_the_same():
     points, signs = torch.tensor(x, dtype=torch.float32), torch.tensor(2.0 * y - 1).float()
     optimizer = torch.optim.Adam([w, b], lr=0.1)
     schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.995)
-    least = torch.inf
+    minimum = torch.inf
     for _ in range(1500):
-        value = 0.5 * hinge(signs * (points @ w + b)) + weight_penalty([w], 1.0)
+        value = 0.5 * hinge_loss(signs * (points @ w + b), reduction="sum") + weight_penalty(
+            [w], 1.0
+        )
         optimizer.zero_grad()
         value.backward()
         optimizer.step()
         schedule.step()
-        least = min(least, value.item())
+        minimum = min(minimum, value.item())
     [fit] = machine.fits
-    assert 0 <= least - fit.dual + 1e-4 < 1e-3 * least
+    assert 0 <= minimum - fit.dual + 1e-4 < 1e-3 * minimum
     assert fit.gap < 1e-5
     np.testing.assert_allclose(
         (machine.weights @ machine.vectors)[0], w.detach().numpy(), atol=0.02
@@ -203,10 +205,10 @@ def test_support_vectors_that_e1071_counts(kernel, vectors, of_each, wrong, iris
     assert (machine.predict(x) != y).sum() == wrong
 
 
-# --- laws -----------------------------------------------------------------------------------------
+# --- invariants -----------------------------------------------------------------------------------
 
 
-def test_a_small_memory_changes_nothing(monkeypatch):
+def test_svm_small_cache_gives_same_solution(monkeypatch):
     x, y = made(300, 3, seed=2)
     monkeypatch.setattr(smo, "MAX_PRECOMPUTED_ROWS", 0)
     whole, small = (
@@ -216,7 +218,7 @@ def test_a_small_memory_changes_nothing(monkeypatch):
     assert small.fits[0].steps == whole.fits[0].steps
 
 
-def test_rows_are_kept_as_long_as_there_is_room():
+def test_kernel_row_cache_evicts_oldest_row():
     computed = []
 
     def row(numbers):
@@ -275,7 +277,7 @@ def test_distances_are_exact_far_from_the_origin():
     np.testing.assert_allclose(near.decision_function(x), far.decision_function(x + 1e7), atol=1e-4)
 
 
-def test_what_is_kept_decides_to_the_bit(monkeypatch):
+def test_svm_saved_arrays_decide_bit_exact(monkeypatch):
     x, y = made(70, 3, 3, seed=7)
     machine = SVM(SVMConfig()).fit(x, y)  # gamma left open
     assert machine.gamma == pytest.approx(1 / (3 * x.var()))
@@ -286,19 +288,20 @@ def test_what_is_kept_decides_to_the_bit(monkeypatch):
     np.testing.assert_allclose(again.decision_function(x), machine.decision_function(x), rtol=1e-12)
 
 
-def test_no_torch_is_loaded():
-    code = "import sys, saccade.estimators.svm.svm, saccade.estimators.shift.detect; print('torch' in sys.modules)"
+def test_svm_and_shift_load_no_torch():
+    modules = "saccade.estimators.svm.svm, saccade.estimators.shift.detect"
+    code = f"import sys, {modules}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr
 
 
-def test_what_is_wrong_is_said(monkeypatch):
+def test_svm_refuses_invalid_input(monkeypatch):
     x, y = made(20, 2)
-    with pytest.raises(ValueError, match="no support vectors yet; call fit"):
+    with pytest.raises(ValueError, match="not fitted; call fit"):
         SVM().decision_function(x)
-    with pytest.raises(ValueError, match="rows of 3 numbers; wanted 2"):
+    with pytest.raises(ValueError, match="rows of 3 numbers; expected 2"):
         SVM().fit(x, y).decision_function(np.ones((1, 3)))
-    with pytest.raises(ValueError, match="not finite; wanted a row of finite numbers"):
+    with pytest.raises(ValueError, match="not finite; expected a table of finite numbers"):
         SVM().fit(np.where(x > 1, np.nan, x), y)
     with pytest.raises(ValueError, match=r"20 rows and labels of shape \(19,\)"):
         SVM().fit(x, y[1:])
@@ -313,5 +316,5 @@ def test_what_is_wrong_is_said(monkeypatch):
     monkeypatch.setattr(
         module, "solve_svm_dual", lambda *all: smo.SMOSolution(np.ones(20), y * 1.0, 9, False)
     )
-    with pytest.raises(TrainingError, match="did not come to rest.*Scale the columns"):
+    with pytest.raises(TrainingError, match="did not converge.*scaling the columns"):
         SVM().fit(x, y)

@@ -1,4 +1,4 @@
-"""Support vector machines beside scikit-learn's, where that is installed."""
+"""Support vector machines compared with scikit-learn's, where that is installed."""
 
 from itertools import combinations
 
@@ -18,7 +18,7 @@ TRIED = [(k, c) for k in SVM_KERNELS for c in (0.1, 1.0, 10.0) if (k, c) != ("si
 
 @pytest.mark.parametrize(("kernel", "cost"), TRIED)
 @pytest.mark.parametrize("name", SETS)
-def test_equal_to_scikit_learn(name, cost, kernel):
+def test_svm_parity_agrees_with_scikit_learn(name, cost, kernel):
     if name == "made":
         random = np.random.default_rng(0)
         y = random.integers(4, size=150)

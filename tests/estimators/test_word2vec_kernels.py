@@ -1,4 +1,4 @@
-"""The kernel against its slow twin: the equations, step by step, with the same draws."""
+"""The word2vec kernel against a slow reference with the same random draws."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ from saccade.estimators.word_vectors.kernels import (
     SIGMOID_TABLE,
     VocabularyTables,
     WindowParams,
+    Word2VecKernelArgs,
     train_on_text,
 )
 from saccade.estimators.word_vectors.sampling import (
@@ -24,22 +25,22 @@ from saccade.estimators.word_vectors.sampling import (
 MASK = (1 << 64) - 1
 
 
-def looked_up(x: float) -> float:
-    """σ(x) from a table of 4,096 places over −8 … 8, the nearest of them."""
-    place = int(np.clip(np.float32(x) * 256 + 2048, 0, 4095))
-    return float(SIGMOID_TABLE[place])
+def table_sigmoid(x: float) -> float:
+    """Return σ(x) from the table of 4,096 bins over −8 … 8."""
+    position = int(np.clip(np.float32(x) * 256 + 2048, 0, 4095))
+    return float(SIGMOID_TABLE[position])
 
 
-def test_the_table_is_the_sigmoid() -> None:
+def test_sigmoid_table_approximates_sigmoid() -> None:
     x = np.linspace(-7.99, 7.99, 10_001)
-    assert [looked_up(value) for value in x] == pytest.approx(1 / (1 + np.exp(-x)), abs=6e-4)
-    assert looked_up(-50) == pytest.approx(0, abs=4e-4) and looked_up(50) == pytest.approx(
+    assert [table_sigmoid(value) for value in x] == pytest.approx(1 / (1 + np.exp(-x)), abs=6e-4)
+    assert table_sigmoid(-50) == pytest.approx(0, abs=4e-4) and table_sigmoid(50) == pytest.approx(
         1, abs=4e-4
     )
 
 
-class Twin:
-    """word2vec in plain NumPy and double precision, a window at a time, as the docstring says."""
+class ReferenceWord2Vec:
+    """word2vec in plain NumPy and double precision, one group of windows at a time."""
 
     def __init__(
         self, inputs: Any, outputs: Any, words: VocabularyTables, paths: Any, windows: WindowParams
@@ -55,22 +56,22 @@ class Twin:
         self.state = state ^ (state >> 27)
         return (self.state * 2685821657736338717) & MASK
 
-    def go(self, text: list[int], learning_rate: float, state: int) -> None:
+    def train(self, text: list[int], learning_rate: float, state: int) -> None:
         self.state, self.learning_rate = state, learning_rate
-        self.coming = self.drawn()
+        self.next_negatives = self.sample_negatives()
         lines: list[list[int]] = [[]]
         for word in text:
             if word == LINE_END:
-                self.line(lines[-1])
+                self.train_line(lines[-1])
                 lines.append([])
             elif (
                 np.float32(self.draw() >> 40) * np.float32(2.0**-24)
                 < self.words.keep_probabilities[word]
             ):
                 lines[-1].append(word)
-        self.line(lines[-1])
+        self.train_line(lines[-1])
 
-    def line(self, line: list[int]) -> None:
+    def train_line(self, line: list[int]) -> None:
         windows_per_group = self.windows.windows_per_group
         for first in range(0, len(line) if len(line) > 1 else 0, windows_per_group):
             windows = []
@@ -78,7 +79,7 @@ class Twin:
                 radius = 1 + ((self.draw() >> 32) * self.windows.radius >> 32)
                 near = line[max(0, at - radius) : at] + line[at + 1 : at + 1 + radius]
                 windows.append((near, [line[at]]) if self.windows.is_cbow else ([line[at]], near))
-            self.learn(windows)
+            self.train_windows(windows)
 
     def bag(self, words: list[int]) -> list[int]:
         starts = self.words.starts
@@ -90,48 +91,48 @@ class Twin:
         itself, other = self.words.table[row]
         return row if (bits & 0xFFFFFFFF) < itself else int(other)
 
-    def drawn(self) -> list[int]:
+    def sample_negatives(self) -> list[int]:
         return [self.negative() for _ in range(self.windows.shared_negatives)]
 
-    def learn(self, windows: list[tuple[list[int], list[int]]]) -> None:
-        """From some windows, each of sources and targets, that share their negatives."""
-        # those of the next windows are drawn ahead
-        negatives, self.coming = self.coming, self.drawn()
+    def train_windows(self, windows: list[tuple[list[int], list[int]]]) -> None:
+        """Train on a group of windows (sources, targets) that share their negatives."""
+        # the negatives of the next group are drawn early, as in the kernel
+        negatives, self.next_negatives = self.next_negatives, self.sample_negatives()
         bags = [self.bag(sources) for sources, _ in windows]
         h = np.array([self.inputs[bag].mean(0) for bag in bags])
         e = np.zeros_like(h)
         for i, (_, targets) in enumerate(windows):
             self.targets += len(targets)
-            for row, label in self.wanted(targets):
+            for row, label in self.rows_and_labels(targets):
                 self.step([row], label, h, e, np.eye(len(h))[[i]])
         for first in range(0, len(negatives), 4):
             some = negatives[first : first + 4]
             share = self.windows.negatives / self.windows.shared_negatives
             weights = [[(len(t) - (word in t)) * share for _, t in windows] for word in some]
-            for at in range(0, len(windows), 4):  # e[at : at + 4] is a view: it grows in place
+            for at in range(0, len(windows), 4):  # e[at : at + 4] is a view: it is updated in place
                 four = slice(at, at + 4)
                 self.step(some, 0.0, h[four], e[four], np.array(weights)[:, four])
         for bag, change in zip(bags, e, strict=True):
             for row in bag:
                 self.inputs[row] += change
 
-    def wanted(self, targets: list[int]) -> list[tuple[int, float]]:
-        """Rows, and what each is to say: the targets themselves, or the nodes on their paths."""
+    def rows_and_labels(self, targets: list[int]) -> list[tuple[int, float]]:
+        """Return output rows and labels: the targets, or the nodes on their paths."""
         if self.windows.negatives:
             return [(target, 1.0) for target in targets]
         starts, nodes, code_bits = self.paths.starts, self.paths.nodes, self.paths.code_bits
-        places = [place for t in targets for place in range(starts[t], starts[t + 1])]
-        return [(int(nodes[place]), float(code_bits[place])) for place in places]
+        steps = [k for t in targets for k in range(starts[t], starts[t + 1])]
+        return [(int(nodes[k]), float(code_bits[k])) for k in steps]
 
     def step(self, rows: list[int], label: float, h: Any, e: Any, weights: Any) -> None:
-        """Some rows and every h, all as they were before; weights[s, i] is that of their term."""
+        """Update some rows and every e; weights[s, i] is the weight of a term of the loss."""
         u = self.outputs[rows]
         x = u @ h.T
-        chances = 1 / (1 + np.exp(-x))
-        self.loss -= (weights * np.log(chances if label else 1 - chances)).sum()
-        g = (label - np.vectorize(looked_up)(x)) * weights * self.learning_rate
+        probabilities = 1 / (1 + np.exp(-x))
+        self.loss -= (weights * np.log(probabilities if label else 1 - probabilities)).sum()
+        g = (label - np.vectorize(table_sigmoid)(x)) * weights * self.learning_rate
         e += g.T @ u
-        for row, change in zip(rows, g @ h, strict=True):  # a row may be there twice
+        for row, change in zip(rows, g @ h, strict=True):  # a row may occur twice
             self.outputs[row] += change
 
 
@@ -145,7 +146,7 @@ class Twin:
     seed=st.integers(0, 1000),
 )
 @settings(max_examples=40, deadline=None)
-def test_the_kernel_is_its_slow_twin(
+def test_word2vec_kernel_equals_slow_reference(
     is_cbow: bool,
     negatives: int,
     shared_negatives: int,
@@ -172,25 +173,22 @@ def test_the_kernel_is_its_slow_twin(
     draws = (shared_negatives, windows_per_group) if negatives else (0, 1)
     windows = WindowParams(radius, is_cbow, negatives, *draws)
     paths = huffman_paths(counts)
-    twin = Twin(inputs, outputs, words, paths, windows)
-    judged, unchanged = np.zeros(2), (inputs.copy(), outputs.copy())
+    reference = ReferenceWord2Vec(inputs, outputs, words, paths, windows)
+    loss_sums, unchanged = np.zeros(2), (inputs.copy(), outputs.copy())
     state = rng_state(seed)
 
-    train_on_text(
-        text, words, paths, inputs, outputs, windows, 0.0, state.copy(), SIGMOID_TABLE, judged
-    )
+    args = Word2VecKernelArgs(words, paths, inputs, outputs, windows, SIGMOID_TABLE)
+    train_on_text(text, args, 0.0, state.copy(), loss_sums)
     assert (inputs == unchanged[0]).all() and (outputs == unchanged[1]).all(), (
-        "judging moves nothing"
+        "evaluation must not change the weights"
     )
-    still = Twin(inputs, outputs, words, paths, windows)
-    still.go(text.tolist(), 0.0, int(state[0]))
-    assert judged == pytest.approx([still.loss, still.targets], rel=1e-5)
+    evaluated = ReferenceWord2Vec(inputs, outputs, words, paths, windows)
+    evaluated.train(text.tolist(), 0.0, int(state[0]))
+    assert loss_sums == pytest.approx([evaluated.loss, evaluated.targets], rel=1e-5)
 
-    train_on_text(
-        text, words, paths, inputs, outputs, windows, 0.02, state.copy(), SIGMOID_TABLE, judged
-    )
-    twin.go(text.tolist(), 0.02, int(state[0]))
-    # a product on the edge of two places of the table may fall to either: 0.001 · rate · weight
-    assert inputs == pytest.approx(twin.inputs, abs=2e-3)
-    assert outputs == pytest.approx(twin.outputs, abs=2e-3)
-    assert np.abs(inputs - unchanged[0]).max() > 0.02 or judged[1] == 0
+    train_on_text(text, args, 0.02, state.copy(), loss_sums)
+    reference.train(text.tolist(), 0.02, int(state[0]))
+    # a product between two bins of the table may fall into either: 0.001 · rate · weight
+    assert inputs == pytest.approx(reference.inputs, abs=2e-3)
+    assert outputs == pytest.approx(reference.outputs, abs=2e-3)
+    assert np.abs(inputs - unchanged[0]).max() > 0.02 or loss_sums[1] == 0

@@ -30,7 +30,7 @@ def slow_draw(state: int) -> tuple[int, int]:
 
 
 @given(st.integers(1, MASK))
-def test_the_stream_is_the_papers(start: int) -> None:
+def test_rng_stream_equals_xorshift64star(start: int) -> None:
     state = np.array([start], np.uint64)
     slow = start
     for _ in range(5):
@@ -108,12 +108,12 @@ def test_the_tree_is_the_shortest_and_every_word_is_found(counts: list[int]) -> 
     for word in range(len(counts)):
         part = slice(paths.starts[word], paths.starts[word + 1])
         nodes, code_bits = paths.nodes[part].tolist(), paths.code_bits[part].tolist()
-        assert nodes[0] == len(counts) - 2, "every path begins at the root"
+        assert nodes[0] == len(counts) - 2, "every path starts at the root"
         assert all(0 <= node < len(counts) - 1 for node in nodes)
         codes.add(tuple(code_bits))
     assert len(codes) == len(counts)
     assert not any(a != b and b[: len(a)] == a for a in codes for b in codes), (
-        "no code begins another"
+        "no code is a prefix of another"
     )
 
 

@@ -34,9 +34,9 @@ def test_the_low_rank_is_that_of_a_dense_decomposition() -> None:
     rows = truncated_svd(pairs, 14, 6, seed=1)
     sizes, turned = np.linalg.eigh(matrix)
     largest = np.argsort(-np.abs(sizes))[:6]
-    wanted = turned[:, largest] * np.sqrt(np.abs(sizes[largest]))
+    expected_value = turned[:, largest] * np.sqrt(np.abs(sizes[largest]))
     # an axis may point either way
-    assert np.allclose(np.abs(rows), np.abs(wanted), atol=1e-3)
+    assert np.allclose(np.abs(rows), np.abs(expected_value), atol=1e-3)
 
 
 def test_more_columns_than_words_are_empty() -> None:

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.inference.fused import FusedGPTDecoder, fused_decoder
+from saccade.inference.engine import make_decoder
+from saccade.inference.fused_gpt import FusedGPTDecoder
 from saccade.models.gpt import GPT, GPTConfig
 from saccade.types.shapes import reorder_rows
 
@@ -29,25 +30,25 @@ def model_of(name, **settings):
 @settings(max_examples=6, deadline=None)
 @given(prompt=st.integers(1, 20), more=st.integers(1, 25), rows=st.integers(1, 3))
 @torch.no_grad()
-def test_its_steps_are_the_models(name, prompt, more, rows):
+def test_fused_gpt_steps_equal_model(name, prompt, more, rows):
     model = model_of(name)
-    steps = fused_decoder(model)
+    steps = make_decoder(model)
     assert isinstance(steps, FusedGPTDecoder)
-    luck = torch.Generator().manual_seed(prompt)
-    ids = torch.randint(VOCAB, (rows, prompt + more), generator=luck)
-    wanted, _ = model.step(ids, model.init_state(ids))
+    rng = torch.Generator().manual_seed(prompt)
+    ids = torch.randint(VOCAB, (rows, prompt + more), generator=rng)
+    expected, _ = model.step(ids, model.init_state(ids))
     found, state = steps.step(ids[:, :prompt], steps.init_state(ids))
     logits = [found]
     for one in ids[:, prompt:].split(1, dim=1):
         found, state = steps.step(one, state)
         logits.append(found)
-    torch.testing.assert_close(torch.cat(logits, dim=1), wanted)
+    torch.testing.assert_close(torch.cat(logits, dim=1), expected)
 
 
 @torch.no_grad()
-def test_rows_can_move():
+def test_fused_gpt_rows_can_be_reordered():
     model = model_of("gpt2")
-    steps = fused_decoder(model)
+    steps = make_decoder(model)
     ids = torch.randint(VOCAB, (3, 14), generator=torch.Generator().manual_seed(3))
     _, state = steps.step(ids[:, :5], steps.init_state(ids))
     rows = [2, 0]
@@ -59,21 +60,21 @@ def test_rows_can_move():
     )
 
 
-def test_what_it_does_not_know_is_left_to_the_model():
+def test_fused_gpt_falls_back_for_unsupported_settings():
     slides = model_of("gpt2", positions="rotary")
-    assert fused_decoder(slides) is slides
+    assert make_decoder(slides) is slides
     training = model_of("gpt2").train()
-    assert fused_decoder(training) is training
+    assert make_decoder(training) is training
     model = model_of("gpt2")
-    known = fused_decoder(model)
-    assert fused_decoder(model, known) is known
+    known = make_decoder(model)
+    assert make_decoder(model, previous=known) is known
     with torch.no_grad():
         model.table.weight.mul_(2)
-    assert fused_decoder(model, known) is not known
+    assert make_decoder(model, previous=known) is not known
     absent = model_of("gpt2", missing_tokens=[1, 3])
     ids = torch.randint(VOCAB, (1, 4))
     with torch.no_grad():
         torch.testing.assert_close(
-            fused_decoder(absent).step(ids, fused_decoder(absent).init_state(ids))[0],
+            make_decoder(absent).step(ids, make_decoder(absent).init_state(ids))[0],
             absent.step(ids, absent.init_state(ids))[0],
         )

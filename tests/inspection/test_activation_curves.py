@@ -1,4 +1,4 @@
-"""The curves and slopes that are drawn, against differences; the picture itself."""
+"""Activation curves against finite differences and SciPy, and their figure."""
 
 import xml.etree.ElementTree as xml
 from pathlib import Path
@@ -21,12 +21,12 @@ from saccade.plots.activations import activations_figure, save_activations
 X = np.linspace(-4, 4, 161)
 
 
-def test_every_activation_of_one_number_is_shown() -> None:
+def test_activation_equations_cover_the_registry() -> None:
     assert {*ACTIVATION_EQUATIONS, *GELU_APPROXIMATIONS, "softmax", "linear"} == set(ACTIVATIONS)
 
 
 @pytest.mark.parametrize("name", [*ACTIVATION_EQUATIONS, *GELU_APPROXIMATIONS])
-def test_slopes_are_differences(name: str) -> None:
+def test_activation_curve_derivative_equals_finite_differences(name: str) -> None:
     step = 1e-6
     off_zero = X[np.abs(X) > 0.01]
     one = activation_curve(name, off_zero)
@@ -37,7 +37,7 @@ def test_slopes_are_differences(name: str) -> None:
     np.testing.assert_allclose(one.derivative, (ahead - behind) / (2 * step), atol=1e-8)
 
 
-def test_the_slope_at_a_corner_is_between_those_beside_it() -> None:
+def test_activation_curve_derivative_at_zero_is_a_subgradient() -> None:
     for name in ACTIVATION_EQUATIONS:
         one = activation_curve(name, np.array([-1e-9, 1e-9]))
         low, high = sorted(one.derivative)
@@ -46,7 +46,7 @@ def test_the_slope_at_a_corner_is_between_those_beside_it() -> None:
     assert activation_curve("relu", X).derivative_at_zero == 0
 
 
-def test_the_errors_are_those_of_scipys_gelu() -> None:
+def test_gelu_approximations_equal_scipy() -> None:
     for one in gelu_approximations():
         x = one.x[::40]
         f = {
@@ -59,7 +59,7 @@ def test_the_errors_are_those_of_scipys_gelu() -> None:
         assert abs(one.max_error_x) == pytest.approx(abs(x[error.argmax()]), abs=0.01)
 
 
-def test_the_picture_is_written_and_nothing_global_is_touched(tmp_path: Path) -> None:
+def test_activations_figure_leaves_rcparams_unchanged(tmp_path: Path) -> None:
     before = dict(matplotlib.rcParams)
     path = tmp_path / "new" / "activations.svg"
     save_activations(
@@ -69,7 +69,7 @@ def test_the_picture_is_written_and_nothing_global_is_touched(tmp_path: Path) ->
     xml.parse(path)
 
 
-def test_the_picture_has_a_panel_each_and_says_what_is_taken_at_0() -> None:
+def test_activations_figure_has_a_panel_each_and_the_value_at_0() -> None:
     curves, errors = (
         [activation_curve(name, X) for name in ACTIVATION_EQUATIONS],
         gelu_approximations(),
@@ -78,16 +78,16 @@ def test_the_picture_has_a_panel_each_and_says_what_is_taken_at_0() -> None:
     assert [panel.get_title(loc="left") for panel in panels] == list(ACTIVATION_EQUATIONS)
     for panel, one in zip(panels, curves, strict=True):
         np.testing.assert_array_equal(panel.lines[2].get_ydata(), one.y)
-        said = [text.get_text() for text in panel.get_legend().get_texts()]
-        assert (f"f'(0) := {one.derivative_at_zero:.3g}" in said) == (
+        legend = [text.get_text() for text in panel.get_legend().get_texts()]
+        assert (f"f'(0) := {one.derivative_at_zero:.3g}" in legend) == (
             one.name in KINKED_ACTIVATIONS
         )
-    said = [text.get_text() for text in last.get_legend().get_texts()]
-    assert all(f"{e.max_error:.2g} at most" in text for e, text in zip(errors, said, strict=True))
+    legend = [text.get_text() for text in last.get_legend().get_texts()]
+    assert all(f"{e.max_error:.2g} at most" in text for e, text in zip(errors, legend, strict=True))
 
 
-def test_messages(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="softmax is a function of many numbers"):
+def test_activation_curve_error_messages(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="got softmax, a function of a vector"):
         activation_curve("softmax", X)
     with pytest.raises(ValueError, match="a picture can be .png, .svg, .pdf"):
         save_activations([activation_curve("relu", X)], gelu_approximations(), tmp_path / "a.gif")

@@ -1,4 +1,4 @@
-"""Watching shows what the attention computed, and changes nothing."""
+"""Attention capture: the recorded weights are right, and the results are unchanged."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ every_model = pytest.mark.parametrize("name", MODELS)
 
 @pytest.fixture
 def read():
-    """A source and a target to read."""
+    """Random source and target ids."""
     return torch.randint(VOCAB, (B, S)), torch.randint(VOCAB, (B, T))
 
 
@@ -53,7 +53,7 @@ def watched(model, read):
     return seen
 
 
-def test_every_attention_of_a_transformer_has_its_name(read):
+def test_capture_names_every_attention_of_a_transformer(read):
     seen = watched(made("transformer-scaled_dot"), read)
     expected = {}
     for layer in (0, 1):
@@ -65,7 +65,7 @@ def test_every_attention_of_a_transformer_has_its_name(read):
 
 
 @pytest.mark.parametrize("name", ["bahdanau", "bahdanau-lstm"])
-def test_the_steps_of_a_recurrent_decoder_are_joined(name, read):
+def test_capture_concatenates_the_steps_of_a_recurrent_decoder(name, read):
     seen = watched(made(name), read)
     assert seen.names() == ["attention"]
     calls = seen.calls["attention"]
@@ -75,13 +75,13 @@ def test_the_steps_of_a_recurrent_decoder_are_joined(name, read):
         assert torch.equal(seen.weights("attention")[:, :, t], call[:, :, 0])
 
 
-def test_a_model_without_attention_shows_none(read):
+def test_capture_of_a_model_without_attention_is_empty(read):
     model = Seq2Seq(Seq2SeqConfig(**SIZES)).double().eval()
     assert watched(model, read).names() == []
 
 
 @every_model
-def test_rows_are_shares_of_what_may_be_seen(name, read):
+def test_capture_rows_sum_to_one_over_unmasked_keys(name, read):
     seen = watched(made(name), read)
     for attention in seen.names():
         weights = seen.weights(attention)
@@ -96,7 +96,7 @@ def test_rows_are_shares_of_what_may_be_seen(name, read):
 
 
 @every_model
-def test_the_result_is_the_same_to_the_bit(name, read):
+def test_capture_leaves_results_bit_identical(name, read):
     model = made(name)
     before = run(model, read)
     slopes = torch.autograd.grad(before.square().sum(), list(model.parameters()))
@@ -108,7 +108,7 @@ def test_the_result_is_the_same_to_the_bit(name, read):
     assert torch.equal(before, run(model, read))
 
 
-def test_maps_hold_no_graph(read):
+def test_capture_records_no_autograd_graph(read):
     model = made("bahdanau")
     with capture_attention(model) as seen:
         run(model, read)
@@ -116,22 +116,22 @@ def test_maps_hold_no_graph(read):
 
 
 @every_model
-def test_step_by_step_gives_the_maps_of_all_at_once(name, read):
+def test_capture_of_incremental_decoding_equals_one_pass(name, read):
     model = made(name)
-    at_once = watched(model, read)
+    one_pass = watched(model, read)
     source, target = read
     with torch.no_grad(), capture_attention(model) as seen:
         state = model.init_state(model.encode(source, LENGTHS))
         for t in range(T):
             _, state = model.step(target[:, t : t + 1], state)
-    assert seen.names() == at_once.names()
+    assert seen.names() == one_pass.names()
     for attention in seen.names():
         torch.testing.assert_close(
-            seen.weights(attention), at_once.weights(attention), rtol=0, atol=1e-12
+            seen.weights(attention), one_pass.weights(attention), rtol=0, atol=1e-12
         )
 
 
-def test_the_map_of_a_transformer_is_the_equation(read):
+def test_capture_of_a_transformer_equals_the_equation(read):
     """softmax(q kᵀ / √K) of the first encoder layer, a place and a head at a time."""
     model = made("transformer-scaled_dot")
     weights = watched(model, read).weights("encoder.0.self_attention.attention")
@@ -150,7 +150,7 @@ def test_the_map_of_a_transformer_is_the_equation(read):
                 torch.testing.assert_close(weights[row, head, t, :length], shares)
 
 
-def test_the_map_of_bahdanau_is_the_equation(read):
+def test_capture_of_bahdanau_equals_the_equation(read):
     """softmax wᵀ tanh(W_q s + W_k h) at the first step, from the state the encoder left."""
     model = made("bahdanau")
     weights = watched(model, read).weights("attention")
@@ -178,7 +178,7 @@ def hooks(model):
     return [hook for module in model.modules() for hook in module._forward_hooks.values()]
 
 
-def test_closed_it_leaves_nothing_behind(read):
+def test_capture_removes_its_hooks(read):
     model = made("transformer-scaled_dot")
     with capture_attention(model) as seen:
         assert len(hooks(model)) == 6
@@ -187,14 +187,14 @@ def test_closed_it_leaves_nothing_behind(read):
     assert seen.names() == []
 
 
-def test_it_closes_when_something_goes_wrong_inside():
+def test_capture_removes_its_hooks_after_an_error():
     model = made("bahdanau")
     with pytest.raises(RuntimeError, match="in the middle"), capture_attention(model):
         raise RuntimeError("in the middle")
     assert hooks(model) == []
 
 
-def test_two_may_watch_at_once(read):
+def test_capture_can_be_nested(read):
     model = made("bahdanau")
     with torch.no_grad(), capture_attention(model) as outer:
         run(model, read)
@@ -204,14 +204,14 @@ def test_two_may_watch_at_once(read):
     assert len(inner.calls["attention"]) == T
 
 
-def test_an_attention_by_itself_can_be_watched():
+def test_capture_of_a_single_attention_module():
     attention = Attention(ScaledDotScore())
     with capture_attention(attention) as seen:
         attention(torch.randn(1, 1, 2, 4), torch.randn(1, 1, 3, 4), torch.randn(1, 1, 3, 4), Mask())
     assert seen.weights("").shape == (1, 1, 2, 3)
 
 
-def test_keys_that_came_later_had_no_weight_before():
+def test_recorder_pads_earlier_calls_with_zeros():
     seen = AttentionRecorder()
     seen.calls["a"] = [torch.ones(1, 1, 1, 1), torch.full((1, 1, 1, 2), 0.5)]
     assert seen.weights("a")[0, 0].tolist() == [[1.0, 0.0], [0.5, 0.5]]

@@ -1,4 +1,4 @@
-"""Depth: what is seen against loops in NumPy, and against what theory says."""
+"""Signal propagation against explicit NumPy loops and against theory."""
 
 import math
 import xml.etree.ElementTree as xml
@@ -12,19 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.errors import ConfigError
+from saccade.inspection.figures import FloatArray, StackConfig
 from saccade.inspection.signal_propagation import (
-    FloatArray,
-    StackConfig,
     describe_propagation,
     log_spaced_layers,
     norm_growth,
+    norm_growths,
     product_spectra,
     propagate,
     random_stack,
 )
 from saccade.plots.signal_propagation import save_signal_propagation, signal_propagation_figure
 
-# --- by loops -------------------------------------------------------------------------------------
+# --- explicit loops -------------------------------------------------------------------------------
 
 FUNCTIONS: dict[str, tuple[Any, Any]] = {  # each with its slope
     "linear": (lambda z: z, np.ones_like),
@@ -38,7 +38,7 @@ FUNCTIONS: dict[str, tuple[Any, Any]] = {  # each with its slope
 
 
 def normed(x: FloatArray, norm: str) -> tuple[FloatArray, Any]:
-    """What a norm makes of x, and what it makes of a gradient that comes back."""
+    """Return the normalised x and the function that maps its gradient back."""
     if norm == "none":
         return x, lambda g: g
     axis = 0 if norm == "batch" else 1
@@ -54,7 +54,7 @@ def normed(x: FloatArray, norm: str) -> tuple[FloatArray, Any]:
 
 
 def by_hand(stack: StackConfig) -> dict[str, list[float]]:
-    """Layer after layer forward, and layer after layer back, by the chain rule."""
+    """Compute the forward and the backward pass layer by layer, by the chain rule."""
     f, slope = FUNCTIONS[stack.activation]
     weights, x, gradient = (
         [weight.numpy() for weight in part] if isinstance(part, list) else part.numpy()
@@ -90,17 +90,17 @@ def by_hand(stack: StackConfig) -> dict[str, list[float]]:
     st.booleans(),
     st.integers(0, 99),
 )
-def test_what_is_seen_is_the_chain_rule(
+def test_propagate_equals_the_chain_rule(
     activation: str, init: str, layers: int, width: int, norm: str, residual: bool, seed: int
 ) -> None:
     stack = StackConfig(activation, init, layers, width, norm, residual, seed)
     seen = propagate(stack)
-    for what, wanted in by_hand(stack).items():
-        # a width of 2 and a norm leave numbers near 0, of which little more than rounding is left
-        np.testing.assert_allclose(getattr(seen, what), wanted, rtol=1e-7, atol=1e-18)
+    for what, expected in by_hand(stack).items():
+        # a width of 2 and a norm leave values near 0, mostly rounding error
+        np.testing.assert_allclose(getattr(seen, what), expected, rtol=1e-7, atol=1e-18)
 
 
-def test_spectra_are_those_of_the_products() -> None:
+def test_product_spectra_equal_direct_products() -> None:
     weights = [np.random.default_rng(n).normal(size=(6, 6)) for n in range(7)]
     product = np.eye(6)
     found = {one.depth: one for one in product_spectra(weights)}
@@ -114,7 +114,7 @@ def test_spectra_are_those_of_the_products() -> None:
     assert sorted(found) == [1, 2, 5, 7]
 
 
-def test_products_beyond_any_number_are_told_by_their_logarithm() -> None:
+def test_product_spectra_do_not_overflow() -> None:
     weights = [1e60 * np.eye(3)] * 10
     assert product_spectra(weights)[-1].moduli == pytest.approx([600.0] * 3)
     assert all(
@@ -126,12 +126,12 @@ def test_products_beyond_any_number_are_told_by_their_logarithm() -> None:
 
 
 def means(stack: StackConfig, what: str, seeds: int) -> FloatArray:
-    """The mean over seeds of what is seen at each layer."""
-    every = [getattr(propagate(stack._replace(seed=seed)), what) for seed in range(seeds)]
-    return np.mean(every, axis=0)
+    """Return the mean over seeds of a quantity at each layer."""
+    samples = [getattr(propagate(stack._replace(seed=seed)), what) for seed in range(seeds)]
+    return np.mean(samples, axis=0)
 
 
-def test_kaiming_with_relu_holds_the_mean_square_there_and_back() -> None:
+def test_propagate_kaiming_relu_preserves_mean_squares() -> None:
     # of one draw log E[h²] strays by about √(5 layers / width); the mean of 8 by a third of that
     stack = StackConfig("relu", "kaiming", layers=10, width=128)
     np.testing.assert_allclose(means(stack, "signals", 8), 1, atol=0.45)
@@ -142,49 +142,47 @@ def test_kaiming_with_relu_holds_the_mean_square_there_and_back() -> None:
     assert means(half, "signals", 4)[-1] == pytest.approx(2.0**-10, rel=0.5)
 
 
-def test_xavier_with_tanh_is_nearly_linear_and_falls_as_theory_says() -> None:
+def test_propagate_xavier_tanh_follows_mean_field_theory() -> None:
     # q' = E[tanh(√q z)²], z ~ N(0, 1): what the variance becomes in a layer of infinite width
     z = np.linspace(-8, 8, 4001)
     density = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
-    q, wanted = 1.0, [1.0]
+    q, expected = 1.0, [1.0]
     for _ in range(12):
         q = float(np.trapezoid(np.tanh(math.sqrt(q) * z) ** 2 * density, z))
-        wanted.append(q)
+        expected.append(q)
     stack = StackConfig("tanh", "xavier", layers=12, width=128)
-    np.testing.assert_allclose(means(stack, "signals", 4), wanted, rtol=0.25)
+    np.testing.assert_allclose(means(stack, "signals", 4), expected, rtol=0.25)
     linear = StackConfig("linear", "xavier", layers=12, width=128)
     np.testing.assert_allclose(means(linear, "signals", 4), 1, rtol=0.25)
 
 
 @pytest.mark.parametrize("width", [64, 144])
-def test_a_normal_start_explodes_by_the_root_of_the_width(width: int) -> None:
+def test_propagate_normal_init_explodes_by_sqrt_width(width: int) -> None:
     seen = propagate(StackConfig("linear", "normal", layers=10, width=width))
     for what in ("signals", "gradients"):
-        found = seen.norm_growths[what]
+        found = norm_growths(seen)[what]
         assert found.word == "explodes"
         assert found.factor == pytest.approx(math.sqrt(width), rel=0.08)
-    # and so do the eigenvalues (the circular law)
+    # and so do the eigenvalues (circular law of random matrices)
     assert 10 ** seen.spectra[0].moduli[0] == pytest.approx(math.sqrt(width), rel=0.25)
     assert 10 ** (seen.spectra[-1].moduli[0] / 10) == pytest.approx(math.sqrt(width), rel=0.15)
 
 
-def test_sigmoid_lets_a_sixteenth_of_the_gradients_square_through_at_most() -> None:
+def test_propagate_sigmoid_gradients_vanish() -> None:
     # σ' ≤ ¼; deep inside sums are z = ½ Σ w of variance ¼ (E[h²] ≈ ¼), so E[σ'(z)²] is just below
     seen = propagate(StackConfig("sigmoid", "xavier", layers=20, width=128))
     z = np.linspace(-8, 8, 4001) * 0.52
     density = np.exp(-((z / 0.52) ** 2) / 2) / math.sqrt(2 * math.pi) / 0.52
     slope = np.exp(-z) / (1 + np.exp(-z)) ** 2
-    wanted = math.sqrt(np.trapezoid(slope**2 * density, z))
-    assert 0.23 < wanted < 0.25
-    assert seen.norm_growths["gradients"].word == "vanishes"
-    assert seen.norm_growths["gradients"].factor == pytest.approx(wanted, rel=0.05)
-    assert (
-        seen.norm_growths["signals"].word == "holds"
-    )  # what is left of them says nothing of the input
-    assert seen.norm_growths["differences"].word == "vanishes"
+    expected = math.sqrt(np.trapezoid(slope**2 * density, z))
+    assert 0.23 < expected < 0.25
+    assert norm_growths(seen)["gradients"].word == "vanishes"
+    assert norm_growths(seen)["gradients"].factor == pytest.approx(expected, rel=0.05)
+    assert norm_growths(seen)["signals"].word == "holds"  # but no longer depends on the input
+    assert norm_growths(seen)["differences"].word == "vanishes"
 
 
-def test_a_norm_holds_what_a_wrong_start_would_explode() -> None:
+def test_propagate_norm_makes_init_scale_irrelevant() -> None:
     for norm in ("batch", "layer", "rms"):
         seen = propagate(StackConfig("tanh", "normal", layers=20, width=64, norm=norm))
         plain = propagate(StackConfig("tanh", "xavier", layers=20, width=64, norm=norm))
@@ -195,24 +193,24 @@ def test_a_norm_holds_what_a_wrong_start_would_explode() -> None:
     np.testing.assert_allclose(one.signals, other.signals, rtol=1e-3)
 
 
-def test_residual_branches_double_the_square_unless_they_are_scaled() -> None:
+def test_propagate_residual_doubles_unless_depth_scaled() -> None:
     plain = means(StackConfig("relu", "kaiming", 8, 128, residual=True), "signals", 4)
     np.testing.assert_allclose(plain[1:] / plain[:-1], 2, rtol=0.15)
     scaled = means(StackConfig("relu", "depth_scaled", 20, 128, residual=True), "signals", 4)
     assert scaled[-1] == pytest.approx((1 + 1 / 20) ** 20, rel=0.15)
 
 
-def test_orthogonal_weights_keep_every_length() -> None:
+def test_propagate_orthogonal_preserves_norms() -> None:
     seen = propagate(StackConfig("linear", "orthogonal", layers=30, width=32))
     np.testing.assert_allclose(seen.signals, seen.signals[0])
     np.testing.assert_allclose(seen.gradients, seen.gradients[-1])
     np.testing.assert_allclose(seen.spectra[-1].singular, 0, atol=1e-10)
 
 
-# --- words and pictures ---------------------------------------------------------------------------
+# --- descriptions and figure ----------------------------------------------------------------------
 
 
-def test_fates() -> None:
+def test_norm_growth_words() -> None:
     assert norm_growth(np.array([1.0, 4.0, 16.0, 64.0]))[:3] == ("grows", pytest.approx(2), 8.0)
     assert norm_growth(np.full(6, 0.3)) == ("holds", 1.0, 1.0, 5)
     assert norm_growth(10.0 ** -np.arange(9)).word == "vanishes"
@@ -222,23 +220,23 @@ def test_fates() -> None:
     assert norm_growth(np.array([1.0, 0.0, 0.0])) == ("vanishes", 0.0, 1.0, 0)
 
 
-def test_words() -> None:
+def test_describe_propagation_sentences() -> None:
     signals, _, gradients = describe_propagation(propagate(StackConfig("linear", "normal", 8, 64)))
-    assert signals.startswith("The size of signals explodes: 8")
-    assert gradients.endswith("times after 8.") and "on their way back, explodes" in gradients
+    assert signals.startswith("The norm of signals explodes: ×8")
+    assert gradients.endswith("after 8 layers.") and "(backward) explodes" in gradients
     zero = describe_propagation(propagate(StackConfig("tanh", "zero", 4, 8)))
-    assert all("it is 0 after the first layer." in sentence for sentence in zero)
+    assert all("0 after the first layer." in sentence for sentence in zero)
     beyond = describe_propagation(propagate(StackConfig("linear", "normal", 400, 8)))
-    assert "and more than a number can hold after" in beyond[0] and "of the 400." in beyond[0]
+    assert "overflows after" in beyond[0] and "of 400 layers." in beyond[0]
 
 
-def test_some_layers() -> None:
+def test_log_spaced_layers_values() -> None:
     assert log_spaced_layers(1) == [1]
     assert log_spaced_layers(50) == [1, 2, 5, 10, 20, 50]
     assert log_spaced_layers(120) == [1, 2, 5, 10, 20, 50, 100, 120]
 
 
-def test_the_same_seed_shows_the_same() -> None:
+def test_propagate_is_deterministic_by_seed() -> None:
     one, again = (propagate(StackConfig(layers=3, width=8, seed=5)) for _ in range(2))
     assert one.signals.tolist() == again.signals.tolist()
     assert one.signals.tolist() != propagate(StackConfig(layers=3, width=8)).signals.tolist()
@@ -253,14 +251,14 @@ def test_the_same_seed_shows_the_same() -> None:
     ],
     ids=["zero", "beyond", "one layer"],
 )
-def test_any_stack_can_be_drawn(stack: StackConfig, tmp_path: Path) -> None:
+def test_signal_propagation_figure_draws_any_stack(stack: StackConfig, tmp_path: Path) -> None:
     before = dict(matplotlib.rcParams)
     save_signal_propagation(propagate(stack), tmp_path / "new" / "depth.svg")
     assert dict(matplotlib.rcParams) == before
     xml.parse(tmp_path / "new" / "depth.svg")
 
 
-def test_the_lines_are_what_was_seen() -> None:
+def test_signal_propagation_figure_lines() -> None:
     seen = propagate(StackConfig("relu", "kaiming", 12, 16))
     there, back, matrices = signal_propagation_figure(seen).axes
     np.testing.assert_allclose(10 ** there.lines[0].get_ydata(), seen.signals)
@@ -271,12 +269,12 @@ def test_the_lines_are_what_was_seen() -> None:
     np.testing.assert_array_equal(matrices.lines[0].get_ydata(), seen.spectra[0].moduli)
 
 
-def test_messages() -> None:
+def test_propagate_error_messages() -> None:
     with pytest.raises(ConfigError, match="no activation 'than'. Did you mean 'tanh'?"):
         propagate(StackConfig(activation="than", layers=2, width=2))
     with pytest.raises(ConfigError, match="There is no norm 'bach'. Did you mean 'batch'?"):
         propagate(StackConfig(norm="bach", layers=2, width=2))
-    with pytest.raises(ValueError, match="0 layers of width 4; wanted 1 layer or more"):
+    with pytest.raises(ValueError, match="0 layers of width 4; expected at least 1 layer"):
         propagate(StackConfig(layers=0, width=4))
     with pytest.raises(ValueError, match=r"would take 8.4 GB; .* at this width up to 128 layers"):
         propagate(StackConfig(layers=1000, width=1024))

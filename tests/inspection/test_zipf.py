@@ -1,4 +1,4 @@
-"""Zipf's law: counted as by hand, fitted to what was drawn from it, drawn."""
+"""Zipf's law: n-gram counts, fits to known power fits, and the figure."""
 
 import math
 import xml.etree.ElementTree as xml
@@ -25,14 +25,14 @@ from saccade.plots.zipf import ZIPF_CURVE_POINTS, log_spaced_ranks, save_zipf, z
 
 @given(ids=st.lists(st.integers(0, 4), max_size=30), order=st.integers(1, 4))
 @settings(deadline=None)
-def test_counting_equals_a_counter_of_tuples(ids, order):
+def test_ngram_frequencies_equal_a_counter(ids, order):
     runs = Counter(tuple(ids[i : i + order]) for i in range(len(ids) - order + 1))
     assert ngram_frequencies(np.array(ids, np.int64), order).tolist() == sorted(
         runs.values(), reverse=True
     )
 
 
-def test_ids_may_be_as_large_as_they_like():
+def test_ngram_frequencies_accept_large_ids():
     ids = np.array([2**62, 5, 2**62, 5, 2**62])
     assert ngram_frequencies(ids, 2).tolist() == [2, 2] and ngram_frequencies(ids, 3).tolist() == [
         2,
@@ -40,31 +40,31 @@ def test_ids_may_be_as_large_as_they_like():
     ]
 
 
-def test_words_are_numbered_as_they_come_over_the_ends_of_lines():
+def test_word_ids_number_by_first_occurrence():
     ids = word_ids(["The cat, the", "", "Cat!"])
     assert ids.tolist() == [0, 1, 2, 0, 1, 3]
     assert ngram_frequencies(ids, 2).tolist() == [2, 1, 1, 1]
 
 
 @pytest.mark.parametrize("exponent", [0.6, 1.0, 1.4])
-def test_a_pure_power_law_is_found_by_both_ways(exponent):
+def test_fit_zipf_recovers_the_exponent(exponent):
     frequencies = (1e9 * np.arange(1.0, 2001) ** -exponent).astype(np.int64)
-    law = fit_zipf(frequencies, 1, 2000)
-    assert law.exponent == pytest.approx(exponent, abs=1e-3)
-    assert law.likelihood_exponent == pytest.approx(exponent, abs=1e-3)
-    assert law.constant == pytest.approx(1e9, rel=0.01)
-    assert (law.first, law.last) == (1, 2000)
+    fit = fit_zipf(frequencies, 1, 2000)
+    assert fit.exponent == pytest.approx(exponent, abs=1e-3)
+    assert fit.likelihood_exponent == pytest.approx(exponent, abs=1e-3)
+    assert fit.constant == pytest.approx(1e9, rel=0.01)
+    assert (fit.first, fit.last) == (1, 2000)
 
 
-def test_least_squares_and_likelihood_by_the_slow_way():
+def test_fit_zipf_equals_a_direct_computation():
     frequencies = np.array([90, 41, 33, 20, 9, 9, 4, 1])
-    law = fit_zipf(frequencies, 2, 7)
+    fit = fit_zipf(frequencies, 2, 7)
     x = [math.log(rank) for rank in range(2, 8)]
     y = [math.log(times) for times in frequencies[1:7]]
     mean_x, mean_y = sum(x) / 6, sum(y) / 6
     slope = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
     slope /= sum((a - mean_x) ** 2 for a in x)
-    assert law.exponent == pytest.approx(-slope)
+    assert fit.exponent == pytest.approx(-slope)
 
     def likelihood(alpha):
         total = sum(rank**-alpha for rank in range(2, 8))
@@ -72,15 +72,17 @@ def test_least_squares_and_likelihood_by_the_slow_way():
         return sum(n * math.log(p) for n, p in zip(frequencies[1:7], shares, strict=True))
 
     best = max(np.linspace(0, 4, 4001).tolist(), key=likelihood)
-    assert law.likelihood_exponent == pytest.approx(best, abs=1e-3)
+    assert fit.likelihood_exponent == pytest.approx(best, abs=1e-3)
 
 
-def test_the_range_leaves_out_the_first_few_and_the_stairs():
+def test_zipf_range_excludes_first_ranks_and_rare_words():
     assert zipf_range(np.array([100] * 30 + [4] * 50)) == (10, 30)
     assert zipf_range(np.array([5, 4, 3])) == (1, 3)
-    with pytest.raises(ValueError, match="ranks 1 to 1 of 1; wanted two different ranks"):
+    with pytest.raises(
+        ValueError, match="ranks 1 to 1 of 1; expected at least two different ranks"
+    ):
         fit_zipf(np.array([7]))
-    with pytest.raises(ValueError, match="runs of 0 tokens"):
+    with pytest.raises(ValueError, match="n-grams of 0 tokens"):
         ngram_frequencies(np.array([1]), 0)
 
 
@@ -89,21 +91,21 @@ def counts():
     return rank_frequencies(word_ids(python_reference_text().splitlines()))
 
 
-def test_real_text_follows_the_law_and_longer_runs_fall_more_slowly(counts):
-    laws = fit_zipf_by_order(counts)
-    assert 0.8 < laws[1].exponent < 1.4
-    assert laws[1].exponent > laws[2].exponent > laws[3].exponent > 0.3
+def test_fit_zipf_exponents_of_real_text(counts):
+    fits = fit_zipf_by_order(counts)
+    assert 0.8 < fits[1].exponent < 1.4
+    assert fits[1].exponent > fits[2].exponent > fits[3].exponent > 0.3
     assert [frequencies.sum() for frequencies in counts.values()] == [
         counts[1].sum() - order for order in range(3)
     ]
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
-def test_the_picture_is_written_and_nothing_global_is_touched(counts, tmp_path, ending):
+def test_zipf_figure_leaves_rcparams_unchanged(counts, tmp_path, ending):
     before = dict(matplotlib.rcParams)
     path = tmp_path / "new" / f"zipf.{ending}"
-    laws = save_zipf(counts, path)
-    assert dict(matplotlib.rcParams) == before and laws == fit_zipf_by_order(counts)
+    fits = save_zipf(counts, path)
+    assert dict(matplotlib.rcParams) == before and fits == fit_zipf_by_order(counts)
     assert 2_000 < path.stat().st_size < 300_000
     if ending == "png":
         assert imread(path).std() > 0.01
@@ -111,13 +113,13 @@ def test_the_picture_is_written_and_nothing_global_is_touched(counts, tmp_path, 
         xml.parse(path)
 
 
-def test_the_legend_says_the_exponents_and_the_lines_are_the_counts(counts):
-    laws = fit_zipf_by_order(counts)
-    (axes,) = zipf_figure(counts, laws).axes
+def test_zipf_figure_legend_and_lines(counts):
+    fits = fit_zipf_by_order(counts)
+    (axes,) = zipf_figure(counts, fits).axes
     legend = [text.get_text() for text in axes.get_legend().get_texts()]
     assert len(legend) == 3
     for order, text in zip((1, 2, 3), legend, strict=True):
-        assert f"α = {laws[order].exponent:.2f}" in text and f"{laws[order].last:,}" in text
+        assert f"α = {fits[order].exponent:.2f}" in text and f"{fits[order].last:,}" in text
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     drawn = [line for line in axes.lines if line.get_linestyle() == "-"]
     for line, frequencies in zip(drawn, counts.values(), strict=True):
@@ -126,7 +128,7 @@ def test_the_legend_says_the_exponents_and_the_lines_are_the_counts(counts):
         np.testing.assert_array_equal(heights, frequencies[np.asarray(ranks) - 1])
 
 
-def test_small_texts_are_drawn_too(tmp_path):
+def test_zipf_figure_of_small_texts(tmp_path):
     save_zipf(rank_frequencies(word_ids(["one"])), tmp_path / "one.png")
     save_zipf(rank_frequencies(word_ids(["one two"])), tmp_path / "two.png")
     assert imread(tmp_path / "one.png").std() > 0.01
@@ -136,7 +138,7 @@ def test_small_texts_are_drawn_too(tmp_path):
         save_zipf({1: np.array([2, 1])}, tmp_path / "zipf.gif")
 
 
-def test_a_million_ranks_are_few_points():
+def test_log_spaced_ranks_are_limited():
     ranks = log_spaced_ranks(1_000_000)
     assert len(ranks) <= ZIPF_CURVE_POINTS and ranks[0] == 1 and ranks[-1] == 1_000_000
     assert (np.diff(ranks) > 0).all()

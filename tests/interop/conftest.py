@@ -25,15 +25,12 @@ def loud() -> Callable[..., None]:
 @pytest.fixture(scope="session")
 def loud_run(smallest: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An exported Transformer run, whose answers differ and some of which end; never written to."""
-    from saccade.runs.run import (  # not before the shape checks are in place
-        TrainOptions,
-        train_recipe,
-    )
+    from saccade.runs.train import TrainOptions, train_recipe
 
     folder = tmp_path_factory.mktemp("loud") / "run"
     run = train_recipe(smallest("transformer", {"train.steps": 2}), folder, TrainOptions()).run
-    loudly(run.task.model, 2.0)
-    run.save_weights(run.task.weights(), {})
+    loudly(run.model, 2.0)
+    run.save_weights(run.model.state_dict(), {})
     run.export("ctranslate2")
     return folder
 

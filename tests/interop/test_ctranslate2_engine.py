@@ -1,4 +1,4 @@
-"""CTranslate2 answers as our own search does, or says why it does not."""
+"""CTranslate2 answers as our own search does, or refuses with a reason."""
 
 import json
 import random
@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from saccade.data.vocabulary import BOS, EOS, PAD, UNK
+from saccade.decoding import DecodingConfig
 from saccade.decoding.penalties import length_penalty
 from saccade.errors import ConfigError, DataError, MissingPackageError, RunError
 from saccade.interop.ctranslate2 import engine as engines
@@ -22,7 +23,6 @@ from saccade.interop.ctranslate2.engine import (
 )
 from saccade.io.atomic import read_checksummed_json, write_checksummed_json
 from saccade.runs.run import Run, load_run
-from saccade.tasks.searching import DecodingConfig
 from saccade.types.results import Prediction
 
 
@@ -34,9 +34,9 @@ def words(count: int = 60) -> list[str]:
 @torch.no_grad()
 def reread(run: Run, source: str, answer: Prediction) -> float:
     """The log-probability of an answer by our own model, in one pass."""
-    ids = run.task.tokenizers.source.encode(source)
-    written = run.task.tokenizers.target.encode(answer.text)
-    model = run.task.model
+    ids = run.preprocessor.source.encode(source)
+    written = run.preprocessor.target.encode(answer.text)
+    model = run.model
     state = model.init_state(model.encode(torch.tensor([[*ids, EOS]]), None))
     logits, _ = model.step(torch.tensor([[BOS, *written]]), state)
     after = [*written, EOS] if answer.finished else written
@@ -44,7 +44,7 @@ def reread(run: Run, source: str, answer: Prediction) -> float:
     return float(table.gather(1, torch.tensor(after)[:, None]).sum())
 
 
-def test_greedy_answers_are_ours(loud_run: Path) -> None:
+def test_engine_greedy_equals_torch(loud_run: Path) -> None:
     texts = [*words(), "", "zzz", "   ", "a🙂b"]  # letters that were never seen too
     ours = load_run(loud_run).predict(texts)
     theirs = CTranslate2Engine(loud_run).predict(texts)
@@ -58,7 +58,7 @@ def test_greedy_answers_are_ours(loud_run: Path) -> None:
         assert other.alternatives == ()
 
 
-def test_an_empty_line_has_an_empty_answer(loud_run: Path) -> None:
+def test_engine_empty_input(loud_run: Path) -> None:
     assert (
         CTranslate2Engine(loud_run).predict(["", "ab", ""])[::2]
         == [Prediction("", 0.0, 0.0, True)] * 2
@@ -67,7 +67,7 @@ def test_an_empty_line_has_an_empty_answer(loud_run: Path) -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
-def test_what_a_beam_finds_is_counted_as_we_count(alpha: float, loud_run: Path) -> None:
+def test_engine_beam_scores_equal_torch(alpha: float, loud_run: Path) -> None:
     run = load_run(loud_run)
     texts = words(12)
     for text, best in zip(
@@ -79,19 +79,19 @@ def test_what_a_beam_finds_is_counted_as_we_count(alpha: float, loud_run: Path) 
         assert len({one.text for one in found}) == len(found) == 4
         for one in found:
             assert one.log_probability == pytest.approx(reread(run, text, one), abs=1e-3)
-            tokens = len(run.task.tokenizers.target.encode(one.text)) + one.finished
-            wanted = one.log_probability / length_penalty(tokens, alpha)
-            assert one.score == pytest.approx(wanted, abs=1e-6)
+            tokens = len(run.preprocessor.target.encode(one.text)) + one.finished
+            expected = one.log_probability / length_penalty(tokens, alpha)
+            assert one.score == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_beam_ranks_by_our_penalty(own_run: Path) -> None:
+def test_engine_ranks_by_our_length_penalty(own_run: Path) -> None:
     run = load_run(own_run)
     with torch.no_grad():  # no chance for the marks, so that their search counts as the model does
-        run.task.model.decoder_norm.weight[0] = 0
-        run.task.model.decoder_norm.bias[0] = 10
-        run.task.model.target.table.weight[:, 0] = 0
-        run.task.model.target.table.weight[[PAD, BOS, UNK], 0] = -5
-    run.save_weights(run.task.weights(), {})
+        run.model.decoder_norm.weight[0] = 0
+        run.model.decoder_norm.bias[0] = 10
+        run.model.target.table.weight[:, 0] = 0
+        run.model.target.table.weight[[PAD, BOS, UNK], 0] = -5
+    run.save_weights(run.model.state_dict(), {})
     run.export("ctranslate2")
     with_scores, plain = CTranslate2Engine(own_run), CTranslate2Engine(own_run, with_scores=False)
     first = {}
@@ -109,16 +109,16 @@ def test_a_beam_ranks_by_our_penalty(own_run: Path) -> None:
     assert len("".join(first[0.5])) < len("".join(first[6.0]))  # it is the penalty that decides
 
 
-def test_the_n_best_begin_with_the_best(loud_run: Path) -> None:
+def test_engine_n_best_order(loud_run: Path) -> None:
     engine = CTranslate2Engine(loud_run)
-    for length_penalty in (0.7, 1.0):
-        alone = engine.predict(words(20), beam=5, length_penalty=length_penalty)
-        many = engine.predict(words(20), beam=5, n_best=3, length_penalty=length_penalty)
+    for alpha in (0.7, 1.0):
+        alone = engine.predict(words(20), beam=5, length_penalty=alpha)
+        many = engine.predict(words(20), beam=5, n_best=3, length_penalty=alpha)
         assert [a.text for a in alone] == [a.text for a in many]
         assert {len(a.alternatives) for a in many} == {2}
 
 
-def test_a_beam_of_one_is_greedy(loud_run: Path) -> None:
+def test_engine_beam_one_is_greedy(loud_run: Path) -> None:
     engine = CTranslate2Engine(loud_run)
     assert (
         engine.predict(words(), beam=1, length_penalty=0.3)[3].text
@@ -126,19 +126,19 @@ def test_a_beam_of_one_is_greedy(loud_run: Path) -> None:
     )
 
 
-def test_the_order_is_kept_whatever_is_answered_at_once(
-    loud_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine, told = CTranslate2Engine(loud_run), []
+def test_engine_keeps_the_order_of_inputs(loud_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = CTranslate2Engine(loud_run)
+    reports: list[tuple[str, int, int | None]] = []
     whole = engine.predict(words())
     monkeypatch.setattr(engines, "ENGINE_BATCH_TOKENS", 12)
-    assert [a.text for a in engine.predict(words(), on_progress=told.append)] == [
-        a.text for a in whole
-    ]
-    assert sum(told) == 60 and len(told) > 10
+    found = engine.predict(words(), on_progress=lambda *report: reports.append(report))
+    assert [a.text for a in found] == [a.text for a in whole]
+    assert reports[-1] == ("predicting", 60, 60) and len(reports) > 10
+    counts = [done for _, done, _ in reports]
+    assert counts == sorted(counts)
 
 
-def test_without_scores_the_texts_are_the_same(loud_run: Path) -> None:
+def test_engine_texts_without_scores(loud_run: Path) -> None:
     for how in ({}, {"beam": 3}):
         with_scores = CTranslate2Engine(loud_run).predict(words(), **how)
         plain = CTranslate2Engine(loud_run, with_scores=False).predict(words(), **how)
@@ -148,7 +148,7 @@ def test_without_scores_the_texts_are_the_same(loud_run: Path) -> None:
 # --- refusals -------------------------------------------------------------------------------------
 
 
-def test_every_setting_of_our_search_is_known_here() -> None:
+def test_engine_knows_every_decoding_option() -> None:
     assert (
         UNSUPPORTED_OPTIONS | EngineDecodingConfig.model_fields.keys()
         == DecodingConfig.model_fields.keys()
@@ -159,39 +159,41 @@ def test_every_setting_of_our_search_is_known_here() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(UNSUPPORTED_OPTIONS))
-def test_what_means_something_else_there_is_refused(name: str, loud_run: Path) -> None:
-    with pytest.raises(ConfigError, match=f"{name} is for our own search; with the engine ctrans"):
+def test_engine_refuses_other_options(name: str, loud_run: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=f"got {name}, which the engine ctranslate2 does not support"
+    ):
         CTranslate2Engine(loud_run).predict(["ab"], **{name: 1})
 
 
-def test_wrong_searches_are_refused(loud_run: Path) -> None:
+def test_engine_refuses_invalid_options(loud_run: Path) -> None:
     engine = CTranslate2Engine(loud_run)
     with pytest.raises(ConfigError, match="no setting 'beem'. Did you mean 'beam'"):
         engine.predict(["ab"], beem=3)
-    with pytest.raises(ConfigError, match="3 best answers of a beam of 2 were asked for"):
+    with pytest.raises(ConfigError, match="got n_best=3 with a beam of 2"):
         engine.predict(["ab"], beam=2, n_best=3)
 
 
-def test_a_text_that_is_too_long_is_named(loud_run: Path) -> None:
+def test_engine_reports_too_long_inputs(loud_run: Path) -> None:
     run, engine = load_run(loud_run), CTranslate2Engine(loud_run)
     texts = ["ab", "a" * (run.recipe.data.max_length + 1)]
     messages = []
     for predict in (run.predict, engine.predict):
-        with pytest.raises(DataError, match=r"input 11 \(1,001 tokens\) is longer than the") as at:
+        with pytest.raises(DataError, match=r"input 11 \(1,001 tokens\); expected at most") as at:
             predict(texts, first=10)
         messages.append(str(at.value))
     assert messages[0] == messages[1]
-    assert engine.truncate(texts[1]) == run.task.truncate(texts[1])
+    assert engine.truncate(texts[1]) == run.predictor.truncate(texts[1])
     assert len(engine.predict([engine.truncate(texts[1])])) == 1
 
 
-def test_weights_that_are_not_those_exported_are_refused(own_run: Path) -> None:
+def test_engine_refuses_stale_exports(own_run: Path) -> None:
     engine = CTranslate2Engine(own_run)
     run = load_run(own_run)
     with torch.no_grad():
-        run.task.model.target.table.weight[5, 0] += 0.25
-    run.save_weights(run.task.weights(), {})
-    again = r"export them again: saccade export \S+ --to ctranslate2"
+        run.model.target.table.weight[5, 0] += 0.25
+    run.save_weights(run.model.state_dict(), {})
+    again = r"export again: saccade export \S+ --to ctranslate2"
     with pytest.raises(RunError, match=again):
         engine.predict(["ab"])  # one that is open finds it too
     with pytest.raises(RunError, match=again):
@@ -200,20 +202,20 @@ def test_weights_that_are_not_those_exported_are_refused(own_run: Path) -> None:
     assert CTranslate2Engine(own_run).predict(["ab"])[0].text == run.predict("ab").text
 
 
-def test_without_an_export_the_command_is_said(own_run: Path) -> None:
+def test_engine_names_the_export_command(own_run: Path) -> None:
     folder = own_run
     shutil.rmtree(folder / "exports")
     with pytest.raises(RunError, match=f"Make one with: saccade export {folder} --to ctranslate2"):
         CTranslate2Engine(folder)
 
 
-def test_what_is_no_run_is_said(tmp_path: Path) -> None:
+def test_engine_refuses_other_folders(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="is not a run: there is no run.toml in it"):
         CTranslate2Engine(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["model.bin", "config.json", "shared_vocabulary.json"])
-def test_a_changed_file_is_found(name: str, own_run: Path) -> None:
+def test_engine_detects_changed_files(name: str, own_run: Path) -> None:
     path = own_run / "exports" / "ctranslate2" / name
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -222,14 +224,14 @@ def test_a_changed_file_is_found(name: str, own_run: Path) -> None:
         CTranslate2Engine(own_run)
 
 
-def test_an_export_of_a_newer_version_is_refused(own_run: Path) -> None:
+def test_engine_refuses_newer_exports(own_run: Path) -> None:
     path = own_run / "exports" / "ctranslate2" / "saccade.json"
     write_checksummed_json(path, {**read_checksummed_json(path), "format": 2, "saccade": "9.1"})
     with pytest.raises(RunError, match=r"was written by saccade 9\.1, which is newer than this"):
         CTranslate2Engine(own_run)
 
 
-def test_without_the_package_it_is_said_how_to_get_it(
+def test_missing_ctranslate2_names_the_extra(
     loud_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
@@ -237,10 +239,10 @@ def test_without_the_package_it_is_said_how_to_get_it(
         CTranslate2Engine(loud_run)
 
 
-def test_bytes_are_multiplied_only_where_that_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compute_type_needs_vnni(monkeypatch: pytest.MonkeyPatch) -> None:
     def on(machine: str, flags: str) -> str:
         monkeypatch.setattr(engines.platform, "machine", lambda: machine)
-        monkeypatch.setattr(engines, "_processor", lambda: f"flags : sse {flags} avx2\n")
+        monkeypatch.setattr(engines, "_cpu_info", lambda: f"flags : sse {flags} avx2\n")
         assert compute_type("float32") == "float32"
         return compute_type("int8")
 
@@ -248,9 +250,9 @@ def test_bytes_are_multiplied_only_where_that_is_exact(monkeypatch: pytest.Monke
     assert on("x86_64", "avx512_vnni") == on("arm64", "") == "int8"
 
 
-def test_an_int8_export_answers_nearly_the_same(own_run: Path) -> None:
+def test_engine_int8_is_close(own_run: Path) -> None:
     run = load_run(own_run)
-    sources = [run.task.tokenizers.source.encode(word) for word in words()]
+    sources = [run.preprocessor.source.encode(word) for word in words()]
     exact = CTranslate2Engine(own_run).score(sources, sources)
     run.export("ctranslate2", quantization="int8")
     rounded = CTranslate2Engine(own_run).score(sources, sources)
@@ -262,7 +264,7 @@ def test_an_int8_export_answers_nearly_the_same(own_run: Path) -> None:
 # --- no torch -------------------------------------------------------------------------------------
 
 
-def test_nothing_that_it_loads_is_torch(loud_run: Path) -> None:
+def test_engine_imports_no_torch(loud_run: Path) -> None:
     code = (
         "import sys, json\n"
         "from pathlib import Path\n"

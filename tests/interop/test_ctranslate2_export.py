@@ -83,7 +83,7 @@ CHOICES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("shared", [False, True], ids=["two vocabularies", "one"])
-def test_every_token_is_as_likely_as_in_our_model(
+def test_export_log_probabilities_equal_model(
     choice: str, shared: bool, tmp_path: Path, loud: Callable[..., None]
 ) -> None:
     tokenizers = TokenizerPair(PAIRS, PAIRS) if shared else TokenizerPair(LETTERS, PAIRS)
@@ -110,7 +110,7 @@ def test_every_token_is_as_likely_as_in_our_model(
 
 @settings(deadline=None, max_examples=8)
 @given(data=st.data())
-def test_any_transformer_goes_out_or_is_refused(data: st.DataObject) -> None:
+def test_export_any_transformer_or_refuse(data: st.DataObject) -> None:
     heads = data.draw(st.sampled_from([1, 2, 4]))
     tokenizers = TokenizerPair(LETTERS, data.draw(st.sampled_from([LETTERS, PAIRS])))
     choices = {
@@ -127,14 +127,14 @@ def test_any_transformer_goes_out_or_is_refused(data: st.DataObject) -> None:
     config, model = made(tokenizers, **choices)
     lengths = data.draw(st.lists(st.integers(1, 12), min_size=1, max_size=4))
     sources, targets = some_ids(LETTERS, lengths), some_ids(tokenizers.target, lengths[::-1])
-    with TemporaryDirectory() as place:
+    with TemporaryDirectory() as folder:
         parts = (config, DATA, tokenizers, model.state_dict(), "", CTranslate2ExportConfig())
         if config.positions == "relative":
             with pytest.raises(ConfigError, match="relative"):
-                export_ctranslate2(Path(place) / "out", *parts)
+                export_ctranslate2(Path(folder) / "out", *parts)
             return
-        export_ctranslate2(Path(place) / "out", *parts)
-        found = theirs(Path(place) / "out", tokenizers, sources, targets)
+        export_ctranslate2(Path(folder) / "out", *parts)
+        found = theirs(Path(folder) / "out", tokenizers, sources, targets)
     model.double()
     for source, target, other in zip(sources, targets, found, strict=True):
         own = partial(ours, model, source, target)
@@ -142,7 +142,7 @@ def test_any_transformer_goes_out_or_is_refused(data: st.DataObject) -> None:
         assert difference <= float32_tolerance(model, own)
 
 
-def test_the_longest_source_and_answer_have_places(tmp_path: Path) -> None:
+def test_export_has_positions_for_longest_sequences(tmp_path: Path) -> None:
     tokenizers = TokenizerPair(LETTERS, LETTERS)
     config, model = made(tokenizers)
     data = PairsConfig(path="a file", max_length=7, max_new_tokens=11)
@@ -161,9 +161,7 @@ def test_the_longest_source_and_answer_have_places(tmp_path: Path) -> None:
     )
 
 
-def test_in_int8_it_is_smaller_and_nearly_the_same(
-    tmp_path: Path, loud: Callable[..., None]
-) -> None:
+def test_export_int8_is_smaller_and_close(tmp_path: Path, loud: Callable[..., None]) -> None:
     tokenizers = TokenizerPair(PAIRS, PAIRS)
     config, model = made(tokenizers, width=64, heads=4)
     loud(model, 1.2)
@@ -186,7 +184,7 @@ def test_in_int8_it_is_smaller_and_nearly_the_same(
 # --- vocabularies ---------------------------------------------------------------------------------
 
 
-def test_tokens_stand_at_their_numbers() -> None:
+def test_token_list_order() -> None:
     assert token_list(LETTERS)[:4] == ["<pad>", "<s>", "</s>", "<unk>"]
     names = token_list(LETTERS)
     assert [names[id] for id in LETTERS.encode("cab")] == ["c", "a", "b"]
@@ -208,7 +206,7 @@ def test_tokens_stand_at_their_numbers() -> None:
     ],
     ids=["letters", "pairs", "words", "marks in the text", "made twice", "unseen letters"],
 )
-def test_no_two_tokens_are_alike(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_token_list_is_unique(tokenizer: Tokenizer, tmp_path: Path) -> None:
     names = token_list(tokenizer)
     assert len(set(names)) == len(names) == tokenizer.vocab_size
     both = TokenizerPair(tokenizer, tokenizer)
@@ -231,16 +229,19 @@ def test_no_two_tokens_are_alike(tokenizer: Tokenizer, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"score": "additive"}, "model.score is additive; CTranslate2 knows scaled_dot alone"),
+        ({"score": "additive"}, "model.score is additive; CTranslate2 supports only scaled_dot"),
         ({"score": "dot"}, "model.score is dot"),
-        ({"positions": "relative"}, r"relative \(those of Transformer-XL\); CTranslate2 can have"),
-        ({"activation": "selu"}, "model.activation is selu; CTranslate2 can have gelu, gelu_exact"),
-        ({"window": 3}, "model.window is 3; CTranslate2 has no attention through a window"),
-        ({"pruned_heads": {"encoder.0.self_attention": [1]}}, "heads were taken out"),
+        ({"positions": "relative"}, r"relative \(Transformer-XL\); CTranslate2 supports"),
+        ({"activation": "selu"}, "model.activation is selu; CTranslate2 supports gelu, gelu_exact"),
+        ({"window": 3}, "model.window is 3; CTranslate2 has no windowed attention"),
+        (
+            {"pruned_heads": {"encoder.0.self_attention": [1]}},
+            "needs the same number of heads in every layer",
+        ),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
-def test_what_it_cannot_express_is_refused_by_name(
+def test_export_names_unsupported_settings(
     choices: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     both = TokenizerPair(LETTERS, LETTERS)
@@ -252,29 +253,32 @@ def test_what_it_cannot_express_is_refused_by_name(
     assert not (tmp_path / "out").exists()
 
 
-def test_all_that_is_refused_is_said_at_once_with_what_to_do(tmp_path: Path) -> None:
+def test_export_reports_all_unsupported_settings(tmp_path: Path) -> None:
     config = TransformerConfig(score="cosine", window=2, positions="relative")
     assert len(unsupported_by_ctranslate2(config)) == 3
-    with pytest.raises(ConfigError, match="(?s)cosine.*relative.*window.*Answer without it"):
+    with pytest.raises(ConfigError, match="(?s)cosine.*relative.*window.*Predict without --engine"):
         export_ctranslate2(tmp_path / "out", config, DATA, None, {}, "", CTranslate2ExportConfig())
 
 
-def test_another_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="it is a bahdanau, and of ours CTranslate2 knows the"):
+def test_export_refuses_other_models(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError,
+        match="got the model bahdanau; the CTranslate2 export supports only transformer",
+    ):
         export_ctranslate2(
             tmp_path / "out", BahdanauConfig(), DATA, None, {}, "", CTranslate2ExportConfig()
         )
 
 
-def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
+def test_export_keeps_foreign_folders(tmp_path: Path) -> None:
     both = TokenizerPair(LETTERS, LETTERS)
     config, model = made(both)
     parts = (config, DATA, both, model.state_dict(), "", CTranslate2ExportConfig())
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work", encoding="utf-8")
-    with pytest.raises(RunError, match="mine holds other things than an export; choose an empty"):
+    with pytest.raises(RunError, match="mine holds files that are not an export; choose an empty"):
         export_ctranslate2(tmp_path / "mine", *parts)
-    with pytest.raises(RunError, match="thesis.txt holds other things"):
+    with pytest.raises(RunError, match="thesis.txt holds files that are not an export"):
         export_ctranslate2(tmp_path / "mine" / "thesis.txt", *parts)
     assert (tmp_path / "mine" / "thesis.txt").read_text(encoding="utf-8") == "years of work"
     (tmp_path / "empty").mkdir()
@@ -283,7 +287,7 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "mine"]
 
 
-def test_without_the_package_it_is_said_how_to_get_it(
+def test_missing_ctranslate2_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = TokenizerPair(LETTERS, LETTERS)

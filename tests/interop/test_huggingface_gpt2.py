@@ -31,7 +31,7 @@ def small(kind: str, **choices: Any) -> tuple[GPTConfig, GPT, Any]:
 
 @pytest.mark.parametrize("kind", ["bpe", "character"])
 @torch.no_grad()
-def test_what_goes_out_gives_the_same_logits_and_tokens(kind: str, tmp_path: Path) -> None:
+def test_gpt2_export_logits_and_tokens_equal(kind: str, tmp_path: Path) -> None:
     config, model, tokenizer = small(kind)
     export_gpt2(tmp_path / "out", config, tokenizer, model.state_dict())
     theirs = GPT2LMHeadModel.from_pretrained(tmp_path / "out").eval()
@@ -52,9 +52,7 @@ def test_what_goes_out_gives_the_same_logits_and_tokens(kind: str, tmp_path: Pat
 
 @pytest.mark.parametrize("activation", sorted(GPT2_ACTIVATIONS))
 @torch.no_grad()
-def test_any_activation_that_they_have_goes_out_and_comes_in(
-    activation: str, tmp_path: Path
-) -> None:
+def test_gpt2_round_trip_of_every_activation(activation: str, tmp_path: Path) -> None:
     config, model, tokenizer = small("character", depth=1, activation=activation)
     for parameter in model.parameters():
         parameter.mul_(10)  # else any activation is nearly a line
@@ -89,7 +87,7 @@ def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @torch.no_grad()
-def test_what_comes_in_gives_the_same_probabilities(gpt2: Path) -> None:
+def test_gpt2_import_probabilities_equal(gpt2: Path) -> None:
     taken = import_gpt2(gpt2)
     model = GPT(taken.model).eval()
     model.load_state_dict(taken.weights)
@@ -98,18 +96,18 @@ def test_what_comes_in_gives_the_same_probabilities(gpt2: Path) -> None:
     text = "the cat sat on a naïve 🙂"
     there, here = engine.encode(text), torch.tensor([taken.vocabulary.encode(text)])
     ours, _ = model.step(here, model.init_state(here))
-    wanted = theirs(torch.tensor([there.ids])).logits
+    expected = theirs(torch.tensor([there.ids])).logits
     numbers = taken.vocabulary.get_vocab()
     known = {**numbers, "<|endoftext|>": 1, "Ċ": 2}  # where each of their tokens is with us
     order = [known[engine.id_to_token(id)] for id in range(engine.get_vocab_size())]
-    torch.testing.assert_close(ours[:, :, order], wanted, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours[:, :, order], expected, atol=1e-5, rtol=1e-5)
     # and nothing has a chance that is not theirs
     torch.testing.assert_close(
-        ours.softmax(-1)[:, :, order], wanted.softmax(-1), atol=1e-6, rtol=1e-5
+        ours.softmax(-1)[:, :, order], expected.softmax(-1), atol=1e-6, rtol=1e-5
     )
 
 
-def test_the_older_two_files_do_as_well(gpt2: Path, tmp_path: Path) -> None:
+def test_gpt2_import_vocab_and_merges_files(gpt2: Path, tmp_path: Path) -> None:
     values = json.loads((gpt2 / "tokenizer.json").read_text())
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).write_bytes((gpt2 / name).read_bytes())
@@ -123,7 +121,7 @@ def test_the_older_two_files_do_as_well(gpt2: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bpe", "character"])
-def test_out_and_in_again_is_the_same(kind: str, tmp_path: Path) -> None:
+def test_gpt2_round_trip(kind: str, tmp_path: Path) -> None:
     config, model, tokenizer = small(kind)
     export_gpt2(tmp_path / "out", config, tokenizer, model.state_dict())
     taken = import_gpt2(tmp_path / "out")
@@ -133,9 +131,7 @@ def test_out_and_in_again_is_the_same(kind: str, tmp_path: Path) -> None:
         assert torch.equal(taken.weights[name], tensor)
 
 
-def test_by_the_command_line(
-    gpt2: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_gpt2_command_line(gpt2: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "runs" / "mine"
     assert saccade(["import", "gpt2", str(gpt2), "--out", str(run)]) == 0
     assert saccade(["predict", str(run), "the cat", "--max-new-tokens", "20"]) == 0
@@ -155,26 +151,28 @@ def test_by_the_command_line(
     ids = torch.tensor([there("the cat\nsat on a 🙂<|endoftext|>")["input_ids"]])
     moved = torch.tensor([again("the cat\nsat on a 🙂<|endoftext|>")["input_ids"]])
     with torch.no_grad():
-        wanted = GPT2LMHeadModel.from_pretrained(gpt2).eval()(ids).logits
+        expected = GPT2LMHeadModel.from_pretrained(gpt2).eval()(ids).logits
         found = GPT2LMHeadModel.from_pretrained(tmp_path / "o").eval()(moved).logits
-    order = [again.get_vocab()[there.convert_ids_to_tokens(id)] for id in range(wanted.shape[-1])]
-    torch.testing.assert_close(found[..., order], wanted)
+    order = [again.get_vocab()[there.convert_ids_to_tokens(id)] for id in range(expected.shape[-1])]
+    torch.testing.assert_close(found[..., order], expected)
 
 
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"name": "gpt1"}, "it is a gpt1, with norms after the sublayers"),
-        ({"name": "gpt3"}, "it is a gpt3, with layers that see a band"),
+        ({"name": "gpt1"}, "got the model gpt1, with post-norm layers"),
+        ({"name": "gpt3"}, "got the model gpt3, with banded attention"),
         ({"positions": "rotary"}, "model.positions is rotary"),
-        ({"activation": "elu"}, "model.activation is elu; they have gelu, gelu_exact"),
+        ({"activation": "elu"}, "model.activation is elu; GPT-2 has gelu, gelu_exact"),
     ],
 )
-def test_what_cannot_go_out_is_said(settings: dict[str, Any], reason: str, tmp_path: Path) -> None:
+def test_gpt2_export_refuses_unsupported_models(
+    settings: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
     config, _, tokenizer = small("bpe")
     with pytest.raises(ConfigError, match=reason):
         export_gpt2(tmp_path / "out", config.model_copy(update=settings), tokenizer, {})
-    with pytest.raises(ConfigError, match="of the kind word"):
+    with pytest.raises(ConfigError, match="the tokenizer is word"):
         export_gpt2(tmp_path / "out", config, tokenizer_of("word", TEXT), {})
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").touch()
@@ -183,13 +181,13 @@ def test_what_cannot_go_out_is_said(settings: dict[str, Any], reason: str, tmp_p
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.txt"]
 
 
-def test_what_is_no_gpt2_is_refused(gpt2: Path, tmp_path: Path) -> None:
+def test_gpt2_import_refuses_other_models(gpt2: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="config.json is missing"):
         import_gpt2(tmp_path)
     config = json.loads((gpt2 / "config.json").read_text())
     for changes, reason in (
-        ({"model_type": "llama"}, "model_type is 'llama'; 'gpt2' was wanted"),
-        ({"activation_function": "mish"}, "activation_function is 'mish'"),
+        ({"model_type": "llama"}, "got model_type 'llama'; expected 'gpt2'"),
+        ({"activation_function": "mish"}, "got activation_function 'mish'"),
     ):
         (tmp_path / "config.json").write_text(json.dumps(config | changes))
         with pytest.raises(DataError, match=reason):
@@ -197,7 +195,7 @@ def test_what_is_no_gpt2_is_refused(gpt2: Path, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))
     words = {"model": {"type": "WordLevel", "vocab": {"[UNK]": 0, "the": 1}}}
     (tmp_path / "tokenizer.json").write_text(json.dumps(words))
-    with pytest.raises(DataError, match="by whole words, which is not GPT-2's"):
+    with pytest.raises(DataError, match="got a word-level tokenizer"):
         import_gpt2(tmp_path)
     (tmp_path / "tokenizer.json").write_bytes((gpt2 / "tokenizer.json").read_bytes())
     with pytest.raises(DataError, match="model.safetensors is missing"):

@@ -21,7 +21,8 @@ from saccade.interop.word_vectors import (
     write_text_vectors,
 )
 from saccade.recipes.resolve import resolve_recipe
-from saccade.runs.run import TrainOptions, import_run, load_run, train_recipe
+from saccade.runs.run import import_run, load_run
+from saccade.runs.train import TrainOptions, train_recipe
 
 WORDS = ["the", "كتاب", "naïve", "😀", "a-b"]
 ROWS = np.random.default_rng(1).standard_normal((5, 7)).astype(np.float32)
@@ -40,7 +41,7 @@ def fasttexts(
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=3, max_size=3))
-def test_numbers_are_read_as_the_bits_they_were(numbers: list[float]) -> None:
+def test_vector_files_round_trip_bits(numbers: list[float]) -> None:
     rows = np.array([numbers, [1, 2, 3]], np.float32)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "vectors.txt"
@@ -49,7 +50,7 @@ def test_numbers_are_read_as_the_bits_they_were(numbers: list[float]) -> None:
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_gensim_opens_what_is_written_here(binary: bool, tmp_path: Path) -> None:
+def test_gensim_reads_our_word2vec_files(binary: bool, tmp_path: Path) -> None:
     path = tmp_path / "vectors"
     (write_binary_vectors if binary else write_text_vectors)(path, WORDS, ROWS)
     theirs = KeyedVectors.load_word2vec_format(str(path), binary=binary)
@@ -59,7 +60,7 @@ def test_gensim_opens_what_is_written_here(binary: bool, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("header", [False, True])
 @pytest.mark.parametrize("binary", [False, True])
-def test_what_gensim_writes_is_opened_here(binary: bool, header: bool, tmp_path: Path) -> None:
+def test_we_read_gensim_files(binary: bool, header: bool, tmp_path: Path) -> None:
     if binary and not header:
         return  # there is no such file
     theirs = KeyedVectors(7)
@@ -72,22 +73,22 @@ def test_what_gensim_writes_is_opened_here(binary: bool, header: bool, tmp_path:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # gensim's file
-def test_gensim_opens_what_is_written_for_glove(tmp_path: Path) -> None:
+def test_gensim_reads_our_glove_files(tmp_path: Path) -> None:
     write_text_vectors(tmp_path / "glove.txt", WORDS, ROWS, header=False)
     theirs = KeyedVectors.load_word2vec_format(str(tmp_path / "glove.txt"), no_header=True)
     assert np.array_equal(theirs.vectors, ROWS) and theirs.index_to_key == WORDS
 
 
-def test_a_model_of_fasttext_gives_its_own_vectors_here(fasttexts: Path, tmp_path: Path) -> None:
+def test_fasttext_model_vectors(fasttexts: Path, tmp_path: Path) -> None:
     theirs = fasttext.load_model(str(fasttexts))
     run = import_run("fasttext", fasttexts, tmp_path / "run")
-    assert run.task.lexicon.words == theirs.get_words()
-    for word, ours in zip(theirs.get_words(), run.task.model.word_vectors(), strict=True):
+    assert run.preprocessor.words == theirs.get_words()
+    for word, ours in zip(theirs.get_words(), run.model.word_vectors(), strict=True):
         assert np.allclose(ours, theirs.get_word_vector(word), atol=1e-6)
     assert load_run(tmp_path / "run").predict("sun").text
 
 
-def test_an_unseen_word_of_fasttext_is_the_grams_that_were_learned(fasttexts: Path) -> None:
+def test_fasttext_oov_vectors(fasttexts: Path) -> None:
     theirs, gensims = fasttext.load_model(str(fasttexts)), load_facebook_model(str(fasttexts))
     found = read_fasttext_model(fasttexts)
     assert found.grams is not None
@@ -98,55 +99,57 @@ def test_an_unseen_word_of_fasttext_is_the_grams_that_were_learned(fasttexts: Pa
 
 
 @pytest.mark.parametrize("layout", ["fasttext", "glove", "word2vec", "word2vec-binary"])
-def test_a_run_goes_out_and_comes_in(layout: str, tmp_path: Path) -> None:
+def test_word_vector_run_round_trip(layout: str, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(LINES)
     changes = {"model.epochs": 1, "model.width": 6, "train.threads": 1}
     recipe = resolve_recipe("vectors", data=str(tmp_path / "text.txt"), changes=changes).recipe
     run = train_recipe(recipe, tmp_path / "run", TrainOptions()).run
     out = run.export(layout, tmp_path / "out.vec")
     back = import_run(layout, out, tmp_path / "back")
-    assert back.task.lexicon.words == run.task.lexicon.words
-    assert np.array_equal(back.task.unit_vectors, run.task.unit_vectors)
+    assert back.preprocessor.words == run.preprocessor.words
+    assert np.array_equal(back.model.unit_vectors, run.model.unit_vectors)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
-        ("3 2\na 1 2\nb 1 2\n", "says in its first line that it has 3 words, and has 2"),
+        ("3 2\na 1 2\nb 1 2\n", "got 2 words; expected 3 by its first line"),
         ("a 1 2\nb 1 2 3\n", "line 2"),
         ("2 2\na 1 2\nb 1\n", "line 3"),
         ("a 1 2\nb 1 x\n", "line 2"),
-        ("a 1 2\nb 1 nan\n", "not all finite"),
+        ("a 1 2\nb 1 nan\n", "that are not finite"),
         ("a 1 2\na 3 4\n", "'a' more than once"),
-        ("", "holds no vectors"),
+        ("", "has no vectors"),
     ],
 )
-def test_a_file_that_is_not_right_is_refused(content: str, said: str, tmp_path: Path) -> None:
+def test_read_text_vectors_refuses_invalid_files(
+    content: str, message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "vectors.txt"
     path.write_text(content)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         read_text_vectors(path)
 
 
-def test_binary_files_that_are_not_right_are_refused(fasttexts: Path, tmp_path: Path) -> None:
+def test_read_binary_vectors_refuses_invalid_files(fasttexts: Path, tmp_path: Path) -> None:
     path = tmp_path / "vectors.bin"
     write_binary_vectors(path, WORDS, ROWS)
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(DataError, match="ends in the 5th"):
+    with pytest.raises(DataError, match="the file ends in word 5"):
         read_binary_vectors(path)
     path.write_bytes(b"no header at all")
-    with pytest.raises(DataError, match="two whole numbers"):
+    with pytest.raises(DataError, match="two integers"):
         read_binary_vectors(path)
-    with pytest.raises(DataError, match="is not a model of fastText"):
+    with pytest.raises(DataError, match="is not a fastText model"):
         read_fasttext_model(path)
     for length in (3, 40, 100, 2000):
         path.write_bytes(fasttexts.read_bytes()[:length])
-        with pytest.raises(DataError, match="cut short"):
+        with pytest.raises(DataError, match="is truncated"):
             read_fasttext_model(path)
 
 
-def test_a_run_without_word_vectors_is_not_written_as_such(tmp_path: Path) -> None:
+def test_export_word_vectors_refuses_other_tasks(tmp_path: Path) -> None:
     recipe = resolve_recipe("classify", changes={"model.epochs": 1}).recipe
     run = train_recipe(recipe, tmp_path / "run", TrainOptions()).run
-    with pytest.raises(ConfigError, match="holds word vectors"):
+    with pytest.raises(ConfigError, match="only word vectors"):
         run.export("word2vec", tmp_path / "out")

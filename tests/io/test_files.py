@@ -28,7 +28,7 @@ TENSORS = {"w": torch.tensor([[1.5, -2.0]]), "état": torch.tensor([3])}
 
 
 class Kind(NamedTuple):
-    """One kind of sealed file: how to write one that holds something, and how to read it."""
+    """A kind of checksummed file: a function that writes an example, and one that reads it."""
 
     write: Callable[[Path], None]
     read: Callable[[Path], Any]
@@ -48,7 +48,7 @@ KINDS = {
 each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
-# --- what is written is what is read --------------------------------------------------------------
+# --- round trip -----------------------------------------------------------------------------------
 
 
 def through_a_file(write: Callable[[Path], None], read: Callable[[Path], Any]) -> Any:
@@ -58,15 +58,15 @@ def through_a_file(write: Callable[[Path], None], read: Callable[[Path], Any]) -
 
 
 @given(st.text())
-def test_text_comes_back(text: str) -> None:
-    wanted = text if text.endswith("\n") else text + "\n"
+def test_checksummed_text_round_trip(text: str) -> None:
+    expected = text if text.endswith("\n") else text + "\n"
     assert (
         through_a_file(lambda path: write_checksummed_text(path, text), read_checksummed_text)
-        == wanted
+        == expected
     )
 
 
-def test_text_that_looks_like_a_seal_is_ordinary_text(tmp_path: Path) -> None:
+def test_checksummed_text_may_contain_a_checksum_line(tmp_path: Path) -> None:
     write_checksummed_text(tmp_path / "one", "x = 1\n")
     twice = (tmp_path / "one").read_text(encoding="utf-8") + "y = 2\n"
     write_checksummed_text(tmp_path / "two", twice)
@@ -81,20 +81,20 @@ plain = st.recursive(
 
 
 @given(st.dictionaries(st.text().filter(lambda key: key != "sha256"), plain))
-def test_json_comes_back(value: dict[str, Any]) -> None:
+def test_checksummed_json_round_trip(value: dict[str, Any]) -> None:
     assert (
         through_a_file(lambda path: write_checksummed_json(path, value), read_checksummed_json)
         == value
     )
 
 
-def test_json_keys_that_are_numbers_come_back_as_json_has_them(tmp_path: Path) -> None:
+def test_checksummed_json_turns_number_keys_into_text(tmp_path: Path) -> None:
     write_checksummed_json(tmp_path / "a.json", {"counts": {9: 1, 10: 2}})
     assert read_checksummed_json(tmp_path / "a.json") == {"counts": {"9": 1, "10": 2}}
 
 
-def test_the_seals_own_field_cannot_be_taken(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="'sha256' is the seal's"):
+def test_checksummed_json_reserves_its_field(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="'sha256' is reserved for the checksum"):
         write_checksummed_json(tmp_path / "a.json", {"sha256": 1})
 
 
@@ -112,7 +112,7 @@ a_tensor = st.builds(
     st.dictionaries(st.text(min_size=1, max_size=9), a_tensor, max_size=3),
     st.dictionaries(st.text(), plain, max_size=3),
 )
-def test_tensors_and_facts_come_back(tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+def test_tensors_and_metadata_round_trip(tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     tensors.pop("__metadata__", None)
     got, notes = through_a_file(lambda path: write_tensors(path, tensors, facts), read_tensors)
     assert notes == facts
@@ -123,7 +123,7 @@ def test_tensors_and_facts_come_back(tensors: dict[str, Tensor], facts: dict[str
         assert torch.equal(got[name], tensor)
 
 
-def test_tensors_that_lie_oddly_in_memory_come_back(tmp_path: Path) -> None:
+def test_tensors_with_strides_and_ties_round_trip(tmp_path: Path) -> None:
     table = torch.arange(6.0).reshape(2, 3)
     layer = torch.nn.Linear(3, 2)
     odd = {
@@ -139,17 +139,17 @@ def test_tensors_that_lie_oddly_in_memory_come_back(tmp_path: Path) -> None:
     assert not got["learned"].requires_grad
 
 
-def test_not_a_number_is_kept_to_the_bit(tmp_path: Path) -> None:
+def test_tensors_keep_the_bits_of_nan(tmp_path: Path) -> None:
     bits = torch.tensor([0x7FC00001, 0x7F800000], dtype=torch.int32)
     write_tensors(tmp_path / "w", {"x": bits.view(torch.float32)}, {})
     assert torch.equal(read_tensors(tmp_path / "w")[0]["x"].view(torch.int32), bits)
 
 
-# --- what was changed is refused ------------------------------------------------------------------
+# --- damaged files --------------------------------------------------------------------------------
 
 
 @each_kind
-def test_any_flipped_bit_is_found(kind: Kind, tmp_path: Path) -> None:
+def test_checksum_detects_any_flipped_bit(kind: Kind, tmp_path: Path) -> None:
     path = tmp_path / "file"
     kind.write(path)
     whole = path.read_bytes()
@@ -162,7 +162,7 @@ def test_any_flipped_bit_is_found(kind: Kind, tmp_path: Path) -> None:
 
 
 @each_kind
-def test_any_cut_is_found(kind: Kind, tmp_path: Path) -> None:
+def test_checksum_detects_any_truncation(kind: Kind, tmp_path: Path) -> None:
     path = tmp_path / "file"
     kind.write(path)
     whole = path.read_bytes()
@@ -174,7 +174,7 @@ def test_any_cut_is_found(kind: Kind, tmp_path: Path) -> None:
 
 @each_kind
 @given(data=st.data())
-def test_any_other_change_is_found(kind: Kind, data: st.DataObject) -> None:
+def test_checksum_detects_any_other_change(kind: Kind, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"
         kind.write(path)
@@ -194,9 +194,9 @@ def test_any_other_change_is_found(kind: Kind, data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     "content",
     [b"", b"null", b"[1]", b'{"sha256": 1}', b"[" * 200_000, b"\xff" * 99, b"\x80\x04K\x01."],
-    ids=["empty", "null", "list", "short seal", "deep", "not text", "pickle"],
+    ids=["empty", "null", "list", "short checksum", "deep", "not text", "pickle"],
 )
-def test_another_kind_of_file_is_refused(kind: Kind, content: bytes, tmp_path: Path) -> None:
+def test_checksummed_readers_reject_other_files(kind: Kind, content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
     with pytest.raises(RunError, match=r"file is damaged: .*Copy it again .* or train again\."):
@@ -204,30 +204,30 @@ def test_another_kind_of_file_is_refused(kind: Kind, content: bytes, tmp_path: P
 
 
 @each_kind
-def test_a_file_that_is_not_there_is_told(kind: Kind, tmp_path: Path) -> None:
+def test_checksummed_readers_report_a_missing_file(kind: Kind, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"gone is missing\. Is .* a finished run\?"):
         kind.read(tmp_path / "gone")
 
 
 @each_kind
-def test_a_folder_in_the_place_of_a_file_is_told(kind: Kind, tmp_path: Path) -> None:
+def test_checksummed_readers_report_a_folder(kind: Kind, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=f"{tmp_path.name} "):
         kind.read(tmp_path)
 
 
-def test_values_swapped_between_tensors_are_found(tmp_path: Path) -> None:
-    # the same bytes, the same names: only which belongs to which is another
+def test_checksum_detects_swapped_tensors(tmp_path: Path) -> None:
+    # the same bytes and names, in another assignment
     one, two = torch.tensor([1.0]), torch.tensor([2.0])
     write_tensors(tmp_path / "w", {"a": one, "b": two}, {})
     raw = (tmp_path / "w").read_bytes()
     body = raw.index(b"}}") + 2
     swapped = raw[:body].replace(b'"a"', b'"?"').replace(b'"b"', b'"a"').replace(b'"?"', b'"b"')
     (tmp_path / "w").write_bytes(swapped + raw[body:])
-    with pytest.raises(RunError, match="does not match its seal"):
+    with pytest.raises(RunError, match="does not match its checksum"):
         read_tensors(tmp_path / "w")
 
 
-# --- files are whole or not there -----------------------------------------------------------------
+# --- atomic writes --------------------------------------------------------------------------------
 
 
 def full_disk(*args: object, **kwargs: object) -> int:
@@ -235,7 +235,7 @@ def full_disk(*args: object, **kwargs: object) -> int:
 
 
 class HalfWritten:
-    """A file on a disk with room for only half of what comes."""
+    """A file on a disk with space for only half of the content."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
@@ -270,7 +270,7 @@ FULL = [fill_while_writing, fill_while_flushing, fill_while_renaming]
 
 @pytest.mark.parametrize("fill", FULL, ids=lambda fill: fill.__name__)
 @each_kind
-def test_a_full_disk_leaves_the_old_file_and_nothing_else(
+def test_write_atomically_on_a_full_disk_keeps_the_old_file(
     kind: Kind,
     fill: Callable[[pytest.MonkeyPatch], None],
     tmp_path: Path,
@@ -280,14 +280,14 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(
     path.write_bytes(b"old")
     with monkeypatch.context() as patch:
         fill(patch)
-        with pytest.raises(RunError, match=r"file could not be written: No space left .*untouched"):
+        with pytest.raises(RunError, match=r"file could not be written: No space left .*unchanged"):
             kind.write(path)
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
     assert path.read_bytes() == b"old"
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, MemoryError])
-def test_an_interruption_leaves_the_old_file_and_nothing_else(
+def test_write_atomically_interrupted_keeps_the_old_file(
     stop: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(handle: int) -> None:
@@ -303,7 +303,7 @@ def test_an_interruption_leaves_the_old_file_and_nothing_else(
     assert path.read_bytes() == b"old"
 
 
-def test_the_new_file_is_flushed_before_it_takes_the_place(
+def test_write_atomically_flushes_before_the_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, order = tmp_path / "file", []
@@ -311,12 +311,12 @@ def test_the_new_file_is_flushed_before_it_takes_the_place(
     monkeypatch.setattr(atomic.os, "fsync", lambda h: (order.append("flush"), flush(h)))
     monkeypatch.setattr(atomic.os, "replace", lambda a, b: (order.append("move"), replace(a, b)))
     write_atomically(path, b"new")
-    assert order == ["flush", "move", "flush"]  # the file, its place, the folder
+    assert order == ["flush", "move", "flush"]  # the file, the rename, the folder
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
     assert path.read_bytes() == b"new"
 
 
-def test_a_folder_that_cannot_be_flushed_is_no_failure(
+def test_write_atomically_ignores_a_folder_that_cannot_be_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -325,14 +325,14 @@ def test_a_folder_that_cannot_be_flushed_is_no_failure(
     assert (tmp_path / "file").read_bytes() == b"new"
 
 
-@pytest.mark.parametrize("place", ["missing/file", "a file/file", "x" * 300], ids=lambda p: p[:9])
-def test_a_place_that_cannot_be_is_told(place: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ["missing/file", "a file/file", "x" * 300], ids=lambda p: p[:9])
+def test_write_atomically_reports_an_impossible_path(path: str, tmp_path: Path) -> None:
     (tmp_path / "a file").touch()
     with pytest.raises(RunError, match="could not be written: .* choose another folder"):
-        write_atomically(tmp_path / place, b"new")
+        write_atomically(tmp_path / path, b"new")
 
 
-def test_a_sealed_file_is_still_what_others_can_read(tmp_path: Path) -> None:
+def test_checksummed_files_are_readable_by_other_tools(tmp_path: Path) -> None:
     KINDS["tensors"].write(tmp_path / "w.safetensors")
     loaded: Mapping[str, Tensor] = load_file(tmp_path / "w.safetensors")
     assert torch.equal(loaded["w"], TENSORS["w"])

@@ -49,7 +49,7 @@ def test_entropy_worked_by_hand():
 
 
 WEATHER = {"fine": 0.5, "cloudy": 0.25, "rain": 0.125, "snow": 0.125}
-CODES = [  # no word of one begins another
+CODES = [  # no code word is a prefix of another
     ({"fine": "10", "cloudy": "110", "rain": "0", "snow": "111"}, 2.25),
     ({"fine": "0", "cloudy": "110", "rain": "10", "snow": "111"}, 1.875),
     ({"fine": "0", "cloudy": "10", "rain": "110", "snow": "111"}, 1.75),
@@ -70,7 +70,7 @@ def test_a_code_for_the_weather_takes_the_cross_entropy(code, bits):
     assert metrics.entropy(p, math.e) == pytest.approx(1.75 * math.log(2))
 
 
-def test_a_text_as_the_weather_is_has_its_entropy_and_perplexity():
+def test_perplexity_of_weather_text_matches_entropy():
     days = ["fine"] * 4 + ["cloudy"] * 2 + ["rain", "snow"]
     surprises = [math.log(WEATHER[day]) for day in days]
     assert metrics.text_cross_entropy(surprises).value == pytest.approx(1.75)
@@ -79,7 +79,7 @@ def test_a_text_as_the_weather_is_has_its_entropy_and_perplexity():
 
 
 @given(two_distributions(), bases)
-def test_they_are_the_sums(both, base):
+def test_language_modeling_equals_definition(both, base):
     p, q = both
     terms = list(zip(p.tolist(), q.tolist(), strict=True))
     assert entropy(p, base) == pytest.approx(
@@ -103,7 +103,7 @@ def test_guessing_another_distribution_never_pays(both):
 
 
 @given(two_distributions())
-def test_they_are_torchs(both):
+def test_language_modeling_agrees_with_torch(both):
     p, q = map(torch.tensor, both)
     theirs = torch.distributions.Categorical(p).entropy().item()
     assert entropy(p, math.e) == pytest.approx(theirs, abs=1e-6)  # torch cuts p off near 0
@@ -111,30 +111,30 @@ def test_they_are_torchs(both):
     assert kl_divergence(p, q, math.e) == pytest.approx(theirs, abs=1e-9)
 
 
-def test_what_is_excluded_and_happens_is_infinite():
+def test_cross_entropy_is_infinite_outside_support():
     assert distribution_cross_entropy([0.5, 0.5], [1.0, 0.0]) == math.inf
     assert kl_divergence([0.5, 0.5], [1.0, 0.0]) == math.inf
     assert kl_divergence([1.0, 0.0], [0.5, 0.5]) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
-    ("p", "q", "said"),
+    ("p", "q", "message"),
     [
-        ([3, 1], [0.5, 0.5], "p has a least value of 1 and sums to 4; .* divide counts"),
-        ([0.5, 0.5], [-0.5, 1.5], "q has a least value of -0.5"),
-        ([0.5, 0.5], [math.nan, 1.0], "q has a least value of nan"),
-        ([0.5, 0.5], [1.0], "p has 2 outcomes and q has 1"),
-        ([], [], r"p has the shape \(0,\); wanted one row"),
-        ([[1.0]], [1.0], r"p has the shape \(1, 1\)"),
+        ([3, 1], [0.5, 0.5], "p with a minimum of 1 and a sum of 4; .* dividing counts"),
+        ([0.5, 0.5], [-0.5, 1.5], "q with a minimum of -0.5"),
+        ([0.5, 0.5], [math.nan, 1.0], "q with a minimum of nan"),
+        ([0.5, 0.5], [1.0], "p with 2 outcomes and q with 1"),
+        ([], [], r"p of shape \(0,\); expected a one-dimensional array"),
+        ([[1.0]], [1.0], r"p of shape \(1, 1\)"),
     ],
 )
-def test_what_is_no_distribution_is_refused(p, q, said):
-    with pytest.raises(ValueError, match=said):
+def test_entropy_refuses_invalid_distribution(p, q, message):
+    with pytest.raises(ValueError, match=message):
         distribution_cross_entropy(p, q)
 
 
-def test_a_base_that_is_none_is_refused():
-    with pytest.raises(ValueError, match="the base is 1.0; wanted more than 1: 2 for bits"):
+def test_entropy_refuses_invalid_base():
+    with pytest.raises(ValueError, match="got base 1.0; expected more than 1: 2 for bits"):
         entropy([1.0], base=1.0)
 
 
@@ -149,8 +149,8 @@ def test_perplexity_is_the_root_of_one_over_the_probability(values):
     assert found.value == pytest.approx(2 ** text_cross_entropy(values).value)
     nats = text_cross_entropy(values, base=math.e)
     assert nats.value == pytest.approx(-sum(values) / len(values))
-    assert (nats.unit, nats.num_events) == ("nats an event", len(values))
-    assert text_cross_entropy(values).unit == "bits an event"
+    assert (nats.unit, nats.num_events) == ("nats per event", len(values))
+    assert text_cross_entropy(values).unit == "bits per event"
 
 
 def test_a_blind_guess_among_v_has_perplexity_v_and_a_sure_one_has_one():
@@ -164,7 +164,7 @@ def test_perplexity_is_no_harmonic_mean():
     assert perplexity([math.log(1 / 2), math.log(1 / 8)]).value == pytest.approx(4)
 
 
-def test_it_is_torchs_loss():
+def test_cross_entropy_equals_torch():
     logits, target = torch.randn(30, 9, dtype=torch.float64), torch.randint(9, (30,))
     values = logits.log_softmax(dim=-1)[torch.arange(30), target]
     loss = torch.nn.functional.cross_entropy(logits, target).item()
@@ -183,10 +183,10 @@ def test_figures_by_character_and_word_do_not_depend_on_the_pieces():
     text = "née à\nParis"
     pieces = [math.log(0.5), math.log(0.25), math.log(0.125)]  # 6 bits in all
     for values in (pieces, [sum(pieces)]):
-        assert bits_per_character(values, text) == (pytest.approx(6 / 11), 11, "bits a character")
-        assert bits_per_word(values, text) == (pytest.approx(2.0), 3, "bits a word")
+        assert bits_per_character(values, text) == (pytest.approx(6 / 11), 11, "bits per character")
+        assert bits_per_word(values, text) == (pytest.approx(2.0), 3, "bits per word")
         assert perplexity(values, num_events=3).value == pytest.approx(4.0)
-        assert text_cross_entropy(values, num_events=3) == (pytest.approx(2.0), 3, "bits an event")
+        assert text_cross_entropy(values, num_events=3) == (pytest.approx(2.0), 3, "bits per event")
 
 
 def test_an_impossible_event_is_seen():
@@ -197,15 +197,18 @@ def test_an_impossible_event_is_seen():
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: perplexity([]), "got no log-probabilities"),
-        (lambda: perplexity([-1.0, 2.5]), "a log-probability of 2.5; .* a loss has the other sign"),
-        (lambda: bits_per_character([-1.0], ""), "a mean over 0 events; wanted 1 or more"),
-        (lambda: bits_per_word([-1.0], " \n"), "a mean over 0 events"),
-        (lambda: text_cross_entropy([-1.0], base=0.5), "the base is 0.5"),
+        (
+            lambda: perplexity([-1.0, 2.5]),
+            "log-probability of 2.5; .* a loss has the opposite sign",
+        ),
+        (lambda: bits_per_character([-1.0], ""), "got 0 events; expected 1 or more"),
+        (lambda: bits_per_word([-1.0], " \n"), "got 0 events"),
+        (lambda: text_cross_entropy([-1.0], base=0.5), "got base 0.5"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(call, said):
-    with pytest.raises(ValueError, match=said):
+def test_perplexity_refuses_invalid_input(call, message):
+    with pytest.raises(ValueError, match=message):
         call()

@@ -17,7 +17,7 @@ TEXT = st.lists(
 ).map(" ".join)
 
 
-def test_worked_by_hand():
+def test_rouge_equals_worked_example():
     # Lin 2004, section 3.1: both share "police" and "the gunman", one of them in order.
     reference = "police killed the gunman".split()
     assert rouge_l("police kill the gunman".split(), reference) == RougeScore(0.75, 0.75, 0.75)
@@ -37,7 +37,7 @@ def test_repeating_a_word_does_not_pay():
     assert rouge_n(["the"] * 7, "the cat is on the mat".split(), 1)[:2] == (2 / 7, 2 / 6)
 
 
-def test_nothing_scores_nothing():
+def test_rouge_of_empty_text_is_zero():
     for answer, reference in ([], ["a"]), (["a"], []), ([], []):
         assert rouge_n(answer, reference, 1) == rouge_l(answer, reference) == RougeScore(0, 0, 0)
     assert rouge_n(["a"], ["a"], 2) == RougeScore(0, 0, 0)
@@ -56,7 +56,7 @@ def test_the_longest_common_subsequence_is_the_longest_of_all(one, other):
 @given(WORDS, WORDS, st.integers(1, 3))
 def test_shared_runs_are_counted_one_by_one(answer, reference, n):
     there = [reference[i : i + n] for i in range(len(reference) - n + 1)]
-    wanted, shared = len(there), 0
+    expected_value, shared = len(there), 0
     runs = [answer[i : i + n] for i in range(len(answer) - n + 1)]
     for run in runs:
         if run in there:
@@ -64,14 +64,14 @@ def test_shared_runs_are_counted_one_by_one(answer, reference, n):
             shared += 1
     got = rouge_n(answer, reference, n)
     assert got.precision == pytest.approx(shared / len(runs) if runs else 0)
-    assert got.recall == pytest.approx(shared / wanted if wanted else 0)
+    assert got.recall == pytest.approx(shared / expected_value if expected_value else 0)
     swapped = rouge_n(reference, answer, n)
     assert (swapped.precision, swapped.recall, swapped.f1) == (got.recall, got.precision, got.f1)
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=4))
-def test_it_is_the_rouge_score_packages(pairs):
+def test_rouge_agrees_with_rouge_score(pairs):
     peer = pytest.importorskip("rouge_score.rouge_scorer")
     scorer = peer.RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=False)
     answers, references = (list(column) for column in zip(*pairs, strict=True))
@@ -82,7 +82,7 @@ def test_it_is_the_rouge_score_packages(pairs):
             assert ours[k] == pytest.approx(mean)
 
 
-def test_words_are_of_latin_letters_unless_said_otherwise():
+def test_rouge_tokenizer_is_latin_by_default():
     assert rouge_tokenize("Don't stop: 3.5 naïve cafés!") == [
         *["don", "t", "stop", "3", "5", "na", "ve", "caf", "s"]
     ]
@@ -90,10 +90,10 @@ def test_words_are_of_latin_letters_unless_said_otherwise():
     assert rouge(["日本語"], ["日本人"], tokens=list)["rouge1"].f1 == pytest.approx(2 / 3)
 
 
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="got 2 answers and 1 references"):
+def test_rouge_refuses_unpaired_lists():
+    with pytest.raises(ValueError, match="got 2 hypotheses and 1 references"):
         rouge(["a", "b"], ["a"])
-    with pytest.raises(ValueError, match="one string where a list"):
+    with pytest.raises(ValueError, match="got one string; expected a list"):
         rouge("ab", "ab")
-    with pytest.raises(ValueError, match="n is 0; .* give 1 or more"):
+    with pytest.raises(ValueError, match="got n = 0; expected 1 or more"):
         rouge_n(["a"], ["a"], 0)

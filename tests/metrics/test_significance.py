@@ -54,7 +54,7 @@ def test_letters_are_counted_where_there_are_no_spaces(caplog):
     assert not caplog.records
 
 
-def test_it_tends_to_all_samples_there_are():
+def test_paired_bootstrap_converges_to_all_resamples():
     a, b = np.array([1.0, 0.21, 0.93, 0.4, 0.37]), np.array([0.58, 0.42, 0.3, 0.47, 0.12])
     every = [float((a - b)[list(rows)].mean()) for rows in itertools.product(range(5), repeat=5)]
     seen = float((a - b).mean())
@@ -69,7 +69,7 @@ def test_it_tends_to_all_samples_there_are():
     assert found.high == pytest.approx(np.quantile(every, 0.975), abs=0.02)
 
 
-def test_for_many_sentences_it_is_the_normal_law():
+def test_paired_bootstrap_agrees_with_normal_approximation():
     random = np.random.default_rng(3)
     a, b = random.normal(0.1, 1, 400), random.normal(0, 1, 400)
     found = paired_bootstrap(a, b, n_resamples=5000)
@@ -82,7 +82,7 @@ def test_for_many_sentences_it_is_the_normal_law():
     assert narrow.high - narrow.low == pytest.approx(2 * 0.6745 * error, rel=0.1)
 
 
-def test_none_is_found_between_a_system_and_itself():
+def test_paired_bootstrap_of_system_with_itself_has_p_one():
     scores = np.random.default_rng(0).random(50)
     found = paired_bootstrap(scores, scores)
     assert found[2:7] == (0.0, 0.0, 0.0, 1.0, 0.5)
@@ -91,7 +91,7 @@ def test_none_is_found_between_a_system_and_itself():
     assert paired_bootstrap(rows, rows, statistic=bleu_from_statistics, n_resamples=50).p == 1
 
 
-def test_where_there_is_none_it_is_found_one_time_in_twenty():
+def test_paired_bootstrap_has_nominal_false_positive_rate():
     random = np.random.default_rng(1)
     found, tries = 0, 300
     for seed in range(tries):
@@ -101,7 +101,7 @@ def test_where_there_is_none_it_is_found_one_time_in_twenty():
     assert 0.02 < found / tries < 0.10
 
 
-def test_where_there_is_one_it_is_found():
+def test_paired_bootstrap_finds_difference():
     random = np.random.default_rng(2)
     shared = random.normal(size=100) * 10  # hard and easy sentences, the same for both
     a, b = shared + random.normal(0.5, 1, 100), shared + random.normal(0, 1, 100)
@@ -111,7 +111,7 @@ def test_where_there_is_one_it_is_found():
     assert paired_bootstrap(a, b[::-1]).p > 0.2
 
 
-def test_swapped_systems_change_the_sign_alone():
+def test_paired_bootstrap_is_antisymmetric():
     a, b = np.random.default_rng(5).random((2, 40))
     one, other = paired_bootstrap(a, b, seed=3), paired_bootstrap(b, a, seed=3)
     assert (other.a, other.b, other.p) == (one.b, one.a, one.p)
@@ -119,7 +119,7 @@ def test_swapped_systems_change_the_sign_alone():
     assert other.win_rate == pytest.approx(1 - one.win_rate)
 
 
-def test_the_seed_decides():
+def test_significance_depends_on_seed():
     a, b = np.random.default_rng(5).random((2, 40))
     assert paired_bootstrap(a, b, seed=3) == paired_bootstrap(a, b, seed=3)
     assert paired_bootstrap(a, b, seed=3) != paired_bootstrap(a, b, seed=4)
@@ -156,16 +156,16 @@ def test_corpus_bleu_as_sacrebleu_has_it(wrong, side, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "how", "said"),
+    ("a", "b", "how", "message"),
     [
         ([1.0, 2.0], [1.0], {}, r"shapes \(2,\) and \(1,\); .* the same sentences"),
-        ([[1.0, 2.0]], [[1.0, 2.0]], {}, r"the shape \(1, 2\); wanted one figure a sentence"),
+        ([[1.0, 2.0]], [[1.0, 2.0]], {}, r"the shape \(1, 2\); expected one score per sentence"),
         ([1.0], [1.0], {"statistic": sum}, r"the shape \(1,\); .* one row of statistics"),
         ([], [], {}, "the scores of 0 sentences"),
-        ([1.0], [1.0], {"n_resamples": 0}, "0 draws .* wanted 1 draw or more"),
-        ([1.0], [1.0], {"confidence_level": 1.0}, "an interval of 1.0 .* between 0 and 1"),
+        ([1.0], [1.0], {"n_resamples": 0}, "0 resamples .* expected 1 resample or more"),
+        ([1.0], [1.0], {"confidence_level": 1.0}, "a confidence level of 1.0; .* between 0 and 1"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(a, b, how, said):
-    with pytest.raises(ValueError, match=said):
+def test_paired_bootstrap_refuses_invalid_input(a, b, how, message):
+    with pytest.raises(ValueError, match=message):
         paired_bootstrap(a, b, **how)

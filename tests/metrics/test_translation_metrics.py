@@ -72,7 +72,7 @@ def test_bleu_and_chrf_are_sacrebleus_with_its_signature():
     assert chrf(answers, references).signature.startswith("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|")
 
 
-def test_in_lower_case_they_are_sacrebleus_too_and_say_so():
+def test_lower_case_bleu_and_chrf_agree_with_sacrebleu():
     answers = ["the Dog bit the Man.", "It WASN'T surprising.", "The man had just bitten him."]
     references = ["The dog had bit the man.", "It wasn't so.", "The Man had bitten the dog."]
     for score, peer in ((bleu, sacrebleu.corpus_bleu), (chrf, sacrebleu.corpus_chrf)):
@@ -128,7 +128,7 @@ def test_the_tokenizer_can_be_named():
     assert "|tok:intl|" in bleu(["a"], ["a"], tokenize="intl").signature
 
 
-def test_nothing_is_logged_for_odd_text(caplog):
+def test_bleu_logs_no_warning_for_tokenized_text(caplog):
     with caplog.at_level(logging.DEBUG):
         bleu(["a b ."] * 200, ["a b ."] * 200)
         bleu(["", "x"], ["y", ""])
@@ -138,21 +138,21 @@ def test_nothing_is_logged_for_odd_text(caplog):
 
 def test_exact_ignores_composition_and_outer_space_only():
     composed = "é"
-    apart = unicodedata.normalize("NFD", composed)
-    assert apart != composed
-    assert exact_match([apart, " a\n", "A", "a  b"], [composed, "a", "a", "a b"]) == 0.5
+    difference = unicodedata.normalize("NFD", composed)
+    assert difference != composed
+    assert exact_match([difference, " a\n", "A", "a  b"], [composed, "a", "a", "a b"]) == 0.5
 
 
 # --- the taught BLEU ----------------------------------------------------------------------------
 
 
-def test_taught_bleu_of_the_book():
+def test_textbook_bleu_equals_d2l_values():
     # d2l, section 10.7, prints 0.658 for this pair with k = 2.
     got = textbook_bleu("il est riche .".split(), "il est calme .".split(), k=2)
     assert round(got, 3) == 0.658
 
 
-def test_taught_bleu_worked_by_hand():
+def test_textbook_bleu_equals_worked_example():
     # The book's own example: A B B C D against A B C D E F: p = 4/5, 3/4, 1/3, 0.
     answer, reference = list("ABBCD"), list("ABCDEF")
     short = math.exp(1 - 6 / 5)
@@ -173,14 +173,14 @@ def test_a_short_answer_is_judged_up_to_its_length():
     assert textbook_bleu(["a", "b"], ["a", "b", "c"]) == pytest.approx(math.exp(-0.5))
 
 
-def test_an_empty_answer_scores_nothing():
+def test_textbook_bleu_of_empty_hypothesis_is_zero():
     assert textbook_bleu([], ["a"]) == 0
     assert textbook_bleu([], []) == 0
     assert textbook_bleu(["a"], []) == 0
 
 
 @given(WORDS, WORDS, st.integers(1, 5))
-def test_taught_bleu_is_a_share_and_one_only_for_the_same(answer, reference, k):
+def test_textbook_bleu_is_one_only_for_equal_texts(answer, reference, k):
     score = textbook_bleu(answer, reference, k)
     assert 0 <= score <= 1
     assert textbook_bleu(answer, answer, k) == (1 if answer else 0)
@@ -195,15 +195,15 @@ def test_the_corpus_figure_is_the_mean_over_sentences():
 
 
 @pytest.mark.parametrize("score", [exact_match, bleu, chrf, textbook_corpus_bleu])
-def test_lists_that_do_not_fit_are_refused(score):
-    with pytest.raises(ValueError, match="got 2 answers and 1 references; give one reference"):
+def test_translation_metrics_refuse_unpaired_lists(score):
+    with pytest.raises(ValueError, match="got 2 hypotheses and 1 references; expected one ref"):
         score(["a", "b"], ["a"])
-    with pytest.raises(ValueError, match="got 0 answers and 0 references; there is nothing"):
+    with pytest.raises(ValueError, match="got 0 hypotheses and 0 references; expected one"):
         score([], [])
-    with pytest.raises(ValueError, match="one string where a list"):
+    with pytest.raises(ValueError, match="got one string; expected a list"):
         score("ab", "ab")
 
 
-def test_ngrams_of_nothing_are_refused():
-    with pytest.raises(ValueError, match="k is 0; .* give 1 or more"):
+def test_textbook_bleu_refuses_k_below_one():
+    with pytest.raises(ValueError, match="got k = 0; expected 1 or more"):
         textbook_bleu(["a"], ["a"], k=0)

@@ -51,8 +51,8 @@ def test_the_limit_is_kolmogorovs():
 
 @given(st.integers(1, 40), st.floats(0, 200))
 def test_chi_squared_has_its_tail(degrees_of_freedom, statistic):
-    wanted = stats.chi2.sf(statistic, degrees_of_freedom)
-    assert chi_squared_sf(statistic, degrees_of_freedom) == pytest.approx(wanted, rel=1e-9)
+    expected_value = stats.chi2.sf(statistic, degrees_of_freedom)
+    assert chi_squared_sf(statistic, degrees_of_freedom) == pytest.approx(expected_value, rel=1e-9)
 
 
 @given(st.integers(2, 3), st.integers(2, 5), st.integers(0, 999))
@@ -77,30 +77,30 @@ def test_categories_are_counted_and_rare_ones_joined():
     assert categorical_two_sample_test(first, first).p == 1
     assert (
         categorical_two_sample_test(np.array([1, 1]), np.array([1])).p == 1
-    )  # one value says nothing
+    )  # one value carries no information
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_holm_is_its_own_definition(p_values):
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    wanted, above = [0.0] * len(p_values), 0.0
+    expected_value, above = [0.0] * len(p_values), 0.0
     for rank, i in enumerate(order):
         above = max(above, min(1.0, (len(p_values) - rank) * p_values[i]))
-        wanted[i] = above
-    np.testing.assert_allclose(holm_correction(p_values), wanted)
+        expected_value[i] = above
+    np.testing.assert_allclose(holm_correction(p_values), expected_value)
 
 
 @given(SAMPLES, SAMPLES)
 def test_the_auc_is_the_share_of_pairs_in_order(first, second):
     pairs = [(b > a) + (b == a) / 2 for a in first for b in second]
     assert auc(first, second) == pytest.approx(np.mean(pairs))
-    wanted = stats.mannwhitneyu(second, first).statistic / (len(first) * len(second))
-    assert auc(first, second) == pytest.approx(wanted)
+    expected_value = stats.mannwhitneyu(second, first).statistic / (len(first) * len(second))
+    assert auc(first, second) == pytest.approx(expected_value)
 
 
 @settings(max_examples=8)
 @given(st.integers(0, 99))
-def test_what_chance_makes_of_the_auc(seed):
+def test_auc_permutation_range_under_null(seed):
     random = np.random.default_rng(seed)
     first, second = random.normal(size=80), random.normal(0.2, size=60)
     found = auc_permutation_test(first, second, seed, n_resamples=1999)
@@ -113,12 +113,12 @@ def test_what_chance_makes_of_the_auc(seed):
     assert auc_permutation_test(first, second, seed) == auc_permutation_test(first, second, seed)
 
 
-def test_what_is_wrong_is_said():
+def test_two_samples_refuses_invalid_input():
     with pytest.raises(ValueError, match=r"sample of shape \(0,\)"):
         kolmogorov_smirnov_test([], [1.0])
-    with pytest.raises(ValueError, match="row of numbers"):
+    with pytest.raises(ValueError, match="one-dimensional array of numbers"):
         auc([np.nan], [1.0])
-    with pytest.raises(ValueError, match="table of numbers from 0 on"):
+    with pytest.raises(ValueError, match="table of numbers, 0 or more"):
         chi_squared_test([[1, -1], [2, 2]])
     with pytest.raises(ValueError, match="samples of 0 and 1"):
         categorical_two_sample_test(np.array([], str), np.array(["a"]))

@@ -1,9 +1,9 @@
-"""`model.activation` of the models of text: all names work, and what is not said is as before."""
+"""`model.activation` of the models of text: all names work, and defaults are unchanged."""
 
 import pytest
 import torch
 
-from saccade.inference.fused import fused_decoder
+from saccade.inference.engine import make_decoder
 from saccade.models.gpt import GPT, GPTConfig
 from saccade.models.transformer_xl import TransformerXL, TransformerXLConfig
 from saccade.nn.activations import ACTIVATIONS
@@ -21,14 +21,14 @@ def made(kind: str, **more: str) -> GPT | TransformerXL:
 @pytest.mark.parametrize("kind", ["gpt1", "gpt2", "transformer_xl"])
 @pytest.mark.parametrize("name", sorted(ACTIVATIONS))
 @torch.no_grad()
-def test_any_activation_reads_at_once_as_token_by_token(kind: str, name: str) -> None:
+def test_activation_keeps_cache_consistency(kind: str, name: str) -> None:
     model = made(kind, activation=name)
     for parameter in model.parameters():
         parameter.add_(0.3 * torch.randn_like(parameter))
     assert all(block.feed_forward.activation is ACTIVATIONS[name] for block in model.blocks)
     ids = torch.randint(9, (2, 6))
     whole, _ = model.step(ids, model.init_state(ids))
-    for steps in (model, fused_decoder(model)):
+    for steps in (model, make_decoder(model)):
         state = steps.init_state(ids)
         for t in range(6):
             logits, state = steps.step(ids[:, t : t + 1], state)
@@ -36,6 +36,6 @@ def test_any_activation_reads_at_once_as_token_by_token(kind: str, name: str) ->
 
 
 @pytest.mark.parametrize(("kind", "name"), [("gpt2", "gelu"), ("transformer_xl", "relu")])
-def test_what_is_not_said_is_as_it_was(kind: str, name: str) -> None:
+def test_activation_default_is_unchanged(kind: str, name: str) -> None:
     assert all(block.feed_forward.activation is ACTIVATIONS[name] for block in made(kind).blocks)
     assert made(kind).state_dict().keys() == made(kind, activation="tanh").state_dict().keys()

@@ -1,4 +1,4 @@
-"""The convolutional translator against its equations, its laws and its receptive field."""
+"""The convolutional translator against its equations, its invariants and its receptive field."""
 
 import math
 from typing import Any
@@ -16,8 +16,8 @@ from saccade.models.conv_seq2seq import ConvSeq2Seq, ConvSeq2SeqConfig
 from saccade.nn.losses import cross_entropy
 from saccade.types.shapes import DecoderState, select_rows
 
-BEGIN, VOCAB, WIDTH = 1, 9, 6
-SPECIAL_TOKENS = SpecialTokens(BEGIN, 2, (0, BEGIN))
+BOS, VOCAB, WIDTH = 1, 9, 6
+SPECIAL_TOKENS = SpecialTokens(BOS, 2, (0, BOS))
 SIZES = {"source_vocab_size": VOCAB, "target_vocab_size": VOCAB, "width": WIDTH, "dropout": 0.0}
 CHOICES: list[dict[str, Any]] = [
     {"depth": 1, "kernel_size": 3},
@@ -47,14 +47,14 @@ def examples(draw: Any) -> invariants.CheckExample:
     lengths = draw(st.lists(st.integers(1, S), min_size=B, max_size=B))
     torch.manual_seed(draw(st.integers(0, 2**32 - 1)))
     source, target = torch.randint(VOCAB, (B, S)), torch.randint(VOCAB, (B, T))
-    target[:, 0] = BEGIN
+    target[:, 0] = BOS
     return invariants.CheckExample(source, torch.tensor(lengths), target)
 
 
 @every_choice
 @given(example=examples())
 @settings(deadline=None, max_examples=3)
-def test_every_law_holds_in_double_precision(
+def test_conv_seq2seq_invariants_hold_in_float64(
     choice: dict[str, Any], example: invariants.CheckExample
 ) -> None:
     model = made(**choice)
@@ -72,14 +72,14 @@ def test_every_law_holds_in_double_precision(
     logits = invariants._logits(model, source, lengths, target)
     other_source = invariants._logits(model, (source + 1) % VOCAB, lengths, target)
     other_target = invariants._logits(model, source, lengths, (target + 1) % VOCAB)
-    for other in (other_source, other_target):  # or no law would mean a thing
+    for other in (other_source, other_target):  # otherwise the invariants would hold trivially
         assert (logits - other).abs().max().item() > 1e-6
 
 
 @every_choice
 @given(example=examples(), G=st.integers(2, 3), cut=st.integers(1, 6))
 @settings(deadline=None, max_examples=3)
-def test_a_prompt_read_at_once_and_hypotheses_that_share_a_memory(
+def test_conv_seq2seq_prompt_and_shared_memory_equal_separate_rows(
     choice: dict[str, Any], example: invariants.CheckExample, G: int, cut: int
 ) -> None:
     model, (source, lengths, target) = made(**choice), example
@@ -91,8 +91,8 @@ def test_a_prompt_read_at_once_and_hypotheses_that_share_a_memory(
         parts = [first]
         if cut < T:
             parts.append(model.step(several[:, cut:], state)[0])
-        apart = invariants._logits(model, source[each], lengths[each], several)
-    torch.testing.assert_close(torch.cat(parts, dim=1), apart, rtol=0, atol=1e-9)
+        separate = invariants._logits(model, source[each], lengths[each], several)
+    torch.testing.assert_close(torch.cat(parts, dim=1), separate, rtol=0, atol=1e-9)
 
 
 def glu_by_hand(layer: Any, x: Tensor, before: int, after: int) -> Tensor:
@@ -106,7 +106,7 @@ def glu_by_hand(layer: Any, x: Tensor, before: int, after: int) -> Tensor:
 
 @every_choice
 @torch.no_grad()
-def test_it_is_its_equations(choice: dict[str, Any]) -> None:
+def test_conv_seq2seq_equals_equations(choice: dict[str, Any]) -> None:
     model, k = made(0.3, **choice), choice["kernel_size"]
     e, g = (
         side.table.weight[ids[0]] * math.sqrt(WIDTH) + side.positions(0, ids.shape[1])
@@ -121,7 +121,7 @@ def test_it_is_its_equations(choice: dict[str, Any]) -> None:
         rows = []
         for t in range(len(h)):
             d = (look.query.weight @ h[t] + look.query.bias + g[t]) / math.sqrt(2)
-            shares = torch.stack([d @ place / math.sqrt(WIDTH) for place in z]).softmax(0)
+            shares = torch.stack([d @ position / math.sqrt(WIDTH) for position in z]).softmax(0)
             c = sum(share * (z[s] + e[s]) / math.sqrt(2) for s, share in enumerate(shares))
             rows.append((h[t] + look.out.weight @ c + look.out.bias) / math.sqrt(2))
         h = torch.stack(rows)
@@ -131,9 +131,9 @@ def test_it_is_its_equations(choice: dict[str, Any]) -> None:
 
 
 @every_choice
-def test_a_step_depends_on_as_many_tokens_as_the_stack_can_see(choice: dict[str, Any]) -> None:
+def test_conv_seq2seq_step_depends_on_receptive_field(choice: dict[str, Any]) -> None:
     model, field = made(0.3, **choice), 1 + choice["depth"] * (choice["kernel_size"] - 1)
-    target = torch.full((1, 10), BEGIN)
+    target = torch.full((1, 10), BOS)
     with torch.no_grad():
         last = invariants._logits(model, SOURCE, None, target)[0, -1]
         seen = []
@@ -146,7 +146,7 @@ def test_a_step_depends_on_as_many_tokens_as_the_stack_can_see(choice: dict[str,
     assert seen == list(range(10 - field, 10))
 
 
-def test_what_is_remembered_does_not_grow() -> None:
+def test_conv_seq2seq_state_size_is_constant() -> None:
     model = made(depth=2, kernel_size=3)
     with torch.no_grad():
         state = model.init_state(model.encode(SOURCE, None))
@@ -158,7 +158,7 @@ def test_what_is_remembered_does_not_grow() -> None:
     assert shapes == {((1, 2, WIDTH), (1, 2, WIDTH))}
 
 
-def test_every_layers_attention_can_be_watched() -> None:
+def test_conv_seq2seq_attention_of_every_layer_can_be_captured() -> None:
     model = made(0.3, depth=2)
     with capture_attention(model) as seen, torch.no_grad():
         invariants._logits(model, SOURCE, None, TARGET)
@@ -178,11 +178,13 @@ class _Loss(nn.Module):
         state = self.model.init_state(self.model.encode(source, lengths))
         hidden, _ = self.model.decode_hidden(target_in, state)
         logits = self.model.compute_logits(hidden.flatten(0, 1)[torch.arange(5)])
-        return cross_entropy(logits, torch.tensor([3, 4, 2, 4, 2]), label_smoothing=0.1)
+        return cross_entropy(
+            logits, torch.tensor([3, 4, 2, 4, 2]), label_smoothing=0.1, reduction="sum"
+        )
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_the_gradient_of_the_loss_is_its_slope(positions: str) -> None:
+def test_conv_seq2seq_loss_gradient_equals_finite_difference(positions: str) -> None:
     model = made(0.2, depth=2, kernel_size=2, positions=positions, max_positions=4)
     source, lengths = torch.tensor([[3, 4, 2], [4, 2, 0]]), torch.tensor([3, 2])
     target_in = torch.tensor([[1, 3, 4], [1, 4, 0]])
@@ -198,12 +200,12 @@ def test_the_gradient_of_the_loss_is_its_slope(positions: str) -> None:
     assert all(bool(slope.any()) for slope in slopes)
 
 
-def test_learned_positions_say_where_they_end() -> None:
+def test_conv_seq2seq_learned_positions_refuse_longer_text() -> None:
     model = made(positions="learned", max_positions=5)
-    with pytest.raises(ValueError, match="place 6 was asked for .* end at 5"):
+    with pytest.raises(ValueError, match="got 6 positions; expected at most 5"):
         invariants._logits(model, SOURCE, None, TARGET)
 
 
-def test_an_odd_width_is_refused_where_positions_come_in_pairs() -> None:
-    with pytest.raises(ValueError, match="need an even width, not 5"):
+def test_conv_seq2seq_sinusoidal_positions_refuse_odd_width() -> None:
+    with pytest.raises(ValueError, match="got width 5; expected an even width"):
         ConvSeq2Seq(ConvSeq2SeqConfig(**{**SIZES, "width": 5}))

@@ -43,7 +43,7 @@ def copied(theirs, layers):
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 @torch.no_grad()
-def test_seq2seq(cell, depth):
+def test_models_seq2seq_equals_equation(cell, depth):
     """h_t = f(h_{t-1}, [e; c]), logits = W [h_t; c; e] with c the encoder's last state."""
     model = Seq2Seq(Seq2SeqConfig(**SIZES, cell=cell, depth=depth)).double()
     kind = nn.GRU if cell == "gru" else nn.LSTM
@@ -59,14 +59,14 @@ def test_seq2seq(cell, depth):
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 @torch.no_grad()
-def test_bahdanau(cell):
+def test_models_bahdanau_equals_equation(cell):
     """Equation by equation, a step at a time, with c_t itself and not what is made of it before."""
     model = Bahdanau(BahdanauConfig(**SIZES, cell=cell)).double()
     for parameter in model.parameters():  # biases start at zero
         parameter.add_(0.1 * torch.randn_like(parameter))
     kind = nn.GRU if cell == "gru" else nn.LSTM
     encoder = copied(kind(WIDTH, WIDTH, batch_first=True, bidirectional=True), model.encoder.layers)
-    places, last = encoder(vectors(model.source, SOURCE))
+    memory_positions, last = encoder(vectors(model.source, SOURCE))
     ends = [last] if cell == "gru" else list(last)
     ends = [torch.cat([end[way] for end in ends], dim=-1) for way in (0, 1)]
     state = model.bridge(torch.cat(ends, dim=-1)).tanh()
@@ -84,9 +84,11 @@ def test_bahdanau(cell):
     score, expected = model.attention.score, []
     for embedded in vectors(model.target, TARGET).unbind(1):
         asked = score.query.weight @ state[0, :WIDTH]
-        scores = [score.weight @ torch.tanh(asked + score.key.weight @ h) for h in places[0]]
+        scores = [
+            score.weight @ torch.tanh(asked + score.key.weight @ h) for h in memory_positions[0]
+        ]
         shares = torch.stack(scores).softmax(0)
-        context = sum(share * h for share, h in zip(shares, places[0], strict=True))[None]
+        context = sum(share * h for share, h in zip(shares, memory_positions[0], strict=True))[None]
         seen = torch.cat([embedded, context], dim=-1)
         if cell == "gru":
             state = step(seen, state)
@@ -113,7 +115,7 @@ def into_layer(theirs, ours, norms):
 
 @pytest.mark.parametrize("norm_first", [True, False])
 @torch.no_grad()
-def test_transformer(norm_first):
+def test_models_transformer_equals_equation(norm_first):
     """The framework's stacks between our embeddings, and the logits by likeness to them."""
     config = TransformerConfig(
         **SIZES, depth=2, heads=2, hidden=10, norm_first=norm_first, shared_vocab=True
@@ -122,8 +124,8 @@ def test_transformer(norm_first):
     for parameter in model.parameters():
         parameter.add_(0.1 * torch.randn_like(parameter))
     sizes = {"dim_feedforward": 10, "dropout": 0.0, "batch_first": True, "norm_first": norm_first}
-    places = torch.arange(5)[:, None] * model.source.positions.rates
-    codes = torch.stack([places.sin(), places.cos()], dim=-1).flatten(1)
+    memory_positions = torch.arange(5)[:, None] * model.source.positions.rates
+    codes = torch.stack([memory_positions.sin(), memory_positions.cos()], dim=-1).flatten(1)
 
     x = vectors(model.source, SOURCE) + codes[:4]
     for block in model.encoder:
@@ -143,7 +145,7 @@ def test_transformer(norm_first):
     torch.testing.assert_close(logits_of(model), expected, rtol=0, atol=1e-10)
 
 
-def test_a_shared_vocabulary_is_one_table():
+def test_models_shared_vocabulary_shares_table():
     config = {**SIZES, "heads": 2, "depth": 1}
     shared = Transformer(TransformerConfig(**config, shared_vocab=True))
     assert shared.source.table.weight is shared.target.table.weight
@@ -151,12 +153,12 @@ def test_a_shared_vocabulary_is_one_table():
     assert own.source.table.weight is not own.target.table.weight
 
 
-def test_a_width_that_heads_do_not_divide_is_refused():
-    with pytest.raises(ValueError, match="width 6 does not divide into 4 heads; try 4 or 8"):
+def test_models_refuse_width_not_divisible_by_heads():
+    with pytest.raises(ValueError, match="got width 6 for 4 heads; .*; try 4 or 8"):
         Transformer(TransformerConfig(**SIZES, heads=4))
 
 
-def test_learned_positions_say_where_they_end():
+def test_models_learned_positions_refuse_longer_text():
     model = Transformer(TransformerConfig(**SIZES, heads=2, positions="learned", max_positions=4))
-    with pytest.raises(ValueError, match="place 5 was asked for .* end at 4"):
+    with pytest.raises(ValueError, match="got 5 positions; expected at most 4"):
         logits_of(model)

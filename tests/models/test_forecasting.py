@@ -1,4 +1,4 @@
-"""Forecasters: their equations step by step, and the laws of reading from a state."""
+"""Forecasters: their equations step by step, and the invariants of reading from a state."""
 
 from typing import Any, get_args
 
@@ -39,40 +39,40 @@ NAMES = [f"{lags}-{hidden}" for lags in (1, 4) for hidden in ("linear", "hidden"
 every = pytest.mark.parametrize("model", models(), ids=NAMES)
 
 
-def test_every_cell_can_be_named() -> None:
+def test_forecaster_config_accepts_every_cell() -> None:
     assert set(get_args(RecurrentForecasterConfig.model_fields["cell"].annotation)) == set(CELLS)
 
 
-def test_a_linear_one_is_a_weighted_sum_of_the_last_values() -> None:
+def test_forecaster_linear_is_weighted_sum_of_lags() -> None:
     model = AutoregressiveForecaster(AutoregressiveForecasterConfig(lags=3)).double()
     weight, bias = model.function.weight[0].tolist(), float(model.function.bias.detach())
     values = [0.5, -1.0, 2.0, 0.25]
     answers, _ = model.step(torch.tensor([values], dtype=torch.float64), model.init_state(1))
     known = [0.0, 0.0, *values]  # before the first value, the mean
     for t in range(4):
-        wanted = bias + sum(w * x for w, x in zip(weight, known[t : t + 3], strict=True))
-        assert float(answers[0, t].detach()) == pytest.approx(wanted, rel=1e-12)
+        expected = bias + sum(w * x for w, x in zip(weight, known[t : t + 3], strict=True))
+        assert float(answers[0, t].detach()) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("said", [{}, {"activation": "relu"}, {"activation": "silu"}])
-def test_a_hidden_layer_is_between_two_sums(said: dict[str, Any]) -> None:
+@pytest.mark.parametrize("message", [{}, {"activation": "relu"}, {"activation": "silu"}])
+def test_forecaster_with_hidden_layer_equals_equation(message: dict[str, Any]) -> None:
     model = AutoregressiveForecaster(
-        AutoregressiveForecasterConfig(lags=2, hidden=3, **said)
+        AutoregressiveForecasterConfig(lags=2, hidden=3, **message)
     ).double()
     first, _, last = model.function
     x = torch.tensor([0.3, -0.7], dtype=torch.float64)
-    f = ACTIVATIONS[said.get("activation", "tanh")]
-    wanted = last.weight @ f(first.weight @ x + first.bias) + last.bias
+    f = ACTIVATIONS[message.get("activation", "tanh")]
+    expected = last.weight @ f(first.weight @ x + first.bias) + last.bias
     answers, _ = model.step(x[None], model.init_state(1))
-    torch.testing.assert_close(answers[0, -1:], wanted)
+    torch.testing.assert_close(answers[0, -1:], expected)
 
 
-def test_without_a_hidden_layer_no_activation_can_be_chosen() -> None:
-    with pytest.raises(ConfigError, match="hidden layer's, and there is none; set model.hidden"):
+def test_forecaster_activation_needs_hidden_layer() -> None:
+    with pytest.raises(ConfigError, match="has no hidden layer .*; set model.hidden"):
         build_config(AutoregressiveForecasterConfig, {"activation": "relu"})
 
 
-def test_a_latent_one_is_its_recurrence() -> None:
+def test_forecaster_recurrent_equals_recurrence() -> None:
     model = RecurrentForecaster(RecurrentForecasterConfig(cell="rnn", hidden=4)).double()
     w, u, b, c = (p.detach() for p in model.recurrent.layers[0].parameters())
     values, h = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64), torch.zeros(4).double()
@@ -86,7 +86,7 @@ def test_a_latent_one_is_its_recurrence() -> None:
 @every
 @settings(deadline=None, max_examples=8)
 @given(rows=st.integers(1, 3), steps=st.integers(1, 7), cut=st.integers(0, 6))
-def test_read_in_two_parts_or_one_by_one_is_read_at_once(
+def test_forecaster_chunked_reading_equals_one_call(
     model: Any, rows: int, steps: int, cut: int
 ) -> None:
     values = torch.randn(rows, steps, dtype=torch.float64)
@@ -102,7 +102,7 @@ def test_read_in_two_parts_or_one_by_one_is_read_at_once(
 
 
 @every
-def test_a_later_value_changes_no_earlier_answer_and_an_earlier_one_does(model: Any) -> None:
+def test_forecaster_is_causal(model: Any) -> None:
     values = torch.randn(2, 6, dtype=torch.float64)
     changed = values.clone()
     changed[:, 3] += 1
@@ -112,24 +112,24 @@ def test_a_later_value_changes_no_earlier_answer_and_an_earlier_one_does(model: 
 
 
 @every
-def test_rolling_on_reads_its_own_answers(model: Any) -> None:
+def test_forecaster_rollout_reads_its_predictions(model: Any) -> None:
     values = torch.randn(2, 5, dtype=torch.float64)
     answers, state = model.step(values, model.init_state(2))
     rolled = rollout(model, answers[:, -1], state, 4)
     known = values
-    for k in range(4):  # from the beginning each time
+    for k in range(4):  # from the start each time
         answers, _ = model.step(known, model.init_state(2))
         torch.testing.assert_close(rolled[:, k], answers[:, -1])
         known = torch.cat([known, answers[:, -1:]], dim=1)
 
 
 @every
-def test_both_kinds_are_what_a_forecast_asks_for(model: Any) -> None:
+def test_forecaster_classes_satisfy_protocol(model: Any) -> None:
     assert isinstance(model, Forecaster)
     assert 0 <= model.first_scored < model.input_length
 
 
 @pytest.mark.parametrize("model", models()[1::4], ids=NAMES[1::4])
-def test_gradients(model: Any) -> None:
+def test_forecaster_gradients_pass_gradcheck(model: Any) -> None:
     values = torch.randn(1, 4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: model.step(x, model.init_state(1))[0], (values,))

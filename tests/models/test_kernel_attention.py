@@ -29,11 +29,11 @@ def by_loops(query: float, bandwidth: float, own: int | None = None) -> float:
 
 
 @pytest.mark.parametrize("bandwidth", [0.2, 1.0, 3.7])
-def test_the_model_is_its_equation(bandwidth: float) -> None:
+def test_kernel_attention_equals_equation(bandwidth: float) -> None:
     model = KernelAttention(bandwidth, KEYS, VALUES)
     queries = torch.linspace(-1, 6, 9, dtype=torch.float64)
-    wanted = [by_loops(query, bandwidth) for query in queries.tolist()]
-    np.testing.assert_allclose(model(queries).detach().numpy(), wanted, rtol=1e-12)
+    reference = [by_loops(query, bandwidth) for query in queries.tolist()]
+    np.testing.assert_allclose(model(queries).detach().numpy(), reference, rtol=1e-12)
     left_out = [by_loops(float(x), bandwidth, i) for i, x in enumerate(POINTS.x)]
     seen = model(KEYS, torch.arange(12)).detach().numpy()
     np.testing.assert_allclose(seen, left_out, rtol=1e-12)
@@ -41,9 +41,7 @@ def test_the_model_is_its_equation(bandwidth: float) -> None:
 
 @settings(deadline=None)
 @given(st.floats(0.01, 100), st.lists(st.floats(-50, 50), min_size=1, max_size=6))
-def test_with_one_width_it_is_the_regression_that_fits_itself(
-    bandwidth: float, queries: list[float]
-) -> None:
+def test_kernel_attention_equals_kernel_regression(bandwidth: float, queries: list[float]) -> None:
     model = KernelAttention(bandwidth, KEYS, VALUES)
     with torch.no_grad():
         values, weights = nadaraya_watson(
@@ -54,7 +52,7 @@ def test_with_one_width_it_is_the_regression_that_fits_itself(
         np.testing.assert_allclose(model.weights(asked).numpy(), weights, atol=1e-6, rtol=0)
 
 
-def test_no_point_sees_itself_and_every_row_sums_to_one() -> None:
+def test_kernel_attention_weights_exclude_own_point_and_sum_to_one() -> None:
     model = KernelAttention(0.5, KEYS, VALUES)
     weights = model.weights(KEYS, torch.arange(12)).detach()
     assert weights.diagonal().abs().max() == 0
@@ -65,13 +63,13 @@ def test_no_point_sees_itself_and_every_row_sums_to_one() -> None:
     assert other(KEYS, torch.arange(12))[4] == model(KEYS, torch.arange(12))[4]
 
 
-def test_two_points_at_one_place_see_each_other() -> None:
+def test_kernel_attention_duplicate_points_attend_to_each_other() -> None:
     twice = KernelAttention(0.5, torch.tensor([1.0, 1.0, 3.0]), torch.tensor([2.0, 4.0, 0.0]))
     weights = twice.weights(torch.tensor([1.0], dtype=torch.float64), torch.tensor([0]))
     assert weights[0, 0] == 0 and weights[0, 1] > 0.99
 
 
-def test_the_gradient_is_that_of_the_leave_one_out_error() -> None:
+def test_kernel_attention_gradient_is_that_of_leave_one_out_error() -> None:
     model = KernelAttention(0.7, KEYS, VALUES)
 
     def error(log_width: torch.Tensor) -> torch.Tensor:
@@ -82,11 +80,11 @@ def test_the_gradient_is_that_of_the_leave_one_out_error() -> None:
 
     log_width = torch.tensor(math.log(0.7), dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(error, (log_width,))
-    wanted = leave_one_out_error(POINTS.x, POINTS.y, 0.7)
-    assert float(error(log_width).detach()) == pytest.approx(wanted, rel=1e-12)
+    reference = leave_one_out_error(POINTS.x, POINTS.y, 0.7)
+    assert float(error(log_width).detach()) == pytest.approx(reference, rel=1e-12)
 
 
-def test_gradient_steps_find_the_width_that_the_search_finds() -> None:
+def test_kernel_attention_gradient_descent_finds_searched_bandwidth() -> None:
     points = noisy_curve(50, seed=4)
     keys, values = torch.from_numpy(points.x), torch.from_numpy(points.y)
     model = KernelAttention(1.0, keys, values)
@@ -99,7 +97,7 @@ def test_gradient_steps_find_the_width_that_the_search_finds() -> None:
     assert model.bandwidth == pytest.approx(searched, rel=0.02)
 
 
-def test_points_are_no_weights_and_the_width_is_kept_exactly() -> None:
+def test_kernel_attention_state_dict_has_only_the_bandwidth() -> None:
     model = KernelAttention(0.3, KEYS.float(), VALUES.float())
     assert list(model.state_dict()) == ["score.log_sigma"]
     assert model.bandwidth == pytest.approx(0.3, rel=1e-15)

@@ -8,14 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from saccade.models.conv_lm import ConvLM, ConvLMConfig
 from saccade.models.gpt import GPT, GPTConfig
 from saccade.models.nnlm import NNLM, NNLMConfig
-from saccade.models.rnn_lm import (
-    ConvLM,
-    ConvLMConfig,
-    RecurrentLM,
-    RecurrentLMConfig,
-)
+from saccade.models.rnn_lm import RecurrentLM, RecurrentLMConfig
 from saccade.models.transformer_xl import TransformerXL, TransformerXLConfig
 from saccade.nn.activations import ACTIVATIONS
 from saccade.types.shapes import select_rows
@@ -74,7 +70,7 @@ every_model = pytest.mark.parametrize("name", list(MODELS))
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
 @torch.no_grad()
-def test_a_text_gives_the_same_however_it_is_cut(name, data):
+def test_language_model_logits_do_not_depend_on_chunking(name, data):
     model = made(name)
     length = data.draw(st.integers(1, 30))
     ids = torch.randint(VOCAB, (2, length), generator=torch.Generator().manual_seed(length))
@@ -91,7 +87,7 @@ def test_a_text_gives_the_same_however_it_is_cut(name, data):
 @settings(max_examples=8, deadline=None)
 @given(length=st.integers(2, 30), data=st.data())
 @torch.no_grad()
-def test_the_future_is_not_seen_and_the_past_is(name, length, data):
+def test_language_model_is_causal(name, length, data):
     model = made(name)
     ids = torch.randint(VOCAB, (2, length), generator=torch.Generator().manual_seed(length))
     at = data.draw(st.integers(1, length - 1))
@@ -104,7 +100,7 @@ def test_the_future_is_not_seen_and_the_past_is(name, length, data):
 
 @every_model
 @torch.no_grad()
-def test_neighbours_change_nothing_and_rows_can_leave(name):
+def test_language_model_is_independent_of_batch_and_removed_rows(name):
     model = made(name)
     ids = torch.randint(VOCAB, (3, 17), generator=torch.Generator().manual_seed(3))
     _, state = model.step(ids[:, :8], model.init_state(ids))
@@ -116,7 +112,7 @@ def test_neighbours_change_nothing_and_rows_can_leave(name):
 
 
 @every_model
-def test_a_segment_of_training_is_read_as_text_is(name):
+def test_language_model_training_segment_equals_cached_reading(name):
     model = made(name)
     ids = torch.randint(VOCAB, (2, 5), generator=torch.Generator().manual_seed(5))
     hidden, _ = model.forward_segment(ids, model.init_segment_memory(2))
@@ -132,7 +128,7 @@ def test_a_segment_of_training_is_read_as_text_is(name):
 
 
 @torch.no_grad()
-def test_beyond_the_context_the_newest_half_is_read_again():
+def test_language_model_full_context_encodes_newest_half_again():
     model = made("gpt2, odd context")  # 7: the newest 3, and room for 4
     ids = torch.randint(VOCAB, (1, 19), generator=torch.Generator().manual_seed(1))
     found = whole(model, ids)
@@ -143,7 +139,7 @@ def test_beyond_the_context_the_newest_half_is_read_again():
 
 @pytest.mark.parametrize("name", ["gpt2, rotary", "gpt3, rotary"])
 @torch.no_grad()
-def test_rotary_positions_slide(name):
+def test_language_model_rotary_context_slides(name):
     model = made(name)
     ids = torch.randint(VOCAB, (1, 60), generator=torch.Generator().manual_seed(1))
     found = whole(model, ids)
@@ -158,7 +154,7 @@ def test_rotary_positions_slide(name):
 
 
 @torch.no_grad()
-def test_two_segments_with_a_memory_are_one_of_twice_the_length():
+def test_language_model_segments_with_memory_equal_one_long_segment():
     short = made("transformer_xl")
     long = xl(segment_length=10).double().eval()
     long.load_state_dict(short.state_dict())
@@ -175,7 +171,7 @@ def test_two_segments_with_a_memory_are_one_of_twice_the_length():
 
 
 @torch.no_grad()
-def test_the_memory_moves_at_segment_ends_only():
+def test_language_model_memory_is_updated_at_segment_ends():
     model = made("transformer_xl, short memory")  # 2 of a segment of 5
     ids = torch.randint(VOCAB, (1, 14), generator=torch.Generator().manual_seed(2))
     state, lengths = model.init_state(ids), []
@@ -185,7 +181,7 @@ def test_the_memory_moves_at_segment_ends_only():
     assert lengths == [1, 2, 3, 4, 2, 3, 4, 5, 6, 2, 3, 4, 5, 6]
 
 
-def test_no_gradient_goes_into_a_segment_that_is_over():
+def test_language_model_gradient_stops_at_segment_start():
     model = made("transformer_xl")
     ids = torch.randint(VOCAB, (2, 10), generator=torch.Generator().manual_seed(2))
     _, segment_memory = model.forward_segment(ids[:, :5], model.init_segment_memory(2))
@@ -198,7 +194,7 @@ def test_no_gradient_goes_into_a_segment_that_is_over():
 
 @pytest.mark.parametrize("name", ["tanh", "relu", "silu"])
 @torch.no_grad()
-def test_nnlm_is_the_equation(name):
+def test_language_model_nnlm_equals_equation(name):
     torch.manual_seed(0)
     chosen = {} if name == "tanh" else {"activation": name}
     sizes = {"width": 6, "hidden": 7, "order": 3, "direct_connections": True, "dropout": 0.0}
@@ -206,9 +202,9 @@ def test_nnlm_is_the_equation(name):
     ids = torch.randint(VOCAB, (1, 4), generator=torch.Generator().manual_seed(4))
     E, H, d = model.table.weight, model.inner.weight, model.inner.bias
     UW, b = model.output.weight, model.output.bias
-    nothing = torch.zeros(6, dtype=torch.double)
+    empty = torch.zeros(6, dtype=torch.double)
     for t in range(4):
-        words = [E[ids[0, t - 1]] if t else nothing, E[ids[0, t]]]  # the oldest first
+        words = [E[ids[0, t - 1]] if t else empty, E[ids[0, t]]]  # the oldest first
         x = torch.cat(words)
         logits = b + UW[:, :7] @ ACTIVATIONS[name](d + H @ x) + UW[:, 7:] @ x
         torch.testing.assert_close(whole(model, ids)[0, t], logits)
@@ -217,7 +213,7 @@ def test_nnlm_is_the_equation(name):
 # --- how they start -------------------------------------------------------------------------------
 
 
-def test_residual_branches_start_smaller_the_more_there_are():
+def test_language_model_residual_init_shrinks_with_depth():
     torch.manual_seed(0)
     model = GPT(GPTConfig(vocab_size=50, width=64, depth=8, heads=4, context_length=8))
     block = model.blocks[3]
@@ -229,22 +225,24 @@ def test_residual_branches_start_smaller_the_more_there_are():
 
 
 @pytest.mark.parametrize("name", ["gpt1", "gpt2", "gpt3"])
-def test_which_layers_see_a_band_and_where_norms_are(name):
+def test_language_model_gpt_variants_differ_in_bands_and_norms(name):
     model = gpt(name, depth=4)
     bands = [block.window for block in model.blocks]
     assert bands == ([None, 2, None, 2] if name == "gpt3" else [None] * 4)
     assert all(block.around_attention.norm_first == (name != "gpt1") for block in model.blocks)
 
 
-def test_a_context_of_one_is_refused():
-    with pytest.raises(ValueError, match="a context of 1 places was asked for; wanted 2 or more"):
+def test_language_model_refuses_context_of_one():
+    with pytest.raises(ValueError, match="got context_length=1; expected 2 or more"):
         gpt("gpt2", context_length=1)
-    with pytest.raises(ValueError, match="a segment of 0 tokens was asked for"):
+    with pytest.raises(ValueError, match="got segment_length=0; expected 1 or more"):
         xl(segment_length=0)
 
 
 @pytest.mark.parametrize("embedding_std", [None, 0.3])
-def test_what_is_read_is_of_size_one_wherever_embeddings_begin(embedding_std: float | None) -> None:
+def test_language_model_inputs_have_unit_variance_for_any_embedding_std(
+    embedding_std: float | None,
+) -> None:
     config = RecurrentLMConfig(
         name="lstm", vocab_size=500, width=64, dropout=0.0, embedding_std=embedding_std
     )

@@ -22,8 +22,8 @@ from saccade.nn.losses import cross_entropy
 from saccade.nn.rnn_cells import CELLS
 from saccade.types.shapes import DecoderState, select_rows
 
-BEGIN, END, VOCAB, WIDTH = 1, 2, 9, 6
-SPECIAL_TOKENS = SpecialTokens(BEGIN, END, (0, BEGIN))
+BOS, EOS, VOCAB, WIDTH = 1, 2, 9, 6
+SPECIAL_TOKENS = SpecialTokens(BOS, EOS, (0, BOS))
 LIMIT = 5
 SIZES = {"source_vocab_size": VOCAB, "target_vocab_size": VOCAB, "width": WIDTH, "dropout": 0.0}
 ATTENTIONS = ("global", "local_monotonic", "local_predictive", "hard")
@@ -52,8 +52,8 @@ def _luong(**choice: Any) -> Any:
 
 def _name(choice: Any) -> str:
     kind = choice[1]
-    said = {**kind.model_dump(exclude_unset=True)}
-    return "-".join([kind.name, *(str(v) for k, v in said.items() if k not in {*SIZES, "name"})])
+    message = {**kind.model_dump(exclude_unset=True)}
+    return "-".join([kind.name, *(str(v) for k, v in message.items() if k not in {*SIZES, "name"})])
 
 
 MODELS = [_luong(**choice) for choice in LUONG]
@@ -83,11 +83,11 @@ def cases(draw: Any, choice: Any) -> Any:
     torch.manual_seed(draw(st.integers(0, 2**32 - 1)))
     model = scattered(kind(config))
     source, target = torch.randint(VOCAB, (B, S)), torch.randint(VOCAB, (B, T))
-    target[:, 0] = BEGIN
+    target[:, 0] = BOS
     return model, invariants.CheckExample(source, torch.tensor(lengths), target)
 
 
-def test_the_settings_name_what_there_is() -> None:
+def test_luong_setting_names_are_those_of_nn() -> None:
     for config in (LuongConfig, BahdanauConfig, Seq2SeqConfig):
         assert get_args(config.model_fields["cell"].annotation) == tuple(CELLS)
         assert config().cell == "gru"
@@ -95,13 +95,13 @@ def test_the_settings_name_what_there_is() -> None:
     assert get_args(LuongConfig.model_fields["attention"].annotation) == ATTENTIONS
 
 
-# --- laws -----------------------------------------------------------------------------------------
+# --- invariants ----------------------------------------
 
 
 @every_model
 @given(data=st.data())
 @settings(deadline=None, max_examples=2)
-def test_every_law_holds_in_double_precision(choice: Any, data: Any) -> None:
+def test_luong_invariants_hold_in_float64(choice: Any, data: Any) -> None:
     model, example = data.draw(cases(choice))
     findings = [
         invariants.padding_invariance(model, example),
@@ -117,14 +117,14 @@ def test_every_law_holds_in_double_precision(choice: Any, data: Any) -> None:
     logits = invariants._logits(model, source, lengths, target)
     other_source = invariants._logits(model, (source + 1) % VOCAB, lengths, target)
     other_target = invariants._logits(model, source, lengths, (target + 1) % VOCAB)
-    for other in (other_source, other_target):  # or no law would mean a thing
+    for other in (other_source, other_target):  # otherwise the invariants would hold trivially
         assert (logits - other).abs().max().item() > 1e-6
 
 
 @each_attention
 @given(data=st.data())
 @settings(deadline=None, max_examples=2)
-def test_a_prompt_read_at_once_and_hypotheses_that_share_a_memory(choice: Any, data: Any) -> None:
+def test_luong_prompt_and_shared_memory_equal_separate_rows(choice: Any, data: Any) -> None:
     model, (source, lengths, target) = data.draw(cases(choice))
     B, T = target.shape
     G, cut = data.draw(st.integers(2, 3)), data.draw(st.integers(1, T))
@@ -135,8 +135,8 @@ def test_a_prompt_read_at_once_and_hypotheses_that_share_a_memory(choice: Any, d
         parts = [first]
         if cut < T:
             parts.append(model.step(several[:, cut:], state)[0])
-        apart = invariants._logits(model, source[each], lengths[each], several)
-    torch.testing.assert_close(torch.cat(parts, dim=1), apart, rtol=0, atol=1e-9)
+        separate = invariants._logits(model, source[each], lengths[each], several)
+    torch.testing.assert_close(torch.cat(parts, dim=1), separate, rtol=0, atol=1e-9)
 
 
 # --- the equations --------------------------------------------------------------------------------
@@ -160,18 +160,20 @@ def framework(ours: Any, width: int, both: bool) -> Any:
     return theirs
 
 
-def score_by_hand(score: Any, name: str, h: Tensor, place: Tensor) -> Tensor:
+def score_by_hand(score: Any, name: str, h: Tensor, position: Tensor) -> Tensor:
     if name == "dot":
-        return h @ place
+        return h @ position
     if name == "general":
-        return h @ score.key.weight @ place
-    return score.weight @ torch.tanh(score.both.weight @ torch.cat([h, place]))
+        return h @ score.key.weight @ position
+    return score.weight @ torch.tanh(score.both.weight @ torch.cat([h, position]))
 
 
-def shares_by_hand(model: Any, config: LuongConfig, h: Tensor, places: Tensor, t: int) -> Tensor:
+def shares_by_hand(model: Any, config: LuongConfig, h: Tensor, positions: Tensor, t: int) -> Tensor:
     """α_t, a place at a time."""
-    S = len(places)
-    scores = [score_by_hand(model.attention.score, config.score, h, place) for place in places]
+    S = len(positions)
+    scores = [
+        score_by_hand(model.attention.score, config.score, h, position) for position in positions
+    ]
     if config.attention == "hard":
         return torch.eye(S).double()[torch.stack(scores).argmax()]
     centre, window = float(t), float(config.window)
@@ -194,16 +196,14 @@ def shares_by_hand(model: Any, config: LuongConfig, h: Tensor, places: Tensor, t
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("score, depth", [("dot", 1), ("general", 2), ("concat", 1)])
 @torch.no_grad()
-def test_it_is_its_equations_step_by_step(
-    score: str, depth: int, attention: str, feeding: bool
-) -> None:
+def test_luong_steps_equal_equations(score: str, depth: int, attention: str, feeding: bool) -> None:
     config = LuongConfig(
         **SIZES, score=score, depth=depth, attention=attention, window=2, input_feeding=feeding
     )
     model = scattered(Luong(config), 0.3)
     root = math.sqrt(WIDTH)
     outputs, last = framework(model.encoder, WIDTH, True)(root * model.source.table.weight[SOURCE])
-    places = outputs[0] @ model.join.weight.T
+    positions = outputs[0] @ model.join.weight.T
     ends = last[:, 0].reshape(depth, 2 * WIDTH)
     state = (ends @ model.bridge.weight.T + model.bridge.bias).tanh()[:, None].contiguous()
     decoder = framework(model.decoder, (1 + feeding) * WIDTH, False)
@@ -215,9 +215,9 @@ def test_it_is_its_equations_step_by_step(
         x = torch.cat([x, before]) if feeding else x
         out, state = decoder(x[None, None], state)
         h = out[0, 0]
-        shares = shares_by_hand(model, config, h, places, t)
+        shares = shares_by_hand(model, config, h, positions, t)
         seen_beyond |= not bool(shares.any())
-        context = sum(share * place for share, place in zip(shares, places, strict=True))
+        context = sum(share * position for share, position in zip(shares, positions, strict=True))
         before = torch.tanh(combine @ torch.cat([context, h]) + model.own.bias)
         expected.append(model.output.weight @ before + model.output.bias)
     torch.testing.assert_close(logits_of(model), torch.stack(expected), rtol=0, atol=1e-10)
@@ -225,7 +225,7 @@ def test_it_is_its_equations_step_by_step(
 
 
 @pytest.mark.parametrize("feeding", [False, True])
-def test_without_feeding_all_steps_are_one_recurrence_and_one_attention(feeding: bool) -> None:
+def test_luong_without_input_feeding_is_one_attention_call(feeding: bool) -> None:
     model = Luong(LuongConfig(**SIZES, input_feeding=feeding))
     calls: list[int] = []
     for part in (model.decoder, model.attention):
@@ -241,7 +241,7 @@ def with_weights_of(model: Luong, **choice: Any) -> Any:
     return other
 
 
-def test_local_attention_becomes_global_as_its_window_covers_the_source() -> None:
+def test_luong_local_attention_with_full_window_is_global() -> None:
     model = scattered(Luong(LuongConfig(**SIZES, attention="local_predictive")), 0.3)
     whole = logits_of(with_weights_of(model, attention="global"))
     # the last step is 7 places from the first
@@ -276,7 +276,9 @@ class _Loss(nn.Module):
         state = self.model.init_state(self.model.encode(source, lengths))
         hidden, _ = self.model.decode_hidden(target_in, state)
         logits = self.model.compute_logits(hidden.flatten(0, 1)[torch.arange(5)])
-        return cross_entropy(logits, torch.tensor([3, 4, 2, 4, 2]), label_smoothing=0.1)
+        return cross_entropy(
+            logits, torch.tensor([3, 4, 2, 4, 2]), label_smoothing=0.1, reduction="sum"
+        )
 
 
 @pytest.mark.parametrize(
@@ -284,7 +286,7 @@ class _Loss(nn.Module):
     [*(_luong(**choice) for choice in SLOPES), OTHERS[-1]],
     ids=_name,
 )
-def test_the_gradient_of_the_loss_is_its_slope(choice: Any) -> None:
+def test_luong_loss_gradient_equals_finite_difference(choice: Any) -> None:
     kind, config = choice
     model = scattered(kind(config), 0.2)
     source, lengths = torch.tensor([[3, 4, 2], [4, 2, 0]]), torch.tensor([3, 2])
@@ -311,7 +313,7 @@ def test_the_gradient_of_the_loss_is_its_slope(choice: Any) -> None:
 
 @pytest.mark.parametrize("feeding", [False, True])
 @pytest.mark.parametrize("attention", ATTENTIONS)
-def test_it_can_be_watched(attention: str, feeding: bool) -> None:
+def test_luong_attention_can_be_captured(attention: str, feeding: bool) -> None:
     model = scattered(
         Luong(LuongConfig(**SIZES, attention=attention, window=2, input_feeding=feeding)), 0.3
     )
@@ -336,7 +338,7 @@ def test_it_can_be_watched(attention: str, feeding: bool) -> None:
 # --- hard attention learns ------------------------------------------------------------------------
 
 
-def test_what_hard_attention_draws_follows_from_the_seed() -> None:
+def test_luong_hard_attention_is_seeded() -> None:
     model = Luong(LuongConfig(**SIZES, attention="hard")).train()
 
     def run(seed: int) -> Tensor:
@@ -351,11 +353,11 @@ def as_ids(words: list[str]) -> tuple[Tensor, Tensor]:
     lengths = torch.tensor([len(word) + 1 for word in words])
     table = torch.zeros(len(words), int(lengths.max()), dtype=torch.long)
     for row, word in enumerate(words):
-        table[row, : len(word) + 1] = torch.tensor([ord(c) - ord("a") + 3 for c in word] + [END])
+        table[row, : len(word) + 1] = torch.tensor([ord(c) - ord("a") + 3 for c in word] + [EOS])
     return table, lengths
 
 
-def test_with_hard_attention_it_learns_to_reverse() -> None:
+def test_luong_hard_attention_learns_to_reverse() -> None:
     pairs, steps, rows = generate_reverse(size=6000).pairs, 240, 64
     model = Luong(
         LuongConfig(
@@ -370,7 +372,7 @@ def test_with_hard_attention_it_learns_to_reverse() -> None:
         batch = chosen.sample(pairs["train"], rows)
         source, lengths = as_ids([word for word, _ in batch])
         target, target_lengths = as_ids([word for _, word in batch])
-        before = torch.cat([torch.full((rows, 1), BEGIN), target[:, :-1]], dim=1)
+        before = torch.cat([torch.full((rows, 1), BOS), target[:, :-1]], dim=1)
         logits = invariants._logits(model, source, lengths, before)
         real = torch.arange(target.shape[1]) < target_lengths[:, None]
         optimizer.zero_grad()
@@ -379,7 +381,7 @@ def test_with_hard_attention_it_learns_to_reverse() -> None:
         optimizer.step()
     model.eval()
     source, lengths = as_ids([word for word, _ in pairs["test"]])
-    wanted, wanted_lengths = as_ids([word for _, word in pairs["test"]])
+    reference, expected_lengths = as_ids([word for _, word in pairs["test"]])
     with torch.no_grad():
         max_lengths = torch.full_like(lengths, 10)
         found = greedy_search(
@@ -390,7 +392,9 @@ def test_with_hard_attention_it_learns_to_reverse() -> None:
         )
     right = [
         answer.ids == row[: length - 1]
-        for answer, row, length in zip(found, wanted.tolist(), wanted_lengths.tolist(), strict=True)
+        for answer, row, length in zip(
+            found, reference.tolist(), expected_lengths.tolist(), strict=True
+        )
     ]
     exact = sum(right) / len(right)
     print(f"hard attention: exact on held-out words after {steps} steps: {exact}")
@@ -399,7 +403,7 @@ def test_with_hard_attention_it_learns_to_reverse() -> None:
         invariants._logits(
             model,
             *as_ids(["abcdef"]),
-            torch.cat([torch.tensor([[BEGIN]]), as_ids(["fedcba"])[0][:, :-1]], 1),
+            torch.cat([torch.tensor([[BOS]]), as_ids(["fedcba"])[0][:, :-1]], 1),
         )
     # it looks where the letter stands: from the last to the first
     assert seen.weights("attention")[0, 0].argmax(-1).tolist()[:6] == [5, 4, 3, 2, 1, 0]

@@ -18,7 +18,7 @@ from saccade.models.tabular import (
 from saccade.nn.dropout import AlphaDropout
 
 
-def test_linear_and_softmax_are_one_product_and_start_at_nothing() -> None:
+def test_tabular_linear_and_softmax_start_at_zero() -> None:
     x = torch.randn(5, 3)
     for model, outputs in (
         (LinearRegression(LinearRegressionConfig(inputs=3)), 1),
@@ -36,7 +36,7 @@ def test_linear_and_softmax_are_one_product_and_start_at_nothing() -> None:
                 assert float(found[n, v].detach()) == pytest.approx(expected, abs=1e-5)
 
 
-def test_an_mlp_is_its_equation() -> None:
+def test_tabular_mlp_equals_equation() -> None:
     model = MLP(MLPConfig(inputs=2, outputs=3, hidden=(4, 5), activation="tanh"))
     x = torch.randn(2)
     a = x.tolist()
@@ -54,7 +54,7 @@ def test_an_mlp_is_its_equation() -> None:
 
 
 @pytest.mark.parametrize("norm", ["batch", "layer"])
-def test_norms_stand_before_the_activation(norm: str) -> None:
+def test_tabular_norm_precedes_activation(norm: str) -> None:
     model = MLP(MLPConfig(inputs=3, outputs=2, hidden=(6,), norm=norm, activation="sigmoid"))
     x = 10 * torch.randn(8, 3)
     layer = model.hidden[0]
@@ -66,7 +66,7 @@ def test_norms_stand_before_the_activation(norm: str) -> None:
     torch.testing.assert_close(layer(x), even.sigmoid(), atol=1e-5, rtol=1e-4)
 
 
-def test_the_root_mean_square_stands_there_too() -> None:
+def test_tabular_accepts_rms_norm() -> None:
     model = MLP(MLPConfig(inputs=3, outputs=2, hidden=(6,), norm="rms", activation="sigmoid"))
     layer = model.hidden[0]
     z = layer.linear(x := 10 * torch.randn(8, 3))
@@ -74,13 +74,13 @@ def test_the_root_mean_square_stands_there_too() -> None:
     torch.testing.assert_close(layer(x), even.sigmoid(), atol=1e-5, rtol=1e-4)
 
 
-def test_selu_goes_with_the_dropout_that_keeps_its_mean() -> None:
+def test_tabular_selu_uses_alpha_dropout() -> None:
     model = MLP(MLPConfig(inputs=3, outputs=1, activation="selu", dropout=0.1))
     assert type(model.hidden[0].dropout) is AlphaDropout
     assert model.eval()(torch.ones(2, 3)).shape == (2, 1)
 
 
-def test_widths_may_be_typed_in_several_ways_and_must_be_some() -> None:
+def test_tabular_mlp_hidden_widths_are_parsed() -> None:
     for typed in (8, "8", [8], (8,)):
         assert MLPConfig(hidden=typed).hidden == (8,)
     assert MLPConfig(hidden="16,8").hidden == (16, 8)

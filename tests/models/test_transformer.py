@@ -1,4 +1,4 @@
-"""The Transformer with each choice of positions, window, groups and score keeps every law."""
+"""The Transformer with each choice of positions, window, groups and score keeps every invariant."""
 
 import itertools
 
@@ -14,8 +14,8 @@ from saccade.models import Transformer, TransformerConfig
 from saccade.nn import ACTIVATIONS, ATTENTION_SCORES, POSITIONS, Attention
 from saccade.nn.kernels import sliding_window as windows_file
 
-BEGIN, END, VOCAB = 1, 2, 9
-SPECIAL_TOKENS = SpecialTokens(BEGIN, END, (0, BEGIN))
+BOS, EOS, VOCAB = 1, 2, 9
+SPECIAL_TOKENS = SpecialTokens(BOS, EOS, (0, BOS))
 SIZES = {
     "source_vocab_size": VOCAB,
     "target_vocab_size": VOCAB,
@@ -59,7 +59,7 @@ def made(choice):
 def example(B, S, T, shares=(1.0, 0.5, 0.7)):
     lengths = torch.tensor([max(1, round(share * S)) for share in shares[:B]])
     source, target = torch.randint(VOCAB, (B, S)), torch.randint(VOCAB, (B, T))
-    target[:, 0] = BEGIN
+    target[:, 0] = BOS
     return invariants.CheckExample(source, lengths, target)
 
 
@@ -70,7 +70,7 @@ def all_but_compiled(model, read):
 
 
 @every_choice
-def test_every_law_holds(choice):
+def test_transformer_invariants_hold(choice):
     findings = all_but_compiled(made(choice), example(3, 7, 5))
     assert len(findings) == 9 and "compiled" not in {
         finding.invariant.split()[0] for finding in findings
@@ -87,7 +87,7 @@ def test_every_law_holds(choice):
     st.integers(0, 2**32 - 1),
 )
 @settings(deadline=None, max_examples=2)
-def test_reading_is_the_same_at_every_size(choice, B, S, T, shares, seed):
+def test_transformer_cache_is_consistent_at_every_size(choice, B, S, T, shares, seed):
     torch.manual_seed(seed)
     model, read = made(choice), example(B, S, T, shares)
     for invariant in (
@@ -101,7 +101,7 @@ def test_reading_is_the_same_at_every_size(choice, B, S, T, shares, seed):
 
 
 @every_choice
-def test_every_weight_is_reached(choice):
+def test_transformer_every_parameter_gets_a_gradient(choice):
     model, (source, lengths, target) = made(choice), example(2, 6, 5)
     logits = invariants._logits(model, source, lengths, target)
     slopes = torch.autograd.grad(
@@ -114,7 +114,7 @@ def test_every_weight_is_reached(choice):
 
 
 @pytest.mark.parametrize("choice", ["relative-window", "rotary-window", "gaussian-score"])
-def test_the_gradient_is_the_slope(choice):
+def test_transformer_gradient_equals_finite_difference(choice):
     model, (source, lengths, target) = made(choice), example(2, 5, 4)
     names, values = zip(*model.named_parameters(), strict=True)
 
@@ -128,8 +128,8 @@ def test_the_gradient_is_the_slope(choice):
 
 
 @every_choice
-def test_the_watcher_sees_what_the_attention_computed(choice):
-    """Weights times values is the result, in every attention, all at once and step by step."""
+def test_transformer_captured_weights_equal_attention(choice):
+    """Weights times values is the result, in every attention, in one call and step by step."""
     model, (source, lengths, target) = made(choice), example(2, 7, 6)
     results = {}
 
@@ -163,7 +163,7 @@ def test_the_watcher_sees_what_the_attention_computed(choice):
         assert not whole[:, :, t, t + 1 :].any()
 
 
-def test_a_window_is_a_window_in_every_layer():
+def test_transformer_window_applies_in_every_layer():
     model, (source, lengths, target) = made("window"), example(2, 9, 8)
     with torch.no_grad(), capture_attention(model) as seen:
         invariants._logits(model, source, lengths, target)
@@ -177,7 +177,7 @@ def test_a_window_is_a_window_in_every_layer():
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative", "none"])
-def test_a_window_that_covers_all_is_no_window(positions):
+def test_transformer_full_window_equals_no_window(positions):
     model = Transformer(TransformerConfig(**SIZES, positions=positions)).double().eval()
     covered = Transformer(TransformerConfig(**SIZES, positions=positions, window=20))
     covered.double().eval().load_state_dict(model.state_dict())
@@ -185,7 +185,7 @@ def test_a_window_that_covers_all_is_no_window(positions):
     assert finding.passed
 
 
-def test_without_positions_the_order_of_the_source_does_not_matter():
+def test_transformer_without_positions_ignores_source_order():
     model = made("none")
     source, lengths, target = example(1, 6, 4)
     order = torch.tensor([3, 1, 0, 5, 4, 2])
@@ -199,7 +199,7 @@ def test_without_positions_the_order_of_the_source_does_not_matter():
         assert float((one - other).detach().abs().max()) > 1e-4
 
 
-def test_the_memory_holds_the_groups_heads_only():
+def test_transformer_cache_holds_kv_heads_only():
     model, (source, lengths, target) = made("kv_heads"), example(2, 5, 4)
     memory = model.encode(source, lengths)
     assert all(layer.keys.shape == (2, 1, 5, 2) for layer in memory.layers)
@@ -207,7 +207,7 @@ def test_the_memory_holds_the_groups_heads_only():
     assert all(cache.keys.shape == cache.values.shape == (2, 1, 4, 2) for cache in state.cache)
 
 
-def test_the_names_of_the_settings_are_those_of_the_parts():
+def test_transformer_setting_names_are_those_of_nn():
     parts = (("positions", POSITIONS), ("score", ATTENTION_SCORES), ("activation", ACTIVATIONS))
     for setting, names in parts:
         annotation = TransformerConfig.model_fields[setting].annotation
@@ -215,23 +215,23 @@ def test_the_names_of_the_settings_are_those_of_the_parts():
 
 
 @pytest.mark.parametrize("name", sorted(ACTIVATIONS))
-def test_any_activation_is_that_of_every_feed_forward(name):
+def test_transformer_applies_in_every_feed_forward(name):
     model = Transformer(TransformerConfig(**SIZES, depth=2, activation=name)).double().eval()
     x = torch.randn(2, 3, 8, dtype=torch.float64)
     for block in (*model.encoder, *model.decoder):
         inner, outer = block.feed_forward.inner, block.feed_forward.outer
-        wanted = ACTIVATIONS[name](x @ inner.weight.T + inner.bias) @ outer.weight.T + outer.bias
-        torch.testing.assert_close(block.feed_forward(x), wanted)
+        expected = ACTIVATIONS[name](x @ inner.weight.T + inner.bias) @ outer.weight.T + outer.bias
+        torch.testing.assert_close(block.feed_forward(x), expected)
     plain = Transformer(TransformerConfig(**SIZES, depth=2)).double().eval()
-    plain.load_state_dict(model.state_dict())  # it has no weights, and relu is what is not said
+    plain.load_state_dict(model.state_dict())  # it has no weights, and relu is the default
     finding = invariants.same_outputs("another activation", model, plain, example(2, 5, 4))
     assert finding.passed == (name == "relu")
 
 
-def test_messages():
-    with pytest.raises(ValueError, match="4 heads do not divide into 3 groups; the groups may be"):
+def test_transformer_errors_explain_the_setting():
+    with pytest.raises(ValueError, match="got 3 kv_heads for 4 heads; expected a divisor"):
         Transformer(TransformerConfig(**{**SIZES, "heads": 4}, kv_heads=3))
-    with pytest.raises(ValueError, match="even width of each head, not 1"):
+    with pytest.raises(ValueError, match="got a head width of 1; expected an even one"):
         Transformer(TransformerConfig(**{**SIZES, "heads": 8}, positions="rotary"))
     with pytest.raises(ValueError, match="greater than or equal to 1"):
         TransformerConfig(**SIZES, window=0)

@@ -1,4 +1,4 @@
-"""Every law, on every model, with random settings, weights, shapes and lengths."""
+"""Every invariant, on every model, with random settings, weights, shapes and lengths."""
 
 import pytest
 import torch
@@ -17,8 +17,8 @@ from saccade.models import (
 )
 from saccade.types.shapes import DecoderState, select_rows
 
-BEGIN, END, VOCAB = 1, 2, 9
-SPECIAL_TOKENS = SpecialTokens(BEGIN, END, (0, BEGIN))
+BOS, EOS, VOCAB = 1, 2, 9
+SPECIAL_TOKENS = SpecialTokens(BOS, EOS, (0, BOS))
 LIMIT = 5
 
 RECURRENT = [{"cell": cell, "depth": depth} for cell in ("gru", "lstm") for depth in (1, 2)]
@@ -57,8 +57,8 @@ def _settings():
 
 
 def _name(choice):
-    said = [str(value) for key, value in choice[1] if key in NAMED]
-    return "-".join([choice[1].name, *said])
+    message = [str(value) for key, value in choice[1] if key in NAMED]
+    return "-".join([choice[1].name, *message])
 
 
 NAMED = {"cell", "depth", "norm_first", "positions", "score", "shared_vocab"}
@@ -79,7 +79,7 @@ def cases(draw, choice, dtype):
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     source, target = torch.randint(VOCAB, (B, S)), torch.randint(VOCAB, (B, T))
-    target[:, 0] = BEGIN
+    target[:, 0] = BOS
     return model, invariants.CheckExample(source, torch.tensor(lengths), target)
 
 
@@ -96,8 +96,8 @@ def everything_holds(model, example):
     assert all(finding.passed for finding in findings), findings
 
 
-def tells_apart(model, example):
-    """That the logits depend on the source and on the target, or no law would mean a thing."""
+def depends_on_inputs(model, example):
+    """Check that the logits depend on source and target; else invariants hold trivially."""
     source, lengths, target = example
     logits = invariants._logits(model, source, lengths, target)
     other_source = invariants._logits(model, (source + 1) % VOCAB, lengths, target)
@@ -108,16 +108,16 @@ def tells_apart(model, example):
 @every_model
 @given(data=st.data())
 @settings(deadline=None, max_examples=4)
-def test_every_law_holds_in_double_precision(choice, data):
+def test_translator_invariants_hold_in_float64(choice, data):
     model, example = data.draw(cases(choice, torch.float64))
     everything_holds(model, example)
-    assert tells_apart(model, example) > 1e-6
+    assert depends_on_inputs(model, example) > 1e-6
 
 
 @each_family
 @given(data=st.data())
 @settings(deadline=None, max_examples=3)
-def test_every_law_holds_in_single_precision(choice, data):
+def test_translator_invariants_hold_in_float32(choice, data):
     everything_holds(*data.draw(cases(choice, torch.float32)))
 
 
@@ -132,12 +132,12 @@ def chosen(model, source, lengths, max_lengths):
 
 
 def gap_at_the_parting(model, source, one, other):
-    """How far apart the best two tokens were, where two answers to one source part."""
+    """Difference between the best two tokens, where two answers to one source part."""
     t = next(
         (t for t, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]),
         min(len(one), len(other)),  # one of them ended
     )
-    target = torch.tensor([[BEGIN, *one[:t]]])
+    target = torch.tensor([[BOS, *one[:t]]])
     with torch.no_grad():
         logits = invariants._logits(model, source, None, target)[0, -1]
     logits[list(SPECIAL_TOKENS.forbidden)] = -torch.inf
@@ -149,7 +149,7 @@ def gap_at_the_parting(model, source, one, other):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @given(data=st.data())
 @settings(deadline=None, max_examples=3)
-def test_the_tokens_chosen_in_a_batch_are_those_chosen_alone(choice, dtype, data):
+def test_translator_tokens_are_independent_of_batch(choice, dtype, data):
     model, (source, lengths, _) = data.draw(cases(choice, dtype))
     max_lengths = torch.tensor([data.draw(st.integers(1, 8)) for _ in lengths])
     together = chosen(model, source, lengths, max_lengths)
@@ -166,7 +166,7 @@ def test_the_tokens_chosen_in_a_batch_are_those_chosen_alone(choice, dtype, data
 @each_family
 @given(data=st.data())
 @settings(deadline=None, max_examples=3)
-def test_a_prompt_read_at_once_then_steps_equals_all_at_once(choice, data):
+def test_translator_prompt_then_steps_equals_one_call(choice, data):
     model, (source, lengths, target) = data.draw(cases(choice, torch.float64))
     cut = data.draw(st.integers(1, target.shape[1]))
     whole = invariants._logits(model, source, lengths, target)
@@ -183,7 +183,7 @@ def test_a_prompt_read_at_once_then_steps_equals_all_at_once(choice, data):
 @each_family
 @given(data=st.data())
 @settings(deadline=None, max_examples=3)
-def test_hypotheses_that_share_a_memory_get_what_each_would_get_alone(choice, data):
+def test_translator_shared_memory_equals_separate_rows(choice, data):
     model, (source, lengths, target) = data.draw(cases(choice, torch.float64))
     G = data.draw(st.integers(2, 3))
     B, T = target.shape
@@ -192,5 +192,5 @@ def test_hypotheses_that_share_a_memory_get_what_each_would_get_alone(choice, da
     with torch.no_grad():
         memory, cache = model.init_state(model.encode(source, lengths))
         shared, _ = model.step(several, DecoderState(memory, select_rows(cache, each)))
-        apart = invariants._logits(model, source[each], lengths[each], several)
-    torch.testing.assert_close(shared, apart, rtol=0, atol=1e-9)
+        separate = invariants._logits(model, source[each], lengths[each], several)
+    torch.testing.assert_close(shared, separate, rtol=0, atol=1e-9)

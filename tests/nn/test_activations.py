@@ -1,4 +1,4 @@
-"""Activations, held against the framework's and against differences."""
+"""Activations against torch, their equations and finite differences."""
 
 import math
 from typing import get_args
@@ -11,16 +11,17 @@ from torch import nn
 from saccade.nn import activations
 from saccade.nn.activations import gelu
 from saccade.nn.dropout import AlphaDropout
+from saccade.nn.kernels import gelu as gelu_kernel
 
 
 @pytest.fixture(params=[True, False], ids=["framework", "own"])
 def quick_tanh(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways, whichever this processor would take."""
-    monkeypatch.setattr(activations, "HAS_FAST_TANH", request.param)
+    """Run a test with torch's kernel and with our own."""
+    monkeypatch.setattr(gelu_kernel, "HAS_FAST_TANH", request.param)
 
 
 @pytest.mark.usefixtures("quick_tanh")
-def test_gelu_is_the_papers_approximation_learning_or_not() -> None:
+def test_gelu_matches_equation_with_and_without_gradient() -> None:
     x = torch.linspace(-30, 30, 1201, dtype=torch.float64)
     by_hand = torch.tensor(
         [
@@ -35,15 +36,15 @@ def test_gelu_is_the_papers_approximation_learning_or_not() -> None:
 
 @pytest.mark.usefixtures("quick_tanh")
 @pytest.mark.parametrize("held", [1, 5, 1 << 18])
-def test_gelu_has_the_gradient_of_differences(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activations, "GELU_CHUNK", held)
+def test_gelu_gradcheck(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gelu_kernel, "GELU_CHUNK", held)
     x = 3 * torch.randn(4, 6, dtype=torch.float64)
     assert torch.autograd.gradcheck(gelu, x.requires_grad_())
     assert torch.autograd.gradcheck(gelu, x.detach().t().requires_grad_())  # not contiguous
 
 
 @pytest.mark.usefixtures("quick_tanh")
-def test_gelu_in_single_precision_is_the_frameworks_far_out_too() -> None:
+def test_gelu_matches_torch_in_float32() -> None:
     x = torch.cat([torch.linspace(-12, 12, 4001), torch.tensor([-1e4, -1e12, 1e4, 1e12, 0.0])])
     ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
     one, other = gelu(ours), F.gelu(theirs, approximate="tanh")
@@ -54,7 +55,7 @@ def test_gelu_in_single_precision_is_the_frameworks_far_out_too() -> None:
 
 
 @pytest.mark.usefixtures("quick_tanh")
-def test_gelu_under_autocast_keeps_the_format() -> None:
+def test_gelu_keeps_dtype_under_autocast() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         x = nn.Linear(3, 5)(torch.randn(2, 3))
         assert gelu(x).dtype == torch.bfloat16
@@ -77,27 +78,27 @@ BY_HAND = {
 
 
 @pytest.mark.parametrize("name", sorted(BY_HAND))
-def test_activations_are_their_equations(name: str) -> None:
+def test_activations_match_equations(name: str) -> None:
     x = torch.linspace(-20, 20, 401, dtype=torch.float64)
-    wanted = torch.tensor([BY_HAND[name](z) for z in x.tolist()], dtype=torch.float64)
-    assert torch.allclose(activations.ACTIVATIONS[name](x), wanted, rtol=1e-12, atol=1e-14)
+    expected = torch.tensor([BY_HAND[name](z) for z in x.tolist()], dtype=torch.float64)
+    assert torch.allclose(activations.ACTIVATIONS[name](x), expected, rtol=1e-12, atol=1e-14)
     near = (x[::7] + 0.013).requires_grad_()
     assert torch.autograd.gradcheck(activations.ACTIVATIONS[name], near)
 
 
-def test_all_but_gelu_and_softmax_are_in_that_list() -> None:
+def test_activations_all_have_an_equation() -> None:
     assert set(BY_HAND) | {"gelu", "softmax"} == set(activations.ACTIVATIONS)
     assert list(get_args(activations.Activation)) == sorted(activations.ACTIVATIONS)
 
 
-def test_subgradients_where_there_is_a_corner() -> None:
-    for name, wanted in (("relu", 0.0), ("leaky_relu", 0.01), ("elu", 1.0)):
+def test_activations_subgradients_at_kinks() -> None:
+    for name, expected in (("relu", 0.0), ("leaky_relu", 0.01), ("elu", 1.0)):
         x = torch.zeros(1, requires_grad=True)
         (slope,) = torch.autograd.grad(activations.ACTIVATIONS[name](x), x)
-        assert float(slope) == pytest.approx(wanted), name
+        assert float(slope) == pytest.approx(expected), name
 
 
-def test_softmax_is_its_equation_over_the_last_axis() -> None:
+def test_softmax_matches_equation_over_last_axis() -> None:
     x = torch.randn(2, 3, 4, dtype=torch.float64)
     for row, found in zip(
         x.view(-1, 4).tolist(), activations.softmax(x).view(-1, 4).tolist(), strict=True
@@ -109,14 +110,14 @@ def test_softmax_is_its_equation_over_the_last_axis() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", sorted(activations.ACTIVATIONS))
-def test_extreme_numbers_give_numbers_and_slopes(name: str, dtype: torch.dtype) -> None:
+def test_activations_are_finite_for_extreme_inputs(name: str, dtype: torch.dtype) -> None:
     x = torch.tensor([1e4, -1e4, 300.0, -300.0, 0.0], dtype=dtype, requires_grad=True)
     y = activations.ACTIVATIONS[name](x)
     assert y.dtype == dtype and y.isfinite().all()
     assert torch.autograd.grad(y.sum(), x)[0].isfinite().all()
 
 
-def test_how_far_the_approximations_of_gelu_are() -> None:
+def test_gelu_approximation_errors() -> None:
     x = torch.linspace(-8, 8, 160_001, dtype=torch.float64)
     exact = activations.gelu_exact(x)
     assert float((gelu(x) - exact).abs().max()) == pytest.approx(4.73e-4, rel=0.01)
@@ -125,7 +126,7 @@ def test_how_far_the_approximations_of_gelu_are() -> None:
     )
 
 
-def test_selus_constants_are_the_fixed_point() -> None:
+def test_selu_constants_are_the_fixed_point() -> None:
     z = torch.linspace(-12, 12, 2_000_001, dtype=torch.float64)
     density = torch.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
     y = activations.selu(z)
@@ -141,10 +142,10 @@ def test_alpha_dropout_keeps_mean_and_variance(p: float) -> None:
     y = dropout(x)
     assert float(y.mean()) == pytest.approx(0, abs=0.01)
     assert float(y.var()) == pytest.approx(1, abs=0.02)
-    least = -activations.SELU_SCALE * activations.SELU_ALPHA
-    stretch = ((1 - p) * (1 + p * least**2)) ** -0.5
-    dropped = torch.isclose(y, torch.tensor(stretch * least * (1 - p), dtype=torch.float64))
+    limit = -activations.SELU_SCALE * activations.SELU_ALPHA
+    stretch = ((1 - p) * (1 + p * limit**2)) ** -0.5
+    dropped = torch.isclose(y, torch.tensor(stretch * limit * (1 - p), dtype=torch.float64))
     assert float(dropped.double().mean()) == pytest.approx(p, abs=0.01)
     assert dropout.eval()(x) is x
-    with pytest.raises(ValueError, match="dropout is 1.0; it must be"):
+    with pytest.raises(ValueError, match="got dropout 1.0; expected a number"):
         AlphaDropout(1.0)

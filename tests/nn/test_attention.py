@@ -27,7 +27,7 @@ seeds = st.integers(0, 2**31)
 
 
 def mask_of(kind: str, B: int, T: int, S: int) -> Mask:
-    """One of each kind for T queries at the end of S places; `blind` lets some see nothing."""
+    """Return a mask for T queries at the end of S positions; `blind` hides all keys of some."""
     ids = torch.randint(2, (B, S))
     return {
         "none": Mask(),
@@ -45,7 +45,7 @@ def random(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
 
 
 class Ways(NamedTuple):
-    """The same attention by the fused path and by the clear one, with all gradients."""
+    """The same attention by the fused path and by the reference, with all gradients."""
 
     fused: tuple[Tensor, ...]
     reference: tuple[Tensor, ...]
@@ -73,7 +73,7 @@ def both_ways(query: Tensor, keys: Tensor, values: Tensor, mask: Mask) -> Ways:
     st.sampled_from(FORMATS),
     seeds,
 )
-def test_fused_is_clear(
+def test_attention_fused_matches_reference(
     B: int, H: int, T: int, past: int, K: int, kinds: list[str], dtype: torch.dtype, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -89,7 +89,7 @@ def test_fused_is_clear(
 
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("past", [0, 560])
-def test_fused_is_clear_where_whole_blocks_of_the_kernel_see_nothing(
+def test_attention_fused_matches_reference_with_empty_kernel_blocks(
     dtype: torch.dtype, past: int
 ) -> None:
     T, S = 40, 40 + past  # the kernel reads keys 512 at a time
@@ -101,7 +101,7 @@ def test_fused_is_clear_where_whole_blocks_of_the_kernel_see_nothing(
 
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("width", [1, 8])
-def test_a_query_that_may_see_nothing_gives_zeros_and_finite_gradients(
+def test_attention_without_allowed_keys_has_zero_output_and_finite_gradients(
     dtype: torch.dtype, width: int
 ) -> None:
     query, keys, values = (random(3, 2, n, width, dtype=dtype) for n in (4, 5, 5))
@@ -128,7 +128,7 @@ def test_a_query_that_may_see_nothing_gives_zeros_and_finite_gradients(
     sizes,
     seeds,
 )
-def test_weights_are_shares_of_what_may_be_seen(
+def test_attention_weights_sum_to_one_over_allowed_keys(
     name: str, kind: str, B: int, T: int, past: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -145,7 +145,7 @@ def test_weights_are_shares_of_what_may_be_seen(
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_weights_are_the_softmax_of_the_keys_that_may_be_seen(masked: bool) -> None:
+def test_attention_weights_match_masked_softmax(masked: bool) -> None:
     scores = 3 * random(2, 3, 4, 5).detach()
     may_see = torch.rand(2, 1, 4, 5) < 0.6 if masked else None
     got = attention_weights(scores, may_see)
@@ -155,13 +155,13 @@ def test_weights_are_the_softmax_of_the_keys_that_may_be_seen(masked: bool) -> N
                 row = scores[b, h, t].tolist()
                 seen = [True] * 5 if may_see is None else may_see[b, 0, t].tolist()
                 total = sum(math.exp(s) for s, may in zip(row, seen, strict=True) if may)
-                wanted = [
+                expected = [
                     math.exp(s) / total if may else 0.0 for s, may in zip(row, seen, strict=True)
                 ]
-                assert got[b, h, t].tolist() == pytest.approx(wanted, abs=1e-12)
+                assert got[b, h, t].tolist() == pytest.approx(expected, abs=1e-12)
 
 
-def test_gradients_of_the_weights_even_where_a_row_is_blind() -> None:
+def test_attention_weights_gradcheck_with_a_row_without_keys() -> None:
     scores = random(1, 2, 3, 4)
     may_see = torch.tensor([[1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 0, 0]], dtype=torch.bool)[None, None]
     assert torch.autograd.gradcheck(lambda s: attention_weights(s, may_see), (scores,))
@@ -169,7 +169,7 @@ def test_gradients_of_the_weights_even_where_a_row_is_blind() -> None:
 
 @pytest.mark.parametrize("name", ATTENTION_SCORES)
 @pytest.mark.parametrize("kind", MASKS)
-def test_gradients_of_attention(name: str, kind: str) -> None:
+def test_attention_gradcheck(name: str, kind: str) -> None:
     score = make_score(name, 2).double()
     mask = mask_of(kind, 2, 3, 4)
     inputs = random(2, 1, 3, 2), random(2, 1, 4, 2), random(2, 1, 4, 2)
@@ -188,7 +188,7 @@ def test_gradients_of_attention(name: str, kind: str) -> None:
     sizes,
     seeds,
 )
-def test_a_shared_memory_is_the_memory_repeated(
+def test_attend_shared_memory_matches_repeated_memory(
     name: str, B: int, G: int, T: int, S: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -199,14 +199,14 @@ def test_a_shared_memory_is_the_memory_repeated(
     lengths = torch.randint(1, S + 1, (B,))
     roomy = KVCache(torch.cat([keys, keys], dim=2), torch.cat([values, values], dim=2), S)
     repeated = [x.repeat_interleave(G, 0) for x in (keys, values)]
-    wanted = attention(query, *repeated, Mask.lengths(lengths.repeat_interleave(G)))
+    expected = attention(query, *repeated, Mask.lengths(lengths.repeat_interleave(G)))
     for memory in (KVCache(keys, values, S), roomy):
         got = attend_shared_memory(attention, query, memory, Mask.lengths(lengths))
-        torch.testing.assert_close(got, wanted)
+        torch.testing.assert_close(got, expected)
 
 
 def theirs(ours: MultiHeadAttention, width: int, kv_width: int) -> nn.MultiheadAttention:
-    """The framework's module with our weights."""
+    """Return torch's module with our weights."""
     other = nn.MultiheadAttention(
         width, ours.heads, kdim=kv_width, vdim=kv_width, batch_first=True
     ).double()
@@ -224,7 +224,7 @@ def theirs(ours: MultiHeadAttention, width: int, kv_width: int) -> nn.MultiheadA
 
 
 def with_biases(module: nn.Module) -> nn.Module:
-    """Biases start at zero; here they must count."""
+    """Set the biases, which are initialised at zero, to random numbers."""
     for parameter in module.parameters():
         if parameter.dim() == 1:
             nn.init.normal_(parameter)
@@ -234,7 +234,7 @@ def with_biases(module: nn.Module) -> nn.Module:
 @pytest.mark.parametrize("heads", [1, 2, 4])
 @pytest.mark.parametrize("kv_width", [None, 8, 6])
 @pytest.mark.parametrize("kind", ["none", "causal", "lengths", "causal and lengths"])
-def test_many_heads_are_the_frameworks(heads: int, kv_width: int | None, kind: str) -> None:
+def test_multi_head_attention_matches_torch(heads: int, kv_width: int | None, kind: str) -> None:
     B, T, S = 3, 5, 5 if "causal" in kind else 7
     ours = MultiHeadAttention(8, heads, kv_width).double()
     with_biases(ours)
@@ -250,20 +250,20 @@ def test_many_heads_are_the_frameworks(heads: int, kv_width: int | None, kind: s
         settings_of_theirs["key_padding_mask"] = torch.arange(S) >= lengths[:, None]
     remembered = ours.project_kv(memory)
     got = ours(x, remembered, mask)
-    wanted, table = other(x, memory, memory, average_attn_weights=False, **settings_of_theirs)
-    torch.testing.assert_close(got, wanted)
+    expected, table = other(x, memory, memory, average_attn_weights=False, **settings_of_theirs)
+    torch.testing.assert_close(got, expected)
     query = ours.query(x).view(B, T, heads, -1).transpose(1, 2)
     torch.testing.assert_close(ours.attention.weights(query, remembered.keys, mask), table)
     slope = torch.randn_like(got)
     mine = torch.autograd.grad(got, (x, memory, ours.query.weight), slope)
     others = other.in_proj_weight if other.q_proj_weight is None else other.q_proj_weight
-    x_slope, memory_slope, weight = torch.autograd.grad(wanted, (x, memory, others), slope)
+    x_slope, memory_slope, weight = torch.autograd.grad(expected, (x, memory, others), slope)
     for one, two in zip(mine, (x_slope, memory_slope, weight[:8]), strict=True):
         torch.testing.assert_close(one, two)
 
 
 @pytest.mark.parametrize("name", ATTENTION_SCORES)
-def test_many_heads_with_any_score_are_the_equation_head_by_head(name: str) -> None:
+def test_multi_head_attention_matches_equation_for_every_score(name: str) -> None:
     width, heads, K = 6, 2, 3
     module = MultiHeadAttention(width, heads, score=make_score(name, K)).double()
     with_biases(module)
@@ -281,12 +281,12 @@ def test_many_heads_with_any_score_are_the_equation_head_by_head(name: str) -> N
         padding = torch.arange(4) >= torch.tensor([4, 2])[:, None, None]
         scores = scores.masked_fill(padding, -math.inf)
         found.append(scores.softmax(-1) @ values)
-    wanted = torch.cat(found, dim=-1) @ module.out.weight.T + module.out.bias
-    torch.testing.assert_close(module(x, module.project_kv(memory), mask), wanted)
+    expected = torch.cat(found, dim=-1) @ module.out.weight.T + module.out.bias
+    torch.testing.assert_close(module(x, module.project_kv(memory), mask), expected)
 
 
 @pytest.mark.parametrize("name", ATTENTION_SCORES)
-def test_many_heads_have_right_gradients(name: str) -> None:
+def test_multi_head_attention_gradcheck(name: str) -> None:
     module = MultiHeadAttention(4, 2, score=make_score(name, 2)).double()
     mask = Mask.causal() & Mask.lengths(torch.tensor([3, 1]))
 
@@ -296,7 +296,7 @@ def test_many_heads_have_right_gradients(name: str) -> None:
     assert torch.autograd.gradcheck(run, (random(2, 3, 4),))
 
 
-def test_each_matrix_starts_by_itself() -> None:
+def test_multi_head_attention_initialises_each_matrix_separately() -> None:
     module = MultiHeadAttention(64, 4, kv_width=32)
     keys, values = module.key_value.weight.chunk(2)
     for matrix in (module.query.weight, keys, values, module.out.weight):
@@ -305,18 +305,16 @@ def test_each_matrix_starts_by_itself() -> None:
     assert not any(bool(linear.bias.any()) for linear in (module.query, module.key_value))
 
 
-def test_a_width_that_heads_do_not_divide_is_refused_with_two_that_they_do() -> None:
-    with pytest.raises(ValueError, match=r"width 10 does not divide into 4 heads; try 8 or 12\."):
+def test_multi_head_attention_refuses_indivisible_width() -> None:
+    with pytest.raises(ValueError, match=r"got width 10 for 4 heads; .*; try 8 or 12\."):
         MultiHeadAttention(10, 4)
-    with pytest.raises(ValueError, match=r"width 3 does not divide into 8 heads; try 8\."):
+    with pytest.raises(ValueError, match=r"got width 3 for 8 heads; .*; try 8\."):
         MultiHeadAttention(3, 8)
 
 
 @pytest.mark.parametrize("name", ATTENTION_SCORES)
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
-def test_grouped_heads_are_plain_heads_whose_keys_and_values_are_repeated(
-    name: str, kv_heads: int
-) -> None:
+def test_grouped_heads_match_repeated_keys_and_values(name: str, kv_heads: int) -> None:
     width, heads, K, B, S = 12, 4, 3, 2, 5
     grouped = MultiHeadAttention(
         width, heads, score=make_score(name, K), kv_heads=kv_heads
@@ -336,9 +334,9 @@ def test_grouped_heads_are_plain_heads_whose_keys_and_values_are_repeated(
     for mask in (Mask(), Mask.causal(), Mask.lengths(torch.tensor([5, 2])), Mask.window(1)):
         memory = grouped.project_kv(x)
         assert memory.keys.shape[:3] == memory.values.shape[:3] == (B, kv_heads, S)
-        got, wanted = grouped(x, memory, mask), plain(x, plain.project_kv(x), mask)
-        torch.testing.assert_close(got, wanted)
-        ours, theirs = (torch.autograd.grad(out, x, slope)[0] for out in (got, wanted))
+        got, expected = grouped(x, memory, mask), plain(x, plain.project_kv(x), mask)
+        torch.testing.assert_close(got, expected)
+        ours, theirs = (torch.autograd.grad(out, x, slope)[0] for out in (got, expected))
         torch.testing.assert_close(ours, theirs)
         query = grouped.query(x).view(B, S, heads, K).transpose(1, 2)
         tables = [
@@ -348,7 +346,7 @@ def test_grouped_heads_are_plain_heads_whose_keys_and_values_are_repeated(
         torch.testing.assert_close(*tables)
 
 
-def test_as_many_groups_as_heads_is_the_plain_module_to_the_bit() -> None:
+def test_grouped_heads_with_one_query_head_each_are_bit_equal_to_plain() -> None:
     x = random(2, 5, 8).float()
     found = []
     for kv_heads in (None, 4):
@@ -360,7 +358,7 @@ def test_as_many_groups_as_heads_is_the_plain_module_to_the_bit() -> None:
 
 @settings(max_examples=30)
 @given(st.sampled_from(MASKS), sizes, st.integers(0, 4), st.integers(1, 3), seeds)
-def test_fused_is_clear_for_grouped_heads(
+def test_grouped_heads_fused_matches_reference(
     kind: str, T: int, past: int, times: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -372,16 +370,16 @@ def test_fused_is_clear_for_grouped_heads(
         torch.testing.assert_close(fused, reference, rtol=1e-9, atol=1e-12)
 
 
-def test_groups_that_do_not_divide_the_heads_are_refused_with_those_that_do() -> None:
+def test_grouped_heads_refuse_indivisible_kv_heads() -> None:
     for kv_heads in (0, 4, 12):
-        with pytest.raises(ValueError, match=f"6 heads do not divide into {kv_heads} groups; the"):
+        with pytest.raises(ValueError, match=f"got {kv_heads} kv_heads for 6 heads; expected"):
             MultiHeadAttention(12, 6, kv_heads=kv_heads)
-    with pytest.raises(ValueError, match=r"the groups may be 1, 2, 3, 6\."):
+    with pytest.raises(ValueError, match=r"try 1, 2, 3, 6\."):
         MultiHeadAttention(12, 6, kv_heads=5)
 
 
 @pytest.mark.parametrize("name", ATTENTION_SCORES)
-def test_a_layer_is_its_equation_place_by_place(name: str) -> None:
+def test_attention_layer_matches_equation(name: str) -> None:
     layer = AttentionLayer(3, 5, 4, make_score(name, 4)).double()
     x, memory = random(2, 3, 3).detach(), random(2, 6, 5).detach()
     lengths = [6, 2]
@@ -395,18 +393,18 @@ def test_a_layer_is_its_equation_place_by_place(name: str) -> None:
                 for s in range(length)
             ]
             shares = torch.stack(scores).softmax(0)
-            wanted = sum(shares[s] * (W_v @ memory[b, s]) for s in range(length))
-            torch.testing.assert_close(got[b, t], wanted)
+            expected = sum(shares[s] * (W_v @ memory[b, s]) for s in range(length))
+            torch.testing.assert_close(got[b, t], expected)
 
 
-def test_a_layer_without_a_memory_looks_at_itself() -> None:
+def test_attention_layer_without_memory_is_self_attention() -> None:
     layer, x = AttentionLayer(4, 4, 6).double(), random(2, 5, 4)
     for mask in (None, Mask.causal()):
         torch.testing.assert_close(layer(x, mask=mask), layer(x, x, mask))
     assert torch.autograd.gradcheck(layer, (random(1, 3, 4), random(1, 2, 4)))
 
 
-def test_one_head_is_the_layer_with_a_matrix_behind_it() -> None:
+def test_multi_head_attention_with_one_head_is_attention_layer_and_projection() -> None:
     layer, module = AttentionLayer(6, 5, 6).double(), MultiHeadAttention(6, 1, 5).double()
     with torch.no_grad():
         layer.query.weight.copy_(module.query.weight)

@@ -41,7 +41,7 @@ def random(*shape: int) -> Tensor:
 
 
 def moved(module: nn.Module) -> Any:
-    """In float64, with u and v and the biases off the zeros that they start as."""
+    """Return a module in float64 with random u, v and biases instead of zeros."""
     module = module.double()
     with torch.no_grad():
         for parameter in module.parameters():
@@ -61,7 +61,7 @@ def layer(kind: str, kv_heads: int | None = None, score: str = "scaled_dot") -> 
 
 @given(st.integers(0, 500), st.integers(1, 5), st.integers(1, 5).map(lambda n: 2 * n), seeds)
 @settings(max_examples=30)
-def test_rotary_turns_every_pair_by_its_angle(start: int, T: int, K: int, seed: int) -> None:
+def test_rotary_rotates_each_pair_by_its_angle(start: int, T: int, K: int, seed: int) -> None:
     torch.manual_seed(seed)
     rotary, vectors = RotaryPositions(K).double(), random(2, 3, T, K)
     got = rotary.rotate(vectors, start)
@@ -71,17 +71,17 @@ def test_rotary_turns_every_pair_by_its_angle(start: int, T: int, K: int, seed: 
             assert rates[i] == pytest.approx(10000 ** (-2 * i / K), rel=1e-5)
             angle = (start + t) * rates[i]
             x, y = vectors[:, :, t, 2 * i], vectors[:, :, t, 2 * i + 1]
-            wanted = [
+            expected = [
                 x * math.cos(angle) - y * math.sin(angle),
                 x * math.sin(angle) + y * math.cos(angle),
             ]
-            torch.testing.assert_close(got[:, :, t, 2 * i : 2 * i + 2], torch.stack(wanted, -1))
+            torch.testing.assert_close(got[:, :, t, 2 * i : 2 * i + 2], torch.stack(expected, -1))
 
 
 @pytest.mark.parametrize("name", ["dot", "scaled_dot", "cosine", "gaussian"])
 @given(st.integers(0, 90), st.integers(0, 90), st.integers(0, 400), seeds)
 @settings(max_examples=20)
-def test_a_rotary_score_depends_on_the_offset_alone(
+def test_rotary_score_depends_on_offset_alone(
     name: str, at: int, other: int, shift: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -94,7 +94,7 @@ def test_a_rotary_score_depends_on_the_offset_alone(
     torch.testing.assert_close(meet(at, other), meet(at + shift, other + shift))
 
 
-def test_and_it_does_depend_on_the_offset() -> None:
+def test_rotary_score_depends_on_offset() -> None:
     rotary, query, key = RotaryPositions(6).double(), random(1, 1, 1, 6), random(1, 1, 1, 6)
     here = ScaledDotScore()(rotary.rotate(query, 5), rotary.rotate(key, 5))
     torch.testing.assert_close(here, ScaledDotScore()(query, key))
@@ -102,7 +102,7 @@ def test_and_it_does_depend_on_the_offset() -> None:
     assert float((here - there).abs()) > 1e-3
 
 
-def test_rotary_is_hugging_faces() -> None:
+def test_rotary_matches_hugging_face() -> None:
     gptj = pytest.importorskip("transformers.models.gptj.modeling_gptj")
     llama = pytest.importorskip("transformers.models.llama.modeling_llama")
     B, H, T, K, start = 2, 3, 5, 8, 4
@@ -115,15 +115,15 @@ def test_rotary_is_hugging_faces() -> None:
     torch.testing.assert_close(got, theirs)
 
     config = llama.LlamaConfig(hidden_size=H * K, num_attention_heads=H)
-    places = torch.arange(start, start + T).expand(B, T)
-    cosine, sine = llama.LlamaRotaryEmbedding(config)(vectors, places)
+    position_ids = torch.arange(start, start + T).expand(B, T)
+    cosine, sine = llama.LlamaRotaryEmbedding(config)(vectors, position_ids)
     halves = torch.cat([torch.arange(0, K, 2), torch.arange(1, K, 2)])  # they pair the halves
     theirs, _ = llama.apply_rotary_pos_emb(vectors[..., halves], vectors, cosine, sine)
     torch.testing.assert_close(got[..., halves], theirs)
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
-def test_rotary_with_grouped_heads_is_llamas_attention(kv_heads: int) -> None:
+def test_rotary_with_grouped_heads_matches_llama(kv_heads: int) -> None:
     llama = pytest.importorskip("transformers.models.llama.modeling_llama")
     heads, K, T = 4, 6, 5
     width = heads * K
@@ -151,10 +151,10 @@ def test_rotary_with_grouped_heads_is_llamas_attention(kv_heads: int) -> None:
     x = random(2, T, width)
     future = torch.full((T, T), -math.inf, dtype=torch.float64).triu(1)[None, None]
     codes = llama.LlamaRotaryEmbedding(config)(x, torch.arange(T)[None])
-    wanted, _ = theirs(x, codes, future)
+    expected, _ = theirs(x, codes, future)
     got = ours(x, ours.project_kv(x), Mask.causal())
     # their angles and ours are of float32, and differ in its last digit
-    torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
 
 
 # relative
@@ -162,7 +162,7 @@ def test_rotary_with_grouped_heads_is_llamas_attention(kv_heads: int) -> None:
 
 @given(st.integers(1, 5), st.integers(0, 4), st.integers(0, 3), seeds)
 @settings(max_examples=15)
-def test_relative_is_the_sum_over_all_pairs(T: int, past: int, ahead: int, seed: int) -> None:
+def test_relative_scores_match_equation(T: int, past: int, ahead: int, seed: int) -> None:
     """((q + u)ᵀ k + (q + v)ᵀ W_r p_{i-j}) / √K, pair by pair."""
     torch.manual_seed(seed)
     positions, K = moved(RelativePositions(WIDTH, HEADS)), WIDTH // HEADS
@@ -181,14 +181,14 @@ def test_relative_is_the_sum_over_all_pairs(T: int, past: int, ahead: int, seed:
             for b in range(2):
                 for h in range(HEADS):
                     q, u, v = query[b, h, i], positions.content[h, 0], positions.distance[h, 0]
-                    wanted = (q + u) @ keys[b, h, j] + (q + v) @ distance[h]
-                    wanted = wanted.detach() / math.sqrt(K)
-                    torch.testing.assert_close(got[b, h, i, j], wanted)
+                    expected = (q + u) @ keys[b, h, j] + (q + v) @ distance[h]
+                    expected = expected.detach() / math.sqrt(K)
+                    torch.testing.assert_close(got[b, h, i, j], expected)
 
 
 @given(st.integers(1, 6), st.integers(0, 5))
 @settings(max_examples=30)
-def test_the_shift_is_its_equation_and_moves_nothing(T: int, past: int) -> None:
+def test_relative_shift_matches_equation_without_copy(T: int, past: int) -> None:
     S = T + past
     table = random(2, 3, T, T + S)
     got = relative_shift(table, S)
@@ -199,7 +199,7 @@ def test_the_shift_is_its_equation_and_moves_nothing(T: int, past: int) -> None:
 
 @given(st.integers(1, 6), st.integers(0, 5))
 @settings(max_examples=30)
-def test_the_shift_is_xlnets(T: int, past: int) -> None:
+def test_relative_shift_matches_xlnet(T: int, past: int) -> None:
     xlnet = pytest.importorskip("transformers.models.xlnet.modeling_xlnet")
     S = T + past
     table = random(2, 3, T, T + S)
@@ -207,8 +207,8 @@ def test_the_shift_is_xlnets(T: int, past: int) -> None:
     assert torch.equal(relative_shift(table, S), theirs)
 
 
-def test_relative_attention_is_xlnets() -> None:
-    """Their whole core: scores with both biases, shift, softmax and values."""
+def test_relative_attention_matches_xlnet() -> None:
+    """XLNet's attention core: scores with both biases, shift, softmax and values."""
     xlnet = pytest.importorskip("transformers.models.xlnet.modeling_xlnet")
     B, T, S, K = 2, 4, 7, WIDTH // HEADS
     config = xlnet.XLNetConfig(d_model=WIDTH, n_head=HEADS, n_layer=1, d_inner=8, dropout=0)
@@ -223,15 +223,15 @@ def test_relative_attention_is_xlnets() -> None:
     with torch.no_grad():
         theirs.r_w_bias.copy_(positions.content[:, 0])
         theirs.r_r_bias.copy_(positions.distance[:, 0])
-        wanted = theirs.rel_attn_core(
+        expected = theirs.rel_attn_core(
             *(x.permute(2, 0, 1, 3) for x in (query, keys, values)),
             distances.view(T + S, 1, HEADS, K).expand(-1, B, -1, -1),
         )
         got = Attention(ScaledDotScore(), positions)(query, keys, values, Mask())
-    torch.testing.assert_close(got, wanted.permute(1, 2, 0, 3))
+    torch.testing.assert_close(got, expected.permute(1, 2, 0, 3))
 
 
-def test_gradients_of_relative_scores() -> None:
+def test_relative_scores_gradcheck() -> None:
     positions = moved(RelativePositions(4, 2))
     names, values = zip(*positions.named_parameters(), strict=True)
     assert sorted(names) == ["content", "distance", "project.weight"]
@@ -252,7 +252,7 @@ def test_gradients_of_relative_scores() -> None:
 @pytest.mark.parametrize("score", ["scaled_dot", "additive"])
 @given(cuts=st.lists(st.integers(1, 3), min_size=1, max_size=4), seed=seeds, grad=st.booleans())
 @settings(max_examples=10)
-def test_step_by_step_with_a_past_is_all_at_once(
+def test_attention_positions_steps_with_cache_match_whole_sequence(
     kind: str, score: str, cuts: list[int], seed: int, grad: bool
 ) -> None:
     torch.manual_seed(seed)
@@ -269,7 +269,7 @@ def test_step_by_step_with_a_past_is_all_at_once(
 
 
 @every_kind
-def test_padding_changes_nothing(kind: str) -> None:
+def test_attention_positions_are_invariant_to_padding(kind: str) -> None:
     module, x, lengths = layer(kind), random(2, 5, WIDTH), torch.tensor([5, 3])
     padded = torch.cat([x, 9 * random(2, 4, WIDTH)], dim=1)
     short = module(x, module.project_kv(x), Mask.lengths(lengths))
@@ -282,7 +282,7 @@ def test_padding_changes_nothing(kind: str) -> None:
 @every_kind
 @given(st.integers(1, 3), st.integers(2, 3), st.integers(1, 3), st.integers(0, 4), seeds)
 @settings(max_examples=15)
-def test_hypotheses_that_share_a_memory_see_it_from_their_places(
+def test_attention_positions_with_shared_memory_use_query_positions(
     kind: str, B: int, N: int, T: int, past: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -301,13 +301,13 @@ def test_hypotheses_that_share_a_memory_see_it_from_their_places(
         ),
     ):
         got = attend_shared_memory(attention, query, KVCache(keys, values, S), mask)
-        wanted = attention(query, keys[each], values[each], repeated)
-        torch.testing.assert_close(got, wanted)
+        expected = attention(query, keys[each], values[each], repeated)
+        torch.testing.assert_close(got, expected)
 
 
 @given(st.permutations(range(6)), seeds)
 @settings(max_examples=20)
-def test_without_positions_self_attention_does_not_know_the_order(
+def test_self_attention_without_positions_is_permutation_equivariant(
     order: list[int], seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -318,19 +318,19 @@ def test_without_positions_self_attention_does_not_know_the_order(
 
 
 @pytest.mark.parametrize("kind", ["rotary", "relative"])
-def test_with_positions_it_does(kind: str) -> None:
+def test_self_attention_with_positions_is_not_permutation_equivariant(kind: str) -> None:
     module, x = layer(kind), random(2, 6, WIDTH)
     order = [1, 0, 2, 3, 4, 5]
     got = module(x[:, order], module.project_kv(x[:, order]), Mask())
-    apart = (got - module(x, module.project_kv(x), Mask())[:, order]).detach().abs().max()
-    assert float(apart) > 1e-3
+    difference = (got - module(x, module.project_kv(x), Mask())[:, order]).detach().abs().max()
+    assert float(difference) > 1e-3
 
 
 @pytest.mark.parametrize("kind", ["rotary", "relative"])
 @given(st.integers(0, 200), seeds)
 @settings(max_examples=10)
-def test_only_the_distances_count(kind: str, start: int, seed: int) -> None:
-    """The same tokens later in the sequence, with nothing before them to be seen."""
+def test_attention_positions_depend_on_distance_only(kind: str, start: int, seed: int) -> None:
+    """Compare the same tokens later in the sequence, with all earlier keys hidden."""
     torch.manual_seed(seed)
     module, x = layer(kind), random(1, 4, WIDTH)
     before = random(1, start, WIDTH)
@@ -342,7 +342,7 @@ def test_only_the_distances_count(kind: str, start: int, seed: int) -> None:
 
 @every_kind
 @pytest.mark.parametrize("mask", [Mask(), Mask.causal(), Mask.lengths(torch.tensor([0, 3]))])
-def test_fused_is_clear_and_fused_is_used_where_it_can_be(
+def test_attention_positions_fused_matches_reference_where_possible(
     kind: str, mask: Mask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, x = layer(kind, kv_heads=1), random(2, 5, WIDTH)
@@ -368,7 +368,7 @@ def test_fused_is_clear_and_fused_is_used_where_it_can_be(
 
 
 @every_kind
-def test_half_precision_products(kind: str) -> None:
+def test_attention_positions_under_autocast(kind: str) -> None:
     module, x = layer(kind).float(), torch.randn(2, 5, WIDTH)
     for mode in (torch.enable_grad, torch.no_grad):
         with mode(), torch.autocast("cpu", torch.bfloat16):
@@ -377,7 +377,9 @@ def test_half_precision_products(kind: str) -> None:
         torch.testing.assert_close(rough.float(), exact, rtol=0.1, atol=0.1)
 
 
-def test_messages() -> None:
-    with pytest.raises(ValueError, match="even width of each head, not 3; use another number of"):
+def test_attention_positions_error_messages() -> None:
+    with pytest.raises(
+        ValueError, match="got a head width of 3; expected an even one, .* try another number of"
+    ):
         RotaryPositions(3)
     assert not RotaryPositions(4).state_dict()  # nothing to be learned, nothing to be kept

@@ -32,7 +32,7 @@ def random(*shape: int) -> Tensor:
 
 
 def by_loops(query: Tensor, key: Tensor, a: Callable[[list[float], list[float]], float]) -> Tensor:
-    """a(q, k) for each pair by itself, whatever axes stand before them."""
+    """Return a(q, k) of each pair, for any leading axes."""
     T, S = query.shape[-2], key.shape[-2]
     queries, keys = query.reshape(-1, T, query.shape[-1]), key.reshape(-1, S, key.shape[-1])
     rows = [
@@ -43,7 +43,7 @@ def by_loops(query: Tensor, key: Tensor, a: Callable[[list[float], list[float]],
 
 
 @given(leading, sizes, sizes, sizes, seeds)
-def test_dot_and_scaled_dot_are_their_equations(
+def test_dot_and_scaled_dot_scores_match_equations(
     first: list[int], T: int, S: int, K: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -59,7 +59,7 @@ def test_dot_and_scaled_dot_are_their_equations(
 
 
 @given(leading, sizes, sizes, sizes, sizes, sizes, seeds)
-def test_additive_is_its_equation(
+def test_additive_score_matches_equation(
     first: list[int], T: int, S: int, Q: int, K: int, hidden: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -80,7 +80,7 @@ def test_additive_is_its_equation(
 
 
 @given(leading, sizes, sizes, sizes, sizes, seeds)
-def test_general_is_its_equation(
+def test_general_score_matches_equation(
     first: list[int], T: int, S: int, Q: int, K: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -95,7 +95,7 @@ def test_general_is_its_equation(
 
 
 @given(leading, sizes, sizes, sizes, sizes, sizes, seeds)
-def test_concat_is_its_equation(
+def test_concat_score_matches_equation(
     first: list[int], T: int, S: int, Q: int, K: int, hidden: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -112,7 +112,7 @@ def test_concat_is_its_equation(
 
 
 @given(leading, sizes, sizes, sizes, st.floats(0.1, 10), seeds)
-def test_cosine_and_gaussian_are_their_equations(
+def test_cosine_and_gaussian_scores_match_equations(
     first: list[int], T: int, S: int, K: int, sigma: float, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -126,13 +126,13 @@ def test_cosine_and_gaussian_are_their_equations(
         return -sum((a - b) ** 2 for a, b in zip(q, k, strict=True)) / (2 * sigma**2)
 
     torch.testing.assert_close(CosineScore()(query, key), by_loops(query, key, cosine))
-    wanted = by_loops(query, key, gaussian)
-    torch.testing.assert_close(GaussianScore(sigma)(query, key), wanted)
+    expected = by_loops(query, key, gaussian)
+    torch.testing.assert_close(GaussianScore(sigma)(query, key), expected)
     learned = GaussianScore(sigma, learned=True).double()  # log σ was rounded to float32
-    torch.testing.assert_close(learned(query, key).detach(), wanted, rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(learned(query, key).detach(), expected, rtol=1e-5, atol=1e-7)
 
 
-def test_concat_is_the_additive_score_with_its_matrices_side_by_side() -> None:
+def test_concat_score_is_additive_score_with_concatenated_matrices() -> None:
     concat, additive = ConcatScore(3, 5, 4).double(), AdditiveScore(3, 5, 4).double()
     with torch.no_grad():
         concat.both.weight.copy_(torch.cat([additive.query.weight, additive.key.weight], dim=1))
@@ -142,26 +142,26 @@ def test_concat_is_the_additive_score_with_its_matrices_side_by_side() -> None:
     torch.testing.assert_close(concat.prepare(key), additive.prepare(key))
 
 
-def test_general_and_cosine_are_the_frameworks() -> None:
+def test_general_and_cosine_scores_match_torch() -> None:
     general = GeneralScore(3, 5).double()
     query, key = random(2, 6, 3), random(2, 7, 5)
     pairs = query[:, :, None].expand(2, 6, 7, 3), key[:, None].expand(2, 6, 7, 5)
-    wanted = F.bilinear(pairs[0].contiguous(), pairs[1].contiguous(), general.key.weight[None])
-    torch.testing.assert_close(general(query, key), wanted[..., 0])
+    expected = F.bilinear(pairs[0].contiguous(), pairs[1].contiguous(), general.key.weight[None])
+    torch.testing.assert_close(general(query, key), expected[..., 0])
     others = random(2, 7, 3)
-    wanted = F.cosine_similarity(query[:, :, None], others[:, None], dim=-1)
-    torch.testing.assert_close(CosineScore()(query, others), wanted)
+    expected = F.cosine_similarity(query[:, :, None], others[:, None], dim=-1)
+    torch.testing.assert_close(CosineScore()(query, others), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_a_vector_of_zeros_has_cosine_zero_in_every_format(dtype: torch.dtype) -> None:
+def test_cosine_score_of_zeros_is_zero_in_every_dtype(dtype: torch.dtype) -> None:
     key = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=dtype)
     assert CosineScore()(key, key)[0].tolist() == CosineScore()(key, key)[:, 0].tolist() == [0, 0]
     assert float(CosineScore()(key, key)[1, 1]) == pytest.approx(1, abs=0.01)
     assert GaussianScore().to(dtype)(key, key).dtype == dtype
 
 
-def test_only_a_learned_width_is_a_weight_and_it_stays_above_zero() -> None:
+def test_gaussian_score_learned_sigma_stays_positive() -> None:
     assert not list(GaussianScore(2.0).parameters()) and not GaussianScore(2.0).state_dict()
     score = GaussianScore(2.0, learned=True)
     assert score.log_sigma is not None
@@ -176,12 +176,12 @@ def test_only_a_learned_width_is_a_weight_and_it_stays_above_zero() -> None:
         assert score.sigma > 0
 
 
-def test_the_gaussian_sees_what_is_near_though_it_is_far_from_zero() -> None:
-    place = torch.tensor([[1000.0], [1000.25]])
-    assert GaussianScore()(place, place)[0].tolist() == [0, -(0.25**2) / 2]
+def test_gaussian_score_has_no_cancellation_far_from_zero() -> None:
+    points = torch.tensor([[1000.0], [1000.25]])
+    assert GaussianScore()(points, points)[0].tolist() == [0, -(0.25**2) / 2]
 
 
-def test_the_gaussian_weighs_as_the_dot_product_with_a_penalty_for_long_keys() -> None:
+def test_gaussian_score_weights_match_dot_product_with_key_norm_penalty() -> None:
     query, key = random(2, 5, 4), random(2, 6, 4)
     score = GaussianScore(4**0.25)
     other = ScaledDotScore()(query, key) - key.square().sum(-1)[:, None] / 4
@@ -189,7 +189,7 @@ def test_the_gaussian_weighs_as_the_dot_product_with_a_penalty_for_long_keys() -
 
 
 @pytest.mark.parametrize("name", ATTENTION_SCORES)
-def test_a_prepared_key_scores_the_same(name: str) -> None:
+def test_scores_with_prepared_keys_match(name: str) -> None:
     score = make_score(name, 4).double()
     assert isinstance(score, Score)
     query, key = random(2, 3, 5, 4), random(2, 3, 6, 4)
@@ -198,7 +198,7 @@ def test_a_prepared_key_scores_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ATTENTION_SCORES)
-def test_gradients_of_query_key_and_weights(name: str) -> None:
+def test_scores_gradcheck(name: str) -> None:
     score = make_score(name, 3).double()
     query, key = random(2, 2, 3).requires_grad_(), random(2, 4, 3).requires_grad_()
     names, values = zip(*score.named_parameters(), strict=True) if name in WEIGHTED else ((), ())
@@ -210,7 +210,7 @@ def test_gradients_of_query_key_and_weights(name: str) -> None:
     assert torch.autograd.gradcheck(run, (query, key, *values))
 
 
-def test_what_the_additive_score_prepares_does_not_depend_on_the_query() -> None:
+def test_additive_score_prepare_is_independent_of_query() -> None:
     score = AdditiveScore(3, 5, 4).double()
     key = random(2, 6, 5)
     torch.testing.assert_close(score.prepare(key), key @ score.key.weight.T)
@@ -222,26 +222,26 @@ def test_what_the_additive_score_prepares_does_not_depend_on_the_query() -> None
 
 
 @pytest.mark.parametrize("width", [4, 64, 1024])
-def test_only_the_scaled_score_keeps_its_size_as_the_width_grows(width: int) -> None:
+def test_scaled_dot_score_variance_is_independent_of_width(width: int) -> None:
     query, key = random(100, width), random(100, width)
     assert 0.9 < ScaledDotScore()(query, key).std() < 1.1
     assert 0.9 < DotScore()(query, key).std() / math.sqrt(width) < 1.1
 
 
 @pytest.mark.parametrize("name", ["general", "additive", "concat"])
-def test_queries_and_keys_of_different_widths(name: str) -> None:
+def test_scores_with_different_query_and_key_widths(name: str) -> None:
     score = make_score(name, 3, 5).double()
     query, key = random(2, 4, 3).requires_grad_(), random(2, 6, 5).requires_grad_()
     assert score(query, key).shape == (2, 4, 6)
     assert torch.autograd.gradcheck(score, (query, key))
 
 
-def test_the_general_score_starts_as_large_as_the_scaled_dot() -> None:
+def test_general_score_initial_variance_is_that_of_scaled_dot() -> None:
     score = GeneralScore(64, 16).double()
     assert 0.8 < float(score(random(300, 64), random(300, 16)).detach().std()) < 1.2
 
 
-def test_names() -> None:
+def test_make_score_names() -> None:
     kinds = {
         "dot": DotScore,
         "scaled_dot": ScaledDotScore,
@@ -257,13 +257,17 @@ def test_names() -> None:
         weighted = bool(list(make_score(name, 4).parameters()))
         assert weighted == (name in WEIGHTED)
     assert make_score("concat", 4, hidden=7).get_parameter("both.weight").shape == (7, 8)
-    with pytest.raises(ValueError, match="no score 'cosin'; there are dot, scaled_dot, additive"):
+    with pytest.raises(
+        ValueError, match="got score 'cosin'; expected one of dot, scaled_dot, additive"
+    ):
         make_score("cosin", 4)
 
 
-def test_messages() -> None:
+def test_make_score_error_messages() -> None:
     for name in ("dot", "scaled_dot", "cosine", "gaussian"):
-        with pytest.raises(ValueError, match="of one width, not 4 and 5; use general, additive or"):
+        with pytest.raises(
+            ValueError, match="queries of width 4 and keys of 5 .* try general, additive or"
+        ):
             make_score(name, 4, 5)
-    with pytest.raises(ValueError, match="a width above zero, not 0.0; try 1.0"):
+    with pytest.raises(ValueError, match="got sigma 0.0; expected .* try 1.0"):
         GaussianScore(0.0)

@@ -34,7 +34,7 @@ def random(*shape: int) -> Tensor:
 
 
 class Problem(NamedTuple):
-    """A recurrent network with something to learn at every step."""
+    """A recurrent network with a target at every step."""
 
     step: StepFn
     start: Tensor
@@ -58,7 +58,7 @@ def problem(cell: str = "rnn", steps: int = 6, rows: int = 2, depth: int = 1) ->
 
 
 def gradient(given: Problem, gates: Sequence[float]) -> Tensor:
-    """Of a loss at every step, by every leaf, as one vector."""
+    """Return the gradient of a loss at every step, by every leaf, as one vector."""
     outputs, _ = unroll(given.step, given.start, given.inputs, gates)
     loss = (outputs - given.targets).pow(2).sum()
     found = torch.autograd.grad(loss, given.leaves, materialize_grads=True)
@@ -66,7 +66,7 @@ def gradient(given: Problem, gates: Sequence[float]) -> Tensor:
 
 
 def every_outcome(steps: int, keep: float) -> list[tuple[float, tuple[float, ...]]]:
-    """All the draws there are, with the probability of each."""
+    """Enumerate all outcomes with their probabilities."""
     return [
         (math.prod(keep if xi else 1 - keep for xi in gates), gates)
         for gates in product((0.0, 1 / keep), repeat=steps - 1)
@@ -74,7 +74,7 @@ def every_outcome(steps: int, keep: float) -> list[tuple[float, tuple[float, ...
 
 
 def mean_and_variance(given: Problem, keep: float) -> tuple[Tensor, float]:
-    """Exactly, by going through every outcome; the variance is summed over all leaves."""
+    """Return the exact moments over all outcomes; the variance is summed over all leaves."""
     outcomes = every_outcome(given.inputs.shape[1], keep)
     found = [(p, gradient(given, gates)) for p, gates in outcomes]
     mean = torch.stack([p * g for p, g in found]).sum(0)
@@ -85,9 +85,7 @@ def mean_and_variance(given: Problem, keep: float) -> tuple[Tensor, float]:
 
 
 @given(st.integers(1, 9), st.integers(1, 12))
-def test_borders_are_one_fewer_than_the_steps_and_close_every_window(
-    steps: int, window: int
-) -> None:
+def test_truncate_every_closes_every_window(steps: int, window: int) -> None:
     assert no_truncation(steps) == (1.0,) * (steps - 1)
     gates = truncate_every(steps, window)
     assert len(gates) == steps - 1
@@ -98,7 +96,7 @@ def test_borders_are_one_fewer_than_the_steps_and_close_every_window(
 
 
 @given(st.integers(1, 9), st.floats(0.05, 1), st.integers(0, 2**31))
-def test_a_random_border_is_closed_or_lets_through_as_much_more(
+def test_random_truncation_gates_are_zero_or_inverse_probability(
     steps: int, keep: float, seed: int
 ) -> None:
     gates = random_truncation(steps, keep, generator(seed, "truncation"))
@@ -108,7 +106,7 @@ def test_a_random_border_is_closed_or_lets_through_as_much_more(
 
 
 @pytest.mark.parametrize("keep", [0.3, 0.8])
-def test_random_borders_are_one_on_average_and_independent(keep: float) -> None:
+def test_random_truncation_gates_have_mean_one_and_are_independent(keep: float) -> None:
     gates = np.array(random_truncation(100_001, keep, generator(1, "truncation")))
     deviation = math.sqrt((1 - keep) / keep / len(gates))
     assert gates.mean() == pytest.approx(1, abs=5 * deviation)
@@ -121,9 +119,7 @@ def test_random_borders_are_one_on_average_and_independent(keep: float) -> None:
     st.lists(st.sampled_from([0.0, 1.0, 2.5]), max_size=5),
     st.integers(1, 2),
 )
-def test_what_the_steps_compute_is_the_same_whatever_the_borders(
-    cell: str, gates: list[float], depth: int
-) -> None:
+def test_unroll_outputs_do_not_depend_on_gates(cell: str, gates: list[float], depth: int) -> None:
     given_ = problem(cell, len(gates) + 1, depth=depth)
     whole, last_state = given_.step(given_.inputs, given_.start)
     outputs, state = unroll(given_.step, given_.start, given_.inputs, gates)
@@ -132,18 +128,18 @@ def test_what_the_steps_compute_is_the_same_whatever_the_borders(
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_full_is_the_gradient_and_a_window_as_long_as_the_sequence_is_full(cell: str) -> None:
+def test_unroll_without_truncation_matches_autograd(cell: str) -> None:
     given_ = problem(cell)
     outputs, _ = given_.step(given_.inputs, given_.start)
     loss = (outputs - given_.targets).pow(2).sum()
-    wanted = torch.cat([g.flatten() for g in torch.autograd.grad(loss, given_.leaves)])
-    torch.testing.assert_close(gradient(given_, no_truncation(6)), wanted)
+    expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, given_.leaves)])
+    torch.testing.assert_close(gradient(given_, no_truncation(6)), expected)
     for window in (6, 7):
         assert torch.equal(
             gradient(given_, truncate_every(6, window)), gradient(given_, no_truncation(6))
         )
     for window in (1, 3, 5):
-        assert not torch.allclose(gradient(given_, truncate_every(6, window)), wanted, rtol=1e-3)
+        assert not torch.allclose(gradient(given_, truncate_every(6, window)), expected, rtol=1e-3)
 
 
 def slope_by_recursion(w: float, x: list[float], xi: Sequence[float]) -> float:
@@ -159,7 +155,7 @@ def slope_by_recursion(w: float, x: list[float], xi: Sequence[float]) -> float:
 
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.0]), max_size=6), st.floats(-1.5, 1.5))
-def test_a_border_multiplies_what_crosses_it(gates: list[float], w: float) -> None:
+def test_unroll_gate_scales_gradient(gates: list[float], w: float) -> None:
     weight = torch.tensor(w, dtype=torch.float64, requires_grad=True)
     x = random(1, len(gates) + 1)
 
@@ -172,38 +168,42 @@ def test_a_border_multiplies_what_crosses_it(gates: list[float], w: float) -> No
 
     outputs, _ = unroll(step, torch.tensor([0.7], dtype=torch.float64), x, gates)
     (slope,) = torch.autograd.grad(outputs.sum(), weight)
-    wanted = slope_by_recursion(w, x[0].tolist(), gates)
-    assert float(slope) == pytest.approx(wanted, rel=1e-10, abs=1e-10)
+    expected = slope_by_recursion(w, x[0].tolist(), gates)
+    assert float(slope) == pytest.approx(expected, rel=1e-10, abs=1e-10)
 
 
 @pytest.mark.parametrize("cell", ["rnn", "lstm"])
-def test_truncated_is_starting_again_from_a_detached_state(cell: str) -> None:
+def test_unroll_truncated_matches_detached_state(cell: str) -> None:
     given_ = problem(cell, steps=7)
     state, loss = given_.start, torch.zeros((), dtype=torch.float64)
-    for begin in (0, 3, 6):
-        piece = slice(begin, begin + 3)
+    for start_step in (0, 3, 6):
+        piece = slice(start_step, start_step + 3)
         outputs, state = given_.step(given_.inputs[:, piece], state)
         loss = loss + (outputs - given_.targets[:, piece]).pow(2).sum()
         state = state.detach()
-    wanted = torch.cat([g.flatten() for g in torch.autograd.grad(loss, given_.leaves)])
-    torch.testing.assert_close(gradient(given_, truncate_every(7, 3)), wanted)
+    expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, given_.leaves)])
+    torch.testing.assert_close(gradient(given_, truncate_every(7, 3)), expected)
 
 
-def test_stretches_may_be_sent_back_one_by_one() -> None:
+def test_bptt_chunks_backward_one_at_a_time() -> None:
     given_ = problem(steps=7)
-    wanted = gradient(given_, truncate_every(7, 3))
-    begin, lengths = 0, []
+    expected = gradient(given_, truncate_every(7, 3))
+    start_step, lengths = 0, []
     for outputs, _ in bptt_chunks(given_.step, given_.start, given_.inputs, truncate_every(7, 3)):
-        end = begin + outputs.shape[1]
-        (outputs - given_.targets[:, begin:end]).pow(2).sum().backward()
+        end = start_step + outputs.shape[1]
+        (outputs - given_.targets[:, start_step:end]).pow(2).sum().backward()
         lengths.append(outputs.shape[1])
-        begin = end
-    assert lengths == [3, 3, 1]  # open borders are not stopped at: a fused layer reads them at once
+        start_step = end
+    assert lengths == [
+        3,
+        3,
+        1,
+    ]  # open borders are not stopped at: a fused layer reads them together
     got = torch.cat([leaf.grad.flatten() for leaf in given_.leaves if leaf.grad is not None])
-    torch.testing.assert_close(got, wanted)
+    torch.testing.assert_close(got, expected)
 
 
-def test_gradients_of_the_full_way_are_right_by_differences() -> None:
+def test_unroll_gradcheck() -> None:
     given_ = problem("gru", steps=4)
 
     def run(start: Tensor, inputs: Tensor) -> Tensor:
@@ -218,14 +218,14 @@ def test_gradients_of_the_full_way_are_right_by_differences() -> None:
 
 @pytest.mark.parametrize("keep", [0.25, 0.6, 0.9])
 @pytest.mark.parametrize("cell", ["rnn", "gru_reset_first", "lstm"])
-def test_random_truncation_is_exactly_unbiased_over_every_outcome(cell: str, keep: float) -> None:
+def test_random_truncation_is_unbiased(cell: str, keep: float) -> None:
     given_ = problem(cell, steps=5)
     mean, variance = mean_and_variance(given_, keep)
     torch.testing.assert_close(mean, gradient(given_, no_truncation(5)), rtol=1e-10, atol=1e-10)
     assert variance > 0
 
 
-def test_the_variance_grows_as_less_is_kept_and_there_is_none_if_all_is() -> None:
+def test_random_truncation_variance_grows_as_keep_decreases() -> None:
     given_ = problem(steps=5)
     spread = [mean_and_variance(given_, keep)[1] for keep in (1.0, 0.9, 0.6, 0.3)]
     assert spread[0] < 1e-20
@@ -233,7 +233,7 @@ def test_the_variance_grows_as_less_is_kept_and_there_is_none_if_all_is() -> Non
 
 
 @pytest.mark.parametrize("keep", [0.3, 0.7])
-def test_the_variance_grows_with_one_over_keep_to_the_power_of_the_distance(keep: float) -> None:
+def test_random_truncation_variance_grows_exponentially_with_distance(keep: float) -> None:
     # ∂h_T/∂h_0 = wᵀ crosses T - 1 borders, and E[ξ²] = 1/keep at each
     w, start = 0.9, torch.ones(1, dtype=torch.float64, requires_grad=True)
 
@@ -256,7 +256,7 @@ def test_the_variance_grows_with_one_over_keep_to_the_power_of_the_distance(keep
         assert square - mean**2 == pytest.approx(variance, rel=1e-10, abs=1e-14)
 
 
-def test_the_draws_themselves_give_that_mean_and_variance() -> None:
+def test_random_truncation_samples_match_exact_moments() -> None:
     given_, keep, times = problem(steps=4, rows=1), 0.7, 5000
     mean, variance = mean_and_variance(given_, keep)
     of = {gates: gradient(given_, gates) for _, gates in every_outcome(4, keep)}
@@ -274,7 +274,7 @@ class Pair(NamedTuple):
     rest: tuple[Tensor, int]
 
 
-def test_carrying_keeps_the_tree_and_the_values() -> None:
+def test_scale_gradient_keeps_structure_and_values() -> None:
     a, b = random(2, 3).requires_grad_(), random(2).requires_grad_()
     for through in (0.0, 0.5, 1.0, 4.0):
         carried = scale_gradient(Pair(a, (b, 7)), through)
@@ -296,7 +296,7 @@ def test_carrying_keeps_the_tree_and_the_values() -> None:
 
 
 @pytest.mark.parametrize("size", [0.5, 1.0, 1.6])
-def test_in_a_linear_network_the_jacobian_is_a_power_of_the_matrix(size: float) -> None:
+def test_jacobians_by_distance_are_matrix_powers_for_linear_rnn(size: float) -> None:
     shrink = torch.tensor([1, 0.9, 0.7, 0.2], dtype=torch.float64)
     W = size * torch.linalg.qr(random(4, 4))[0] * shrink  # ‖W‖ is `size`
 
@@ -306,27 +306,27 @@ def test_in_a_linear_network_the_jacobian_is_a_power_of_the_matrix(size: float) 
 
     x, start, u = random(2, 7, 4), random(2, 4), random(4)
     found = jacobians_by_distance(step, start, x)
-    told = gradients_by_distance(step, start, x, lambda last_state: last_state @ u)
-    assert found.shape == told.shape == (2, 7)
+    gradients = gradients_by_distance(step, start, x, lambda last_state: last_state @ u)
+    assert found.shape == gradients.shape == (2, 7)
     for d in range(1, 8):
         power = torch.linalg.matrix_power(W, d)
-        wanted = torch.linalg.matrix_norm(power, ord=2).expand(2)
-        torch.testing.assert_close(found[:, d - 1], wanted, rtol=1e-10, atol=0)
+        expected = torch.linalg.matrix_norm(power, ord=2).expand(2)
+        torch.testing.assert_close(found[:, d - 1], expected, rtol=1e-10, atol=0)
         torch.testing.assert_close(
-            told[:, d - 1], (power.T @ u).norm().expand(2), rtol=1e-10, atol=0
+            gradients[:, d - 1], (power.T @ u).norm().expand(2), rtol=1e-10, atol=0
         )
     assert bool((found <= size ** torch.arange(1, 8) + 1e-12).all())
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_by_distance_is_what_autograds_jacobian_says(cell: str) -> None:
+def test_jacobians_by_distance_match_autograd(cell: str) -> None:
     given_ = problem(cell, steps=5, depth=2)
     found = jacobians_by_distance(given_.step, given_.start, given_.inputs)
 
     def loss(output: Tensor) -> Tensor:
         return (output - given_.targets[:, -1]).pow(2).sum(dim=-1)
 
-    told = gradients_by_distance(given_.step, given_.start, given_.inputs, loss)
+    gradients = gradients_by_distance(given_.step, given_.start, given_.inputs, loss)
     states = [given_.start]
     for x in given_.inputs[:, :-1].split(1, dim=1):
         states.append(given_.step(x, states[-1])[1])
@@ -346,10 +346,10 @@ def test_by_distance_is_what_autograds_jacobian_says(cell: str) -> None:
             norm = torch.linalg.matrix_norm(jacobian, ord=2)
             torch.testing.assert_close(found[row, d - 1], norm)
             slope = torch.autograd.functional.jacobian(its_loss, own)
-            torch.testing.assert_close(told[row, d - 1], slope.norm())
+            torch.testing.assert_close(gradients[row, d - 1], slope.norm())
 
 
-def test_a_state_of_several_tensors_is_taken_as_one() -> None:
+def test_jacobians_by_distance_of_state_with_several_tensors() -> None:
     stack: Any = ConvolutionStack(2, 2, 2, causal=True, dilation_growth=2).double()
     x = random(1, 6, 2)
     found = gradients_by_distance(
@@ -360,7 +360,7 @@ def test_a_state_of_several_tensors_is_taken_as_one() -> None:
     assert jacobians_by_distance(stack.step, stack.init_state(1), x).shape == (1, 6)
 
 
-def test_vanishing_and_exploding_are_seen() -> None:
+def test_gradients_by_distance_vanish_and_explode() -> None:
     x = random(1, 20, WIDTH) * 0.01
     found = {}
     for size in (0.5, 1.5):
@@ -381,7 +381,7 @@ def test_vanishing_and_exploding_are_seen() -> None:
         torch.testing.assert_close(norms, size ** torch.arange(1, 21, dtype=torch.float64))
 
 
-def test_looking_leaves_no_mark_and_needs_no_gradient_mode() -> None:
+def test_gradients_by_distance_have_no_side_effect() -> None:
     given_ = problem(steps=4)
     with torch.no_grad():
         found = gradients_by_distance(
@@ -395,14 +395,14 @@ def test_looking_leaves_no_mark_and_needs_no_gradient_mode() -> None:
 # --- refusals
 
 
-def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(ValueError, match="window is 0; a gradient is carried over at least 1 step"):
+def test_bptt_error_messages() -> None:
+    with pytest.raises(ValueError, match="got a window of 0; expected 1 step or more"):
         truncate_every(5, 0)
     for keep in (0.0, -0.5, 1.5, math.nan):
-        with pytest.raises(ValueError, match=f"keep is {keep}; it is a probability, above 0"):
+        with pytest.raises(ValueError, match=f"got keep_probability {keep}; expected a number in"):
             random_truncation(5, keep, generator(0, "truncation"))
     given_ = problem(steps=4)
-    with pytest.raises(ValueError, match="2 borders for 4 steps; .* 3 in all"):
+    with pytest.raises(ValueError, match="got 2 gates for 4 steps; .* 3 in all"):
         unroll(given_.step, given_.start, given_.inputs, no_truncation(3))
-    with pytest.raises(ValueError, match="is None and holds no numbers .* hand in one of zeros"):
+    with pytest.raises(ValueError, match="got the state None, .* try a state of zeros"):
         jacobians_by_distance(given_.step, None, given_.inputs)

@@ -1,4 +1,4 @@
-"""Causal attention in blocks, held against the equation and against the framework's kernel."""
+"""Blockwise causal attention against the equation and torch's kernel."""
 
 import math
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from saccade.nn import attention as attention_module
+from saccade.nn import functional as attention_module
 from saccade.nn.attention import Attention
 from saccade.nn.attention_scores import ScaledDotScore
 from saccade.nn.kernels import causal_attention
@@ -17,7 +17,7 @@ from saccade.nn.masks import Mask
 
 
 def by_loops(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """One query at a time, one head at a time."""
+    """Compute causal attention by loops."""
     found = torch.zeros(*query.shape[:-1], values.shape[-1], dtype=query.dtype)
     B, H, T, Q = query.shape
     for b in range(B):
@@ -26,19 +26,19 @@ def by_loops(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
                 scores = [
                     float(query[b, h, t] @ keys[b, h, s]) / math.sqrt(Q) for s in range(t + 1)
                 ]
-                most = max(scores)
-                exps = [math.exp(score - most) for score in scores]
+                maximum = max(scores)
+                exps = [math.exp(score - maximum) for score in scores]
                 for s, each in enumerate(exps):
                     found[b, h, t] += each / sum(exps) * values[b, h, s]
     return found
 
 
 def some(rows: int, heads: int, steps: int, width: int, wide: int) -> tuple[Tensor, ...]:
-    """Queries, keys and values of other widths, in double precision."""
-    luck = torch.Generator().manual_seed(steps)
+    """Return queries, keys and values of different widths in float64."""
+    generator = torch.Generator().manual_seed(steps)
     widths = (width, width, wide)
     return tuple(
-        torch.randn(rows, steps, heads, w, dtype=torch.float64, generator=luck)
+        torch.randn(rows, steps, heads, w, dtype=torch.float64, generator=generator)
         .transpose(1, 2)
         .requires_grad_()
         for w in widths
@@ -48,7 +48,7 @@ def some(rows: int, heads: int, steps: int, width: int, wide: int) -> tuple[Tens
 @given(
     st.integers(1, 3), st.integers(1, 3), st.integers(1, 13), st.integers(1, 5), st.integers(1, 9)
 )
-def test_blocks_give_the_equation(
+def test_blockwise_causal_attention_matches_reference(
     rows: int, heads: int, steps: int, width: int, block: int
 ) -> None:
     query, keys, values = some(rows, heads, steps, width, 3)
@@ -60,7 +60,7 @@ def test_blocks_give_the_equation(
 
 
 @pytest.mark.parametrize("steps", [1, 3, 4, 5, 6, 11])
-def test_gradients_are_those_of_differences(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blockwise_causal_attention_gradcheck(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causal_attention, "QUERY_BLOCK", 4)
     assert torch.autograd.gradcheck(
         causal_attention.blockwise_causal_attention, some(2, 2, steps, 3, 2)
@@ -68,7 +68,7 @@ def test_gradients_are_those_of_differences(steps: int, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("steps", [1, 63, 64, 65, 96, 97, 130, 200])
-def test_gradients_are_those_of_the_fused_kernel(steps: int) -> None:
+def test_blockwise_causal_attention_gradients_match_sdpa(steps: int) -> None:
     inputs = some(2, 3, steps, 5, 5)
     onto = torch.randn(2, 3, steps, 5, dtype=torch.float64)
     fused = torch.autograd.grad(
@@ -79,7 +79,7 @@ def test_gradients_are_those_of_the_fused_kernel(steps: int) -> None:
         assert torch.allclose(one, other, atol=1e-12)
 
 
-def test_each_query_is_in_one_block_and_none_is_short() -> None:
+def test_blockwise_causal_attention_blocks_cover_all_queries() -> None:
     for steps in range(1, 400):
         blocks = causal_attention._blocks(steps)
         assert [start for start, _ in blocks[1:]] == [end for _, end in blocks[:-1]]
@@ -90,7 +90,7 @@ def test_each_query_is_in_one_block_and_none_is_short() -> None:
         )
 
 
-def test_attention_that_learns_takes_the_blocks_and_says_the_same(
+def test_attention_in_training_uses_blockwise_kernel(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     query, keys, values = some(2, 4, 70, 8, 8)

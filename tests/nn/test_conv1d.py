@@ -30,14 +30,14 @@ def random(*shape: int) -> Tensor:
 
 
 def scrambled(module: nn.Module) -> Any:
-    """In float64, and no parameter left at zero, where a lost one would not be missed."""
+    """Return the module in float64 with no parameter at zero."""
     for parameter in module.double().parameters():
         nn.init.normal_(parameter, std=0.5)
     return module
 
 
 def by_loops(layer: Convolution, x: list[list[float]]) -> list[list[float]]:
-    """One row, from the equation, one number at a time; outside of the row are zeros."""
+    """Convolve one row by loops, with zeros outside the row."""
     weight, bias = layer.weight.tolist(), layer.bias.tolist()
     kernel = len(weight[0][0])
     reach = (kernel - 1) * layer.dilation
@@ -47,9 +47,9 @@ def by_loops(layer: Convolution, x: list[list[float]]) -> list[list[float]]:
         row = []
         for e, total in enumerate(bias):
             for k in range(kernel):
-                place = t - before + k * layer.dilation
-                if 0 <= place < len(x):
-                    for d, value in enumerate(x[place]):
+                position = t - before + k * layer.dilation
+                if 0 <= position < len(x):
+                    for d, value in enumerate(x[position]):
                         total += weight[e][d][k] * value
             row.append(total)
         rows.append(row)
@@ -61,7 +61,7 @@ def by_loops(layer: Convolution, x: list[list[float]]) -> list[list[float]]:
 
 @settings(max_examples=60)
 @given(kernels, dilations, st.booleans(), lengths_of, st.integers(0, 2), seeds)
-def test_a_layer_is_its_equation_and_sees_no_padding(
+def test_convolution_matches_equation_and_ignores_padding(
     kernel: int, dilation: int, causal: bool, lengths: list[int], more: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -72,13 +72,13 @@ def test_a_layer_is_its_equation_and_sees_no_padding(
     y = layer(x, torch.tensor(lengths))
     assert y.shape == (len(lengths), max(lengths) + more, 2)
     for row, length in enumerate(lengths):
-        wanted = by_loops(layer, x[row, :length].tolist())
-        torch.testing.assert_close(y[row, :length], torch.tensor(wanted, dtype=torch.float64))
+        expected = by_loops(layer, x[row, :length].tolist())
+        torch.testing.assert_close(y[row, :length], torch.tensor(expected, dtype=torch.float64))
 
 
 @settings(max_examples=40)
 @given(kernels, dilations, st.booleans(), st.integers(1, 7), seeds)
-def test_a_layer_is_the_frameworks_forward_and_backward(
+def test_convolution_matches_torch(
     kernel: int, dilation: int, causal: bool, T: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -90,21 +90,21 @@ def test_a_layer_is_the_frameworks_forward_and_backward(
     x = random(2, T, WIDTH).requires_grad_()
     turned = x.transpose(1, 2)
     if causal:  # they pad both ends
-        wanted = theirs(turned)[:, :, :T]
+        expected = theirs(turned)[:, :, :T]
     else:
-        wanted = theirs(nn.functional.pad(turned, (reach // 2, reach - reach // 2)))
+        expected = theirs(nn.functional.pad(turned, (reach // 2, reach - reach // 2)))
     y = layer(x)
-    torch.testing.assert_close(y, wanted.transpose(1, 2))
+    torch.testing.assert_close(y, expected.transpose(1, 2))
     slope = torch.randn_like(y)
     mine = torch.autograd.grad(y, [x, layer.weight, layer.bias], slope)
-    other = torch.autograd.grad(wanted, [x, theirs.weight, theirs.bias], slope.transpose(1, 2))
+    other = torch.autograd.grad(expected, [x, theirs.weight, theirs.bias], slope.transpose(1, 2))
     for one, two in zip(mine, other, strict=True):
         torch.testing.assert_close(one, two)
 
 
 @pytest.mark.parametrize("dilation", [1, 2])
 @pytest.mark.parametrize("kernel", [1, 3, 5])
-def test_without_causal_it_is_the_frameworks_same_padding(kernel: int, dilation: int) -> None:
+def test_convolution_not_causal_matches_torch_same_padding(kernel: int, dilation: int) -> None:
     layer = scrambled(Convolution(WIDTH, 2, kernel, dilation))
     theirs = nn.Conv1d(WIDTH, 2, kernel, dilation=dilation, padding="same").double()
     theirs.load_state_dict(layer.state_dict())
@@ -112,17 +112,17 @@ def test_without_causal_it_is_the_frameworks_same_padding(kernel: int, dilation:
     torch.testing.assert_close(layer(x), theirs(x.transpose(1, 2)).transpose(1, 2))
 
 
-def test_only_places_that_fit_come_out_of_the_bare_equation() -> None:
+def test_convolve_returns_valid_positions() -> None:
     x, weight, bias = random(2, 7, 3), random(4, 3, 3), random(4)
     y = convolve(x, weight, bias, 2)
-    wanted = nn.functional.conv1d(x.transpose(1, 2), weight, bias, dilation=2).transpose(1, 2)
+    expected = nn.functional.conv1d(x.transpose(1, 2), weight, bias, dilation=2).transpose(1, 2)
     assert y.shape == (2, 3, 4)
-    torch.testing.assert_close(y, wanted)
+    torch.testing.assert_close(y, expected)
 
 
 @settings(max_examples=40)
 @given(kernels, dilations, pieces, seeds)
-def test_in_pieces_a_causal_layer_gives_what_it_gives_at_once(
+def test_convolution_steps_match_forward(
     kernel: int, dilation: int, sizes: list[int], seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -139,7 +139,7 @@ def test_in_pieces_a_causal_layer_gives_what_it_gives_at_once(
     assert torch.equal(state.inputs, padded[:, x.shape[1] :])
 
 
-def test_a_state_may_be_used_again_and_its_rows_chosen() -> None:
+def test_convolution_state_can_be_reused_and_selected() -> None:
     layer = scrambled(Convolution(WIDTH, 2, 3, 2, causal=True))
     x = random(3, 6, WIDTH)
     _, state = layer.step(x[:, :4], layer.init_state(3))
@@ -153,7 +153,7 @@ def test_a_state_may_be_used_again_and_its_rows_chosen() -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_gradients(causal: bool) -> None:
+def test_convolution_gradcheck(causal: bool) -> None:
     layer, lengths = scrambled(Convolution(2, 2, 3, 2, causal)), torch.tensor([5, 2])
 
     def run(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ def test_gradients(causal: bool) -> None:
     assert torch.autograd.gradcheck(lambda x: stack(x, lengths), leaves[:1])
 
 
-def test_a_layer_starts_with_the_variance_it_is_given() -> None:
+def test_convolution_initial_output_variance_is_one() -> None:
     y = Convolution(64, 64, 5)(torch.randn(20, 50, 64))[:, 2:-2]
     assert float(y.detach().std()) == pytest.approx(1, abs=0.1)
 
@@ -175,7 +175,7 @@ def test_a_layer_starts_with_the_variance_it_is_given() -> None:
 
 
 def gated_by_hand(block: GatedConvolution, x: Tensor) -> Tensor:
-    """One row: the layer's own loops, then the gate and the way around, number by number."""
+    """Compute one row by loops: convolution, gate and residual."""
     y = by_loops(block.convolution, x.tolist())
     D = x.shape[1]
     rows = [
@@ -190,7 +190,7 @@ def gated_by_hand(block: GatedConvolution, x: Tensor) -> Tensor:
 
 @settings(max_examples=30)
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.booleans(), lengths_of, seeds)
-def test_a_stack_is_its_equations_row_by_row_and_sees_no_padding(
+def test_convolution_stack_matches_equation_and_ignores_padding(
     depth: int, kernel: int, dilation_growth: int, causal: bool, lengths: list[int], seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -205,15 +205,15 @@ def test_a_stack_is_its_equations_row_by_row_and_sees_no_padding(
         x[row, length:] = math.nan
     y = stack(x, torch.tensor(lengths))
     for row, length in enumerate(lengths):
-        wanted = x[row, :length]
+        expected = x[row, :length]
         for block in stack.layers:
-            wanted = gated_by_hand(block, wanted)
-        torch.testing.assert_close(y[row, :length], wanted)
+            expected = gated_by_hand(block, expected)
+        torch.testing.assert_close(y[row, :length], expected)
 
 
 @settings(max_examples=30)
 @given(st.integers(1, 3), kernels, st.integers(1, 3), pieces, seeds)
-def test_in_pieces_a_causal_stack_gives_what_it_gives_at_once(
+def test_convolution_stack_steps_match_forward(
     depth: int, kernel: int, dilation_growth: int, sizes: list[int], seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -226,7 +226,7 @@ def test_in_pieces_a_causal_stack_gives_what_it_gives_at_once(
     torch.testing.assert_close(torch.cat(outputs, dim=1), stack(x))
 
 
-def test_the_future_cannot_be_seen() -> None:
+def test_convolution_stack_causal_ignores_future() -> None:
     stack = scrambled(ConvolutionStack(WIDTH, 3, 3, causal=True, dilation_growth=2))
     x = random(2, 9, WIDTH)
     changed = x.clone()
@@ -236,7 +236,7 @@ def test_the_future_cannot_be_seen() -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_padding_gives_no_gradient_and_takes_none(causal: bool) -> None:
+def test_convolution_stack_padding_has_no_gradient(causal: bool) -> None:
     stack = scrambled(ConvolutionStack(WIDTH, 2, 3, causal))
     x, lengths = random(2, 6, WIDTH), torch.tensor([6, 3])
     slope = random(2, 6, WIDTH)
@@ -257,21 +257,19 @@ def test_padding_gives_no_gradient_and_takes_none(causal: bool) -> None:
 fields = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=3)
 
 
-def seen_by(layers: list[Convolution], T: int, place: int) -> list[int]:
-    """The inputs on which one output depends, by its gradient."""
+def seen_by(layers: list[Convolution], T: int, position: int) -> list[int]:
+    """Return the inputs on which one output depends, by its gradient."""
     x = torch.ones(1, T, 1, dtype=torch.float64, requires_grad=True)
     y: Tensor = x
     for layer in layers:
         y = layer(y)
-    (slope,) = torch.autograd.grad(y[0, place, 0], x)
+    (slope,) = torch.autograd.grad(y[0, position, 0], x)
     return [t for t, value in enumerate(slope[0, :, 0].tolist()) if value != 0]
 
 
 @settings(max_examples=60)
 @given(fields, st.booleans())
-def test_an_output_depends_on_the_farthest_input_of_its_field_and_on_none_beyond(
-    sizes: list[tuple[int, int]], causal: bool
-) -> None:
+def test_receptive_field_bounds_dependence(sizes: list[tuple[int, int]], causal: bool) -> None:
     field = receptive_field([k for k, _ in sizes], [d for _, d in sizes])
     layers = [Convolution(1, 1, k, d, causal).double() for k, d in sizes]
     for layer in layers:
@@ -279,7 +277,7 @@ def test_an_output_depends_on_the_farthest_input_of_its_field_and_on_none_beyond
     seen = seen_by(layers, 2 * field + 1, field)
     assert seen[-1] - seen[0] + 1 == field
     if causal:
-        assert seen[-1] == field  # the newest is the one at the output's own place
+        assert seen[-1] == field  # the newest is the one at the output's own position
     below, whole = 1, True
     for k, d in sizes:
         whole &= k == 1 or d <= below
@@ -293,7 +291,7 @@ def test_an_output_depends_on_the_farthest_input_of_its_field_and_on_none_beyond
     [(1, 3, 1, 3), (4, 3, 1, 9), (4, 2, 2, 16), (3, 3, 3, 27)],
 )
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_field_of_a_stack_is_as_computed(
+def test_receptive_field_of_stack(
     depth: int, kernel: int, dilation_growth: int, field: int, causal: bool
 ) -> None:
     stack = scrambled(ConvolutionStack(2, depth, kernel, causal, dilation_growth=dilation_growth))
@@ -307,13 +305,13 @@ def test_the_field_of_a_stack_is_as_computed(
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_deep_stacks_start_with_the_variance_they_are_given(dropout: float) -> None:
+def test_convolution_stack_initial_variance_is_one(dropout: float) -> None:
     stack = ConvolutionStack(64, 12, 3, dropout=dropout)
     y = stack(torch.randn(8, 60, 64))[:, 20:-20]
     assert float(y.detach().std()) == pytest.approx(1, abs=0.25)
 
 
-def test_dropout_is_for_what_is_convolved_and_not_for_the_way_around() -> None:
+def test_gated_convolution_dropout_is_on_the_branch() -> None:
     block, x = scrambled(GatedConvolution(WIDTH, 3, dropout=0.5)), random(2, 5, WIDTH)
     torch.manual_seed(1)
     got = block(x)
@@ -323,7 +321,7 @@ def test_dropout_is_for_what_is_convolved_and_not_for_the_way_around() -> None:
     assert not torch.equal(got, block.eval()(x))
 
 
-def test_blanking_leaves_real_places_alone() -> None:
+def test_mask_padding_keeps_real_positions() -> None:
     x = random(2, 4, 2)
     assert mask_padding(x, None) is x
     blanked = mask_padding(x, torch.tensor([4, 1]))
@@ -334,23 +332,23 @@ def test_blanking_leaves_real_places_alone() -> None:
 # --- refusals
 
 
-def test_sizes_that_are_none_are_refused() -> None:
-    with pytest.raises(ValueError, match="kernel_size is 0; it must be at least 1"):
+def test_convolution_refuses_invalid_sizes() -> None:
+    with pytest.raises(ValueError, match="kernel_size 0; expected 1 or more"):
         Convolution(3, 3, 0)
-    with pytest.raises(ValueError, match="dilation is -1; it must be at least 1"):
+    with pytest.raises(ValueError, match="dilation -1; expected 1 or more"):
         Convolution(3, 3, 2, dilation=-1)
-    with pytest.raises(ValueError, match="depth is 0; it must be at least 1"):
+    with pytest.raises(ValueError, match="depth 0; expected 1 or more"):
         ConvolutionStack(3, 0, 2)
-    with pytest.raises(ValueError, match="growth is 0; it must be at least 1"):
+    with pytest.raises(ValueError, match="growth 0; expected 1 or more"):
         ConvolutionStack(3, 2, 2, dilation_growth=0)
 
 
-def test_what_sees_the_future_does_not_go_step_by_step() -> None:
+def test_convolution_step_requires_causal() -> None:
     layer, stack = Convolution(3, 3, 3), ConvolutionStack(3, 2, 3)
-    wanted = "sees the future, so it cannot go step by step; make it with causal=True"
-    with pytest.raises(ValueError, match=wanted):
+    expected = "depends on later inputs; expected a causal one; try causal=True"
+    with pytest.raises(ValueError, match=expected):
         layer.init_state(1)
-    with pytest.raises(ValueError, match=wanted):
+    with pytest.raises(ValueError, match=expected):
         layer.step(torch.randn(1, 1, 3), ConvState(torch.zeros(1, 2, 3)))
-    with pytest.raises(ValueError, match=wanted):
+    with pytest.raises(ValueError, match=expected):
         stack.init_state(1)

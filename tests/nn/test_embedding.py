@@ -5,13 +5,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.nn import Embedding, LearnedPositions, SinusoidalPositions
+from saccade.nn import LearnedPositions, SinusoidalPositions, TokenEmbedding
 
 
 @given(st.integers(1, 3), st.integers(1, 5), st.integers(0, 7), st.booleans())
-def test_it_is_its_equation(B: int, T: int, start: int, learned: bool) -> None:
+def test_token_embedding_matches_equation(B: int, T: int, start: int, learned: bool) -> None:
     positions = LearnedPositions(6, 12) if learned else SinusoidalPositions(6)
-    embedding = Embedding(11, 6, positions)
+    embedding = TokenEmbedding(11, 6, positions)
     ids = torch.randint(11, (B, T))
     got = embedding(ids, start)
     codes = positions(0, start + T)
@@ -21,8 +21,8 @@ def test_it_is_its_equation(B: int, T: int, start: int, learned: bool) -> None:
             torch.testing.assert_close(got[b, t], math.sqrt(6) * row + codes[start + t])
 
 
-def test_without_positions_a_word_is_the_same_everywhere() -> None:
-    embedding = Embedding(11, 4)
+def test_token_embedding_without_positions_is_position_independent() -> None:
+    embedding = TokenEmbedding(11, 4)
     ids = torch.full((2, 3), 7)
     got = embedding(ids, 5)
     assert torch.equal(got, got[:1, :1].expand_as(got))
@@ -30,23 +30,23 @@ def test_without_positions_a_word_is_the_same_everywhere() -> None:
 
 
 @pytest.mark.parametrize("width", [16, 256])
-def test_rows_start_with_variance_one_and_so_do_logits_of_the_same_matrix(width: int) -> None:
-    embedding = Embedding(2000, width)
+def test_token_embedding_initial_variance_is_one(width: int) -> None:
+    embedding = TokenEmbedding(2000, width)
     assert 0.95 < embedding(torch.arange(2000)[None]).var() < 1.05
     logits = torch.randn(100, width) @ embedding.table.weight.T
     assert 0.9 < logits.var() < 1.1
 
 
-def test_a_row_learns_in_proportion_to_how_often_it_is_read() -> None:
-    embedding = Embedding(5, 4).double()
+def test_token_embedding_gradient_counts_occurrences() -> None:
+    embedding = TokenEmbedding(5, 4).double()
     embedding(torch.tensor([[1, 3, 3], [3, 1, 0]])).sum().backward()
     grad = embedding.table.weight.grad
     assert grad is not None
     torch.testing.assert_close(grad[:, 0], 2 * torch.tensor([1.0, 2, 0, 3, 0]).double())
 
 
-def test_dropout_comes_last_and_only_while_training() -> None:
-    embedding = Embedding(11, 4, SinusoidalPositions(4), dropout=0.5)
+def test_token_embedding_dropout_is_last_and_in_training_only() -> None:
+    embedding = TokenEmbedding(11, 4, SinusoidalPositions(4), dropout=0.5)
     ids = torch.randint(11, (8, 20))
     dropped = embedding(ids)
     plain = embedding.eval()(ids)

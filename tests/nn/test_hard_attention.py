@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import gumbel_softmax
 
-from saccade.nn.attention import Attention, attention_weights
+from saccade.nn.attention import Attention
 from saccade.nn.attention_scores import ATTENTION_SCORES, DotScore, make_score
+from saccade.nn.functional import attention_weights
 from saccade.nn.hard_attention import (
     HardAttention,
     argmax_weights,
@@ -33,7 +34,7 @@ def random(*shape: int) -> Tensor:
 
 @settings(max_examples=30)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=3), st.integers(1, 4), seeds)
-def test_the_best_key_that_may_be_seen_gets_all(lengths: list[int], T: int, seed: int) -> None:
+def test_argmax_weights_select_best_allowed_key(lengths: list[int], T: int, seed: int) -> None:
     torch.manual_seed(seed)
     scores = random(len(lengths), 2, T, 6)
     may_see = (torch.arange(6) < torch.tensor(lengths)[:, None])[:, None, None]
@@ -41,14 +42,14 @@ def test_the_best_key_that_may_be_seen_gets_all(lengths: list[int], T: int, seed
     for b, length in enumerate(lengths):
         for h, t in product(range(2), range(T)):
             row = scores[b, h, t].tolist()
-            wanted = [0.0] * 6
+            expected = [0.0] * 6
             if length:
-                wanted[row.index(max(row[:length]))] = 1.0
-            assert got[b, h, t].tolist() == wanted
+                expected[row.index(max(row[:length]))] = 1.0
+            assert got[b, h, t].tolist() == expected
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 4.0])
-def test_straight_through_is_the_frameworks_forwards_and_backwards(temperature: float) -> None:
+def test_straight_through_gumbel_matches_torch(temperature: float) -> None:
     scores, slope = random(2, 3, 4, 5).requires_grad_(), random(2, 3, 4, 5)
     results = []
     for run in (
@@ -65,48 +66,48 @@ def test_straight_through_is_the_frameworks_forwards_and_backwards(temperature: 
     assert bool((mine.sum(-1) == 1).all())
 
 
-def test_keys_are_drawn_by_their_weights_and_hidden_ones_never() -> None:
+def test_straight_through_gumbel_samples_by_weight() -> None:
     scores = torch.tensor([0.5, 2.0, -1.0, 1.0, 9.0]).double()
     may_see = torch.tensor([True, True, True, True, False])[None, None, None]
     count = 40_000
     drawn = straight_through_gumbel(scores.expand(1, 1, count, 5), 0.7, may_see)[0, 0].mean(0)
-    wanted = attention_weights(scores[None, None, None], may_see)[0, 0, 0]
+    expected = attention_weights(scores[None, None, None], may_see)[0, 0, 0]
     assert float(drawn[4]) == 0
     # four standard deviations of a share, whatever the temperature of the slope
-    for share, chance in zip(drawn[:4].tolist(), wanted[:4].tolist(), strict=True):
+    for share, chance in zip(drawn[:4].tolist(), expected[:4].tolist(), strict=True):
         assert share == pytest.approx(chance, abs=4 * math.sqrt(chance * (1 - chance) / count))
 
 
-def test_the_slope_is_that_of_the_relaxed_weights() -> None:
+def test_straight_through_gumbel_gradient_is_that_of_softmax() -> None:
     scores = random(1, 1, 3, 4).requires_grad_()
     may_see = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]]).bool()[None, None]
     torch.manual_seed(3)
     noise = -torch.empty_like(scores).exponential_().log()
     soft = attention_weights((scores + noise) / 0.5, may_see)
     slope = random(1, 1, 3, 4)
-    (wanted,) = torch.autograd.grad(soft, scores, slope)
+    (expected,) = torch.autograd.grad(soft, scores, slope)
     torch.manual_seed(3)
     got = straight_through_gumbel(scores, 0.5, may_see)
-    torch.testing.assert_close(torch.autograd.grad(got, scores, slope)[0], wanted)
+    torch.testing.assert_close(torch.autograd.grad(got, scores, slope)[0], expected)
     assert bool((got[0, 0, 2] == 0).all())  # a blind query
 
 
 @pytest.mark.parametrize("name", ATTENTION_SCORES)
-def test_in_evaluation_it_reads_the_value_of_the_best_key(name: str) -> None:
+def test_hard_attention_evaluation_returns_value_of_best_key(name: str) -> None:
     score = make_score(name, 3).double()
     hard = HardAttention(score).eval()
     query, keys, values = random(2, 1, 4, 3), score.prepare(random(2, 1, 5, 3)), random(2, 1, 5, 2)
     mask = Mask.lengths(torch.tensor([5, 2]))
     soft = Attention(score).weights(query, keys, mask)
     chosen = soft[:, 0].argmax(-1)
-    wanted = torch.stack([values[b, 0][chosen[b]] for b in range(2)])
+    expected = torch.stack([values[b, 0][chosen[b]] for b in range(2)])
     before = torch.get_rng_state()
-    assert torch.equal(hard(query, keys, values, mask)[:, 0], wanted)
+    assert torch.equal(hard(query, keys, values, mask)[:, 0], expected)
     assert torch.equal(before, torch.get_rng_state())  # nothing is drawn
     assert torch.equal(hard.weights(query, keys, mask)[:, 0].argmax(-1), chosen)
 
 
-def test_training_draws_from_the_global_generator_and_watching_does_not() -> None:
+def test_hard_attention_capture_draws_no_random_numbers() -> None:
     hard, mask = HardAttention(DotScore()), Mask()
     query, keys, values = random(1, 1, 20, 2), random(1, 1, 5, 2), random(1, 1, 5, 2)
 
@@ -122,15 +123,15 @@ def test_training_draws_from_the_global_generator_and_watching_does_not() -> Non
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_a_temperature_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="a temperature of 0.0 was asked for; it must be above 0"):
+def test_hard_attention_refuses_invalid_temperature() -> None:
+    with pytest.raises(ValueError, match="got a temperature of 0.0; expected a number above 0"):
         HardAttention(DotScore(), 0.0)
 
 
 # --- the score function ---------------------------------------------------------------------------
 
 
-def test_the_loss_is_its_equation() -> None:
+def test_reinforce_loss_matches_equation() -> None:
     table, rewards = random(2, 3, 4).log_softmax(-1), random(2, 3, 3)
     keys = torch.randint(4, (2, 3, 3))
     for baseline in (False, True):
@@ -147,9 +148,7 @@ def test_the_loss_is_its_equation() -> None:
 
 @settings(max_examples=40)
 @given(st.integers(1, 4), st.integers(1, 4), st.booleans(), seeds)
-def test_over_all_that_can_be_drawn_the_slope_is_the_true_one(
-    S: int, samples: int, baseline: bool, seed: int
-) -> None:
+def test_reinforce_gradient_is_unbiased(S: int, samples: int, baseline: bool, seed: int) -> None:
     torch.manual_seed(seed)
     baseline = baseline and samples > 1
     scores, rewards = random(S).requires_grad_(), 3 * random(S)
@@ -159,8 +158,8 @@ def test_over_all_that_can_be_drawn_the_slope_is_the_true_one(
     torch.testing.assert_close(got.mean, true, rtol=0, atol=1e-12)
 
 
-def test_a_baseline_that_knows_its_own_draw_would_be_biased() -> None:
-    """What the test above would see: the mean over all draws, the own among them."""
+def test_reinforce_with_own_sample_in_baseline_is_biased() -> None:
+    """Take the mean over all samples, including the sample itself, as the baseline."""
     scores, rewards = random(3).requires_grad_(), random(3)
     (true,) = torch.autograd.grad(-(scores.softmax(0) * rewards).sum(), scores)
     chances, total = scores.detach().softmax(0), torch.zeros(3).double()
@@ -172,7 +171,7 @@ def test_a_baseline_that_knows_its_own_draw_would_be_biased() -> None:
     assert float((total - true).abs().max()) > 1e-3
 
 
-def test_what_is_drawn_agrees_with_what_is_enumerated() -> None:
+def test_reinforce_samples_match_exact_moments() -> None:
     torch.manual_seed(2)
     scores, rewards, samples, count = random(4), random(4) - 3, 3, 40_000
     leaves = scores.expand(count, -1).clone().requires_grad_()
@@ -186,7 +185,7 @@ def test_what_is_drawn_agrees_with_what_is_enumerated() -> None:
 
 
 @pytest.mark.parametrize("samples", [2, 3, 4])
-def test_the_baseline_lowers_the_variance_where_rewards_are_log_likelihoods(samples: int) -> None:
+def test_reinforce_baseline_lowers_variance_for_log_likelihoods(samples: int) -> None:
     torch.manual_seed(samples)
     for _ in range(10):
         scores, rewards = random(4), -2 - random(4).abs()
@@ -196,7 +195,7 @@ def test_the_baseline_lowers_the_variance_where_rewards_are_log_likelihoods(samp
         assert with_it < without / 2
 
 
-def test_the_baseline_makes_the_variance_blind_to_a_reward_for_everyone() -> None:
+def test_reinforce_baseline_variance_is_invariant_to_reward_offset() -> None:
     scores, rewards = random(4), random(4)
     plain, more = (gradient_moments(scores, r, 2).variance for r in (rewards, rewards + 100))
     assert more == pytest.approx(plain)
@@ -204,28 +203,30 @@ def test_the_baseline_makes_the_variance_blind_to_a_reward_for_everyone() -> Non
     assert far > 100 * gradient_moments(scores, rewards, 2, False).variance
 
 
-def test_where_the_mean_reward_is_nothing_two_draws_and_a_baseline_do_not_pay() -> None:
-    """As the docstring says: a baseline is not free of noise."""
+def test_reinforce_baseline_adds_variance_for_zero_mean_reward() -> None:
+    """Check the documented case where the baseline adds variance."""
     scores, rewards = torch.zeros(4).double(), torch.tensor([1.0, -1.0, 1.0, -1.0]).double()
     with_it, without = (gradient_moments(scores, rewards, 2, b).variance for b in (True, False))
     assert with_it > without
 
 
-def test_the_rewards_own_slope_is_left_to_others() -> None:
+def test_reinforce_loss_detaches_rewards() -> None:
     rewards = random(2, 3).requires_grad_()
     table = random(2, 4).log_softmax(-1).requires_grad_()
     loss = reinforce_loss(table, torch.randint(4, (2, 3)), rewards).sum()
     assert torch.autograd.grad(loss, rewards, allow_unused=True)[0] is None
 
 
-def test_others_are_needed() -> None:
+def test_leave_one_out_baseline_needs_two_samples() -> None:
     rewards = torch.tensor([[1.0, 2.0, 6.0]])
     assert leave_one_out_baseline(rewards).tolist() == [[4.0, 3.5, 1.5]]
-    with pytest.raises(ValueError, match="1 draw has no others .* at least 2, or take no baseline"):
+    with pytest.raises(
+        ValueError, match="got 1 sample for a baseline; expected at least 2; try baseline=False"
+    ):
         leave_one_out_baseline(rewards[:, :1])
 
 
-def test_drawing_gives_every_key_its_chance() -> None:
+def test_sample_keys_follow_probabilities() -> None:
     table = torch.tensor([[0.1, 0.2, 0.7], [1.0, 0.0, 0.0]]).log()
     keys = sample_keys(table, 20_000)
     assert keys.shape == (2, 20_000)
@@ -235,35 +236,35 @@ def test_drawing_gives_every_key_its_chance() -> None:
     assert sample_keys(table.expand(4, 2, 3), 1).shape == (4, 2, 1)
 
 
-def test_a_reader_of_one_place_learns_by_the_score_function_where_to_look() -> None:
-    """Five shuffled cards with a name and a value: find the card by name, say its value."""
+def test_reinforce_trains_a_lookup_model() -> None:
+    """Five shuffled cards with a name and a value: find the card by name, predict its value."""
     names = values = 5
-    ask, say = nn.Linear(names, names, bias=False), nn.Linear(values, values)
-    optimizer = torch.optim.Adam([*ask.parameters(), *say.parameters()], lr=0.05)
+    ask, predict = nn.Linear(names, names, bias=False), nn.Linear(values, values)
+    optimizer = torch.optim.Adam([*ask.parameters(), *predict.parameters()], lr=0.05)
     eye = torch.eye(5)
 
     def deal(rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        cards = torch.rand(rows, 5).argsort(-1)  # the name at each place
+        cards = torch.rand(rows, 5).argsort(-1)  # the name at each position
         worth = torch.randint(values, (rows, 5))
-        place = torch.randint(5, (rows,))
+        position = torch.randint(5, (rows,))
         row = torch.arange(rows)
-        return cards, worth, cards[row, place], worth[row, place]
+        return cards, worth, cards[row, position], worth[row, position]
 
-    def look(cards: Tensor, wanted: Tensor) -> Tensor:
-        return (ask(eye[wanted])[:, None] @ eye[cards].mT)[:, 0].log_softmax(-1)
+    def look(cards: Tensor, expected: Tensor) -> Tensor:
+        return (ask(eye[expected])[:, None] @ eye[cards].mT)[:, 0].log_softmax(-1)
 
     for _ in range(200):
-        cards, worth, wanted, answer = deal(64)
-        table = look(cards, wanted)
+        cards, worth, expected, answer = deal(64)
+        table = look(cards, expected)
         keys = sample_keys(table, 4)
-        read = say(eye[worth.gather(1, keys)])  # (rows, draws, values)
+        read = predict(eye[worth.gather(1, keys)])  # (rows, draws, values)
         likelihood = read.log_softmax(-1).gather(2, answer[:, None, None].expand(-1, 4, 1))[..., 0]
         loss = reinforce_loss(table, keys, likelihood) - likelihood.mean(-1)
         optimizer.zero_grad()
         loss.mean().backward()
         optimizer.step()
     with torch.no_grad():
-        cards, worth, wanted, answer = deal(500)
-        place = look(cards, wanted).argmax(-1)
-        said = say(eye[worth.gather(1, place[:, None])[:, 0]]).argmax(-1)
-    assert float((said == answer).double().mean()) > 0.97
+        cards, worth, expected, answer = deal(500)
+        position = look(cards, expected).argmax(-1)
+        predicted = predict(eye[worth.gather(1, position[:, None])[:, 0]]).argmax(-1)
+    assert float((predicted == answer).double().mean()) > 0.97

@@ -1,4 +1,4 @@
-"""How a whole model begins: which weights, each by itself, and which are left as they were."""
+"""Initialisation of whole models: which weights, and which stay unchanged."""
 
 from typing import Any
 
@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from saccade.models.conv_seq2seq import ConvSourceAttention
 from saccade.nn.attention import MultiHeadAttention
 from saccade.nn.conv1d import Convolution, ConvolutionStack
-from saccade.nn.embedding import Embedding
+from saccade.nn.embedding import TokenEmbedding
+from saccade.nn.feedforward import FeedForward
 from saccade.nn.init import INITS, init_weight
 from saccade.nn.init_model import init_model
 from saccade.nn.positional_encoding import LearnedPositions
@@ -20,12 +21,12 @@ from saccade.nn.transformer import CausalBlock, DecoderBlock, EncoderBlock
 D = 6
 
 
-def luck() -> torch.Generator:
+def seeded() -> torch.Generator:
     return torch.Generator().manual_seed(3)
 
 
 def parts() -> dict[str, tuple[nn.Module, list[int]]]:
-    """Modules, and of how many matrices each weight is, in the order of their parameters."""
+    """Return modules with the number of matrices in each weight, in order of parameters."""
     return {
         "affine": (nn.Linear(D, 4), [1]),
         "attention": (MultiHeadAttention(D, 2), [1, 2, 1]),
@@ -40,34 +41,37 @@ def parts() -> dict[str, tuple[nn.Module, list[int]]]:
 
 @pytest.mark.parametrize("method", ["kaiming_out", "orthogonal", "xavier"])
 @pytest.mark.parametrize("name", parts())
-def test_every_matrix_begins_by_itself(name: str, method: str) -> None:
+def test_init_model_initialises_each_matrix_separately(name: str, method: str) -> None:
     module, counts = parts()[name]
     weights = [p for p in module.parameters() if p.dim() > 1]
     assert (
-        init_model(module, method, activation="relu", generator=luck())
+        init_model(module, method, activation="relu", generator=seeded())
         == len(weights)
         == len(counts)
     )
-    again = luck()
+    again = seeded()
     for weight, count in zip(weights, counts, strict=True):
         for matrix in weight.detach().chunk(count):
-            wanted = torch.empty_like(matrix)
-            init_weight(wanted, method, activation="relu", generator=again)
-            assert torch.equal(matrix, wanted)
+            expected = torch.empty_like(matrix)
+            init_weight(expected, method, activation="relu", generator=again)
+            assert torch.equal(matrix, expected)
     biases = [p for p in module.parameters() if p.dim() == 1]
     assert biases and not any(bias.any() for bias in biases)
     assert all(p.is_leaf and p.requires_grad for p in module.parameters())
 
 
-def test_what_is_no_layer_is_left_alone() -> None:
-    block, words = EncoderBlock(D, 2, 8), Embedding(9, D, LearnedPositions(D, 5))
+def test_init_model_skips_embeddings_positions_and_norms() -> None:
+    block, words = (
+        EncoderBlock(MultiHeadAttention(D, 2), FeedForward(D, 8)),
+        TokenEmbedding(9, D, LearnedPositions(D, 5)),
+    )
     tied = nn.Linear(D, 9, bias=False)
     tied.weight = words.table.weight
     model = nn.ModuleList([block, words, tied])
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     assert (
         init_model(model, "zero") == 5
-    )  # of the block: query, keys and values, out, two of thinking
+    )  # of the block: query, keys and values, out, two of the feed-forward network
     now = dict(model.named_parameters())
     alike = {name for name in before if torch.equal(before[name], now[name])}
     assert {"1.table.weight", "1.positions.table", "0.around_attention.norm.weight"} <= alike
@@ -77,21 +81,31 @@ def test_what_is_no_layer_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("made", "ends"),
     [
-        (lambda: CausalBlock(D, 2, 8), ("self_attention.out", "feed_forward.outer")),
-        (lambda: EncoderBlock(D, 2, 8), ("self_attention.out", "feed_forward.outer")),
         (
-            lambda: DecoderBlock(D, 2, 8),
+            lambda: CausalBlock(MultiHeadAttention(D, 2), FeedForward(D, 8)),
+            ("self_attention.out", "feed_forward.outer"),
+        ),
+        (
+            lambda: EncoderBlock(MultiHeadAttention(D, 2), FeedForward(D, 8)),
+            ("self_attention.out", "feed_forward.outer"),
+        ),
+        (
+            lambda: DecoderBlock(
+                MultiHeadAttention(D, 2), MultiHeadAttention(D, 2), FeedForward(D, 8)
+            ),
             ("self_attention.out", "source_attention.out", "feed_forward.outer"),
         ),
     ],
     ids=["causal", "encoder", "decoder"],
 )
-def test_depth_scales_the_ends_of_the_branches_of_a_stack(made: Any, ends: tuple[str, ...]) -> None:
+def test_init_model_depth_scaled_scales_residual_projections(
+    made: Any, ends: tuple[str, ...]
+) -> None:
     plain, scaled = ({}, {})
     weights: dict[str, Tensor]
     for method, weights in (("kaiming", plain), ("depth_scaled", scaled)):
         model = nn.ModuleDict({"stack": nn.ModuleList(made() for _ in range(3))})
-        init_model(model, method, activation="gelu", generator=luck())
+        init_model(model, method, activation="gelu", generator=seeded())
         weights |= {n: p.detach() for n, p in model.named_parameters() if p.dim() == 2}
     for name, weight in plain.items():
         is_end = name.removesuffix(".weight").endswith(ends)
@@ -99,20 +113,20 @@ def test_depth_scales_the_ends_of_the_branches_of_a_stack(made: Any, ends: tuple
         torch.testing.assert_close(scaled[name], weight / divisor)
 
 
-def test_outside_of_a_stack_of_blocks_depth_scaled_is_kaiming() -> None:
+def test_init_model_depth_scaled_without_blocks_is_kaiming() -> None:
     stacks = [ConvolutionStack(D, 2, 3) for _ in range(2)]
     for stack, method in zip(stacks, ("kaiming", "depth_scaled"), strict=True):
-        init_model(stack, method, generator=luck())
+        init_model(stack, method, generator=seeded())
     for one, other in zip(*(stack.parameters() for stack in stacks), strict=True):
         assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("method", sorted(INITS))
-def test_every_method_begins_a_block(method: str) -> None:
-    block = CausalBlock(D, 2, 8)
-    assert init_model(block, method, activation="gelu", generator=luck()) == 5
+def test_init_model_every_method_initialises_a_block(method: str) -> None:
+    block = CausalBlock(MultiHeadAttention(D, 2), FeedForward(D, 8))
+    assert init_model(block, method, activation="gelu", generator=seeded()) == 5
     assert all(p.isfinite().all() for p in block.parameters())
 
 
-def test_where_there_is_nothing_to_begin() -> None:
+def test_init_model_without_layers_returns_zero() -> None:
     assert init_model(nn.LayerNorm(4), "xavier") == 0

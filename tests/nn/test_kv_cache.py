@@ -11,10 +11,10 @@ from saccade.types.shapes import select_rows
 pieces = st.lists(st.integers(1, 9), min_size=1, max_size=12)
 
 
-def piece(places: int, requires_grad: bool = False) -> KVCache:
-    """Keys and values of different widths, as an additive score has them."""
-    keys, values = torch.randn(2, 3, places, 4), torch.randn(2, 3, places, 5)
-    return KVCache(keys.requires_grad_(requires_grad), values.requires_grad_(requires_grad), places)
+def piece(length: int, requires_grad: bool = False) -> KVCache:
+    """Return keys and values of different widths, as with an additive score."""
+    keys, values = torch.randn(2, 3, length, 4), torch.randn(2, 3, length, 5)
+    return KVCache(keys.requires_grad_(requires_grad), values.requires_grad_(requires_grad), length)
 
 
 def joined(parts: list[KVCache]) -> tuple[Tensor, Tensor]:
@@ -37,14 +37,14 @@ def check(memory: KVCache, parts: list[KVCache]) -> None:
 
 
 @given(pieces, st.sampled_from([torch.enable_grad, torch.no_grad, torch.inference_mode]))
-def test_growing_piece_by_piece_is_joining(sizes: list[int], mode: type) -> None:
+def test_extend_cache_matches_concatenation(sizes: list[int], mode: type) -> None:
     parts = [piece(size) for size in sizes]
     with mode():
         check(grown(parts), parts)
 
 
 @given(pieces)
-def test_a_piece_with_room_of_its_own_gives_only_what_it_holds(sizes: list[int]) -> None:
+def test_extend_cache_ignores_spare_capacity(sizes: list[int]) -> None:
     parts = [piece(size) for size in sizes]
     with torch.no_grad():
         roomy = grown(parts)
@@ -54,26 +54,26 @@ def test_a_piece_with_room_of_its_own_gives_only_what_it_holds(sizes: list[int])
     check(roomy, [*parts, tail])
 
 
-def test_gradients_reach_every_piece_though_the_memory_is_read_between() -> None:
+def test_extend_cache_passes_gradients_to_every_piece() -> None:
     parts = [piece(size, requires_grad=True) for size in (2, 1, 3)]
     leaves = [tensor for part in parts for tensor in part[:2]]
     cache: KVCache | None = None
-    mine, wanted = torch.zeros(()), torch.zeros(())
+    mine, expected = torch.zeros(()), torch.zeros(())
     for n, part in enumerate(parts):
         cache = extend_cache(cache, part)
         for filled, all_of_it in zip(cache.filled(), joined(parts[: n + 1]), strict=True):
-            mine, wanted = mine + filled.pow(3).sum(), wanted + all_of_it.pow(3).sum()
+            mine, expected = mine + filled.pow(3).sum(), expected + all_of_it.pow(3).sum()
     for got, right in zip(
-        torch.autograd.grad(mine, leaves), torch.autograd.grad(wanted, leaves), strict=True
+        torch.autograd.grad(mine, leaves), torch.autograd.grad(expected, leaves), strict=True
     ):
         torch.testing.assert_close(got, right)
 
 
-def test_a_memory_begun_without_gradients_can_go_on_with_them() -> None:
+def test_extend_cache_without_then_with_gradients() -> None:
     first, second, third = piece(1), piece(1), piece(2, requires_grad=True)
     with torch.no_grad():
         cache = extend_cache(first, second)
-    assert cache.keys.shape[2] > cache.length  # there is room, and it must not be taken for places
+    assert cache.keys.shape[2] > cache.length  # spare capacity, which is not content
     memory = extend_cache(cache, third)
     check(memory, [first, second, third])
     memory.filled()[0].sum().backward()
@@ -81,7 +81,7 @@ def test_a_memory_begun_without_gradients_can_go_on_with_them() -> None:
 
 
 @torch.no_grad()
-def test_there_is_room_to_grow() -> None:
+def test_extend_cache_doubles_capacity() -> None:
     parts = [piece(1) for _ in range(200)]
     memory, buffers = parts[0], set[int]()
     for part in parts[1:]:
@@ -93,7 +93,7 @@ def test_there_is_room_to_grow() -> None:
 
 
 @torch.no_grad()
-def test_steps_within_the_room_are_written_in_place() -> None:
+def test_extend_cache_writes_to_the_same_buffer_within_capacity() -> None:
     memory = extend_cache(piece(1), piece(1))
     before = memory.keys.data_ptr(), memory.values.data_ptr()
     after = extend_cache(memory, piece(3))
@@ -101,7 +101,7 @@ def test_steps_within_the_room_are_written_in_place() -> None:
 
 
 @torch.no_grad()
-def test_the_pieces_handed_in_are_left_as_they_were() -> None:
+def test_extend_cache_does_not_change_its_inputs() -> None:
     first, second = piece(2), piece(1)
     copies = [tensor.clone() for tensor in (*first[:2], *second[:2])]
     extend_cache(extend_cache(first, second), piece(1))
@@ -110,16 +110,16 @@ def test_the_pieces_handed_in_are_left_as_they_were() -> None:
 
 
 @torch.no_grad()
-def test_a_state_is_used_once_and_the_file_says_so() -> None:
+def test_extend_cache_invalidates_its_input_as_documented() -> None:
     cache, one, other = extend_cache(piece(1), piece(1)), piece(1), piece(1)
     first = extend_cache(cache, one)
     second = extend_cache(cache, other)  # a second use of `past` writes over what the first wrote
     assert torch.equal(second.filled()[0][:, :, 2:], other.keys)
     assert torch.equal(first.filled()[0], second.filled()[0])
-    assert state_file.__doc__ is not None and "A state is used once" in state_file.__doc__
+    assert state_file.__doc__ is not None and "A cache is used once" in state_file.__doc__
 
 
-def test_with_gradients_a_state_may_be_used_again() -> None:
+def test_extend_cache_with_gradients_can_be_reused() -> None:
     cache, one, other = grown([piece(1), piece(1)]), piece(1), piece(1)
     first, second = extend_cache(cache, one), extend_cache(cache, other)
     assert torch.equal(first.filled()[0][:, :, 2:], one.keys)
@@ -128,7 +128,7 @@ def test_with_gradients_a_state_may_be_used_again() -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("rows", [[1], [1, 1, 0, 0, 1]])
-def test_choosing_rows_keeps_the_length_and_the_room(rows: list[int]) -> None:
+def test_select_rows_keeps_cache_length(rows: list[int]) -> None:
     parts = [piece(1), piece(2)]
     chosen = select_rows(grown(parts), torch.tensor(rows))
     assert isinstance(chosen, KVCache)

@@ -1,4 +1,4 @@
-"""The loss of a model that writes: a few rows at a time, as all at once."""
+"""Linear cross-entropy in chunks against the reference."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def drawn(N: int, D: int, V: int, biased: bool, weighted: bool, seed: int) -> tu
     st.booleans(),
     st.integers(0, 99),
 )
-def test_a_few_rows_at_a_time_give_the_loss_and_gradients_of_all_at_once(
+def test_linear_cross_entropy_matches_reference(
     N: int, V: int, held: int, label_smoothing: float, biased: bool, weighted: bool, seed: int
 ) -> None:
     hidden, rows, bias, target, weights = drawn(N, 3, V, biased, weighted, seed)
@@ -43,14 +43,20 @@ def test_a_few_rows_at_a_time_give_the_loss_and_gradients_of_all_at_once(
         )
         got_grads = torch.autograd.grad(3 * got.total, asked)
     logits = OutputLayer(rows, bias).logits(hidden)
-    wanted = cross_entropy(logits, target, label_smoothing, weights)
-    torch.testing.assert_close(got.total, wanted)
-    for mine, theirs in zip(got_grads, torch.autograd.grad(3 * wanted, asked), strict=True):
+    expected = cross_entropy(
+        logits,
+        target,
+        label_smoothing=label_smoothing,
+        sample_weight=weights,
+        reduction="sum",
+    )
+    torch.testing.assert_close(got.total, expected)
+    for mine, theirs in zip(got_grads, torch.autograd.grad(3 * expected, asked), strict=True):
         torch.testing.assert_close(mine, theirs)
     assert int(got.correct) == int((logits.argmax(1) == target).sum())
 
 
-def test_its_gradients_are_those_of_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linear_cross_entropy_gradcheck(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_module, "LOGITS_CHUNK", 10)
     hidden, rows, bias, target, weights = drawn(5, 3, 4, True, True, 0)
     assert torch.autograd.gradcheck(
@@ -59,14 +65,14 @@ def test_its_gradients_are_those_of_differences(monkeypatch: pytest.MonkeyPatch)
     )
 
 
-def test_the_gradient_may_be_asked_for_twice() -> None:
+def test_linear_cross_entropy_backward_twice() -> None:
     hidden, rows, _, target, _ = drawn(4, 3, 5, False, False, 1)
     total = linear_cross_entropy(hidden, OutputLayer(rows), target).total
     first = torch.autograd.grad(total, hidden, retain_graph=True)[0]
     assert torch.equal(first, torch.autograd.grad(total, hidden)[0])
 
 
-def test_nothing_is_lost_at_extreme_logits() -> None:
+def test_linear_cross_entropy_is_stable_for_extreme_logits() -> None:
     hidden = torch.tensor([[1e4], [-1e4]], requires_grad=True)
     total, correct = linear_cross_entropy(
         hidden, OutputLayer(torch.tensor([[1.0], [-1.0]])), torch.tensor([0, 0])
@@ -77,7 +83,7 @@ def test_nothing_is_lost_at_extreme_logits() -> None:
     assert hidden.grad.flatten().tolist() == [0.0, -2.0]
 
 
-def test_under_autocast_the_products_are_rounded_and_the_sums_are_not() -> None:
+def test_linear_cross_entropy_under_autocast() -> None:
     torch.manual_seed(0)
     hidden = torch.randn(64, 16, requires_grad=True)
     rows = torch.randn(50, 16, requires_grad=True)
@@ -96,8 +102,8 @@ def test_under_autocast_the_products_are_rounded_and_the_sums_are_not() -> None:
         torch.testing.assert_close(mine, theirs, rtol=0.1, atol=0.1)
 
 
-def test_it_never_holds_all_logits() -> None:
-    """Of 4,000 × 20,000 logits, which are 320 MB, 16 MB are there at a time."""
+def test_linear_cross_entropy_never_holds_all_logits() -> None:
+    """Hold 16 MB of 4,000 × 20,000 logits (320 MB) at a time."""
     hidden = torch.randn(4000, 4, requires_grad=True)
     rows = torch.randn(20_000, 4, requires_grad=True)
     target = torch.randint(20_000, (4000,))
@@ -107,7 +113,7 @@ def test_it_never_holds_all_logits() -> None:
     assert 4 * kernel_module.LOGITS_CHUNK / 2 < largest <= 2 * 4 * kernel_module.LOGITS_CHUNK
 
 
-def test_no_rows_at_all_lose_nothing() -> None:
+def test_linear_cross_entropy_of_no_rows_is_zero() -> None:
     none = torch.zeros(0, dtype=torch.long)
     total, correct = linear_cross_entropy(
         torch.zeros(0, 3), OutputLayer(torch.randn(5, 3)), none, 0.1

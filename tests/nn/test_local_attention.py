@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from saccade.nn.attention import Attention, attend_shared_memory
+from saccade.nn.attention import Attention
 from saccade.nn.attention_scores import ATTENTION_SCORES, DotScore, make_score
+from saccade.nn.functional import attend_shared_memory
 from saccade.nn.kv_cache import KVCache
 from saccade.nn.local_attention import (
     CentrePredictor,
@@ -32,7 +33,7 @@ def random(*shape: int) -> Tensor:
 def by_loops(
     scores: list[float], centre: float, window: int, gaussian: bool, length: int
 ) -> list[float]:
-    """One query, from the equations, one place at a time."""
+    """Compute the weights of one query by loops."""
     inside = [s for s in range(length) if centre - window <= s <= centre + window]
     total = sum(math.exp(scores[s]) for s in inside)
     row = [0.0] * len(scores)
@@ -52,7 +53,7 @@ def by_loops(
     st.booleans(),
     seeds,
 )
-def test_weights_are_the_equation_row_by_row(
+def test_local_weights_match_equation(
     lengths: list[int], T: int, window: int, gaussian: bool, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -63,24 +64,24 @@ def test_weights_are_the_equation_row_by_row(
     for b, length in enumerate(lengths):
         for h in range(2):
             for t in range(T):
-                wanted = by_loops(
+                expected = by_loops(
                     scores[b, h, t].tolist(), float(centre[b, h, t]), window, gaussian, length
                 )
-                assert got[b, h, t].tolist() == pytest.approx(wanted, abs=1e-12)
+                assert got[b, h, t].tolist() == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_window_has_its_edges_in_it_and_the_gaussian_falls_to_its_known_height_there() -> None:
+def test_local_attention_window_includes_edges_and_gaussian_height() -> None:
     centre = torch.tensor([[[3.0]]]).double()
     seen = window_mask(centre, 8, 2)[0, 0, 0]
     assert seen.tolist() == [False, True, True, True, True, True, False, False]
     heights = gaussian_window(centre, 8, 2)[0, 0, 0].tolist()
-    # σ = 1: one place off is one σ, the edge is two
+    # σ = 1: one position off is one σ, the edge is two
     assert heights[1:6] == pytest.approx([math.exp(-h) for h in (2, 0.5, 0, 0.5, 2)])
 
 
 @settings(max_examples=30)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=3), st.integers(1, 4), seeds)
-def test_a_predicted_centre_is_its_equation_and_lies_in_its_own_row(
+def test_predict_centre_matches_equation_and_lies_in_row(
     lengths: list[int], T: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -95,15 +96,15 @@ def test_a_predicted_centre_is_its_equation_and_lies_in_its_own_row(
                 v * math.tanh(sum(w * x for w, x in zip(row, h, strict=True)))
                 for v, row in zip(outer, inner, strict=True)
             )
-            wanted = length / (1 + math.exp(-total))
-            assert float(got[b, t]) == pytest.approx(wanted, abs=1e-12)
+            expected = length / (1 + math.exp(-total))
+            assert float(got[b, t]) == pytest.approx(expected, abs=1e-12)
             assert 0 < float(got[b, t]) < length
-            # so that a window of 1 or more has a place in it
+            # so that a window of 1 or more has a position in it
             assert bool(window_mask(got[b, t][None, None, None], length, 1).any())
 
 
 def local_and_global(window: int, gaussian: bool, name: str = "dot") -> tuple[Tensor, Tensor]:
-    """The same queries, keys and values by both; three rows of different lengths."""
+    """Return the results of both for the same inputs; three rows of different lengths."""
     torch.manual_seed(7)
     score, mask = make_score(name, 4).double(), Mask.lengths(torch.tensor([6, 3, 1]))
     query, keys, values = random(3, 1, 5, 4), score.prepare(random(3, 1, 6, 4)), random(3, 1, 6, 2)
@@ -118,15 +119,15 @@ def local_and_global(window: int, gaussian: bool, name: str = "dot") -> tuple[Te
 
 
 @pytest.mark.parametrize("name", ATTENTION_SCORES)
-def test_monotonic_under_a_covering_window_is_global(name: str) -> None:
-    # the farthest key is 5 places from the first query
+def test_local_attention_with_covering_window_is_global(name: str) -> None:
+    # the farthest key is 5 positions from the first query
     local, whole = local_and_global(5, False, name)
     torch.testing.assert_close(local, whole, rtol=0, atol=1e-12)
     local, whole = local_and_global(3, False, name)
     assert not torch.allclose(local, whole, atol=1e-3)
 
 
-def test_predictive_tends_to_global_as_the_gaussian_widens() -> None:
+def test_local_attention_with_wide_gaussian_tends_to_global() -> None:
     differences = []
     for window in (8, 16, 32, 64, 128, 1024):
         local, whole = local_and_global(window, True)
@@ -140,14 +141,14 @@ def test_predictive_tends_to_global_as_the_gaussian_widens() -> None:
     assert differences[0] > 1e-2 and differences[-1] < 1e-4
 
 
-def test_the_gaussian_takes_weight_away_and_nothing_gives_it_back() -> None:
+def test_local_attention_gaussian_is_not_renormalised() -> None:
     scores, centre = random(2, 1, 3, 6), torch.full((2, 1, 3), 2.3).double()
     sums = local_weights(scores, centre, 2, True).sum(-1)
     assert bool((sums < 1).all()) and bool((sums > 0).all())
     torch.testing.assert_close(local_weights(scores, centre, 2).sum(-1), torch.ones_like(sums))
 
 
-def test_a_query_whose_window_is_beyond_the_row_gets_zeros_and_finite_gradients() -> None:
+def test_local_attention_outside_row_has_zero_output_and_finite_gradients() -> None:
     query, keys, values = (random(1, 1, n, 2).requires_grad_() for n in (3, 4, 4))
     centre = torch.tensor([[0.0, 4.0, 9.0]]).double()
     mask = Mask.lengths(torch.tensor([2]))
@@ -160,10 +161,10 @@ def test_a_query_whose_window_is_beyond_the_row_gets_zeros_and_finite_gradients(
 
 @pytest.mark.parametrize("gaussian", [False, True])
 @pytest.mark.parametrize("name", ["dot", "additive"])
-def test_gradients(gaussian: bool, name: str) -> None:
+def test_local_attention_gradcheck(gaussian: bool, name: str) -> None:
     score = make_score(name, 2).double()
     local, mask = LocalAttention(score, 2, gaussian), Mask.lengths(torch.tensor([5, 3]))
-    # not near a place ± 2, where one more step would move the window's edge over it
+    # not near a position ± 2, where one more step would move the window's edge over it
     centre = torch.tensor([[1.4, 3.7, 0.2], [0.6, 2.3, 1.5]]).double().requires_grad_()
     leaves = [random(2, 1, n, 2).requires_grad_() for n in (3, 5, 5)]
 
@@ -172,10 +173,10 @@ def test_gradients(gaussian: bool, name: str) -> None:
 
     assert torch.autograd.gradcheck(run, (*leaves, centre))
     (slope,) = torch.autograd.grad(run(*leaves, centre).sum(), centre)
-    assert bool((slope != 0).all()) is gaussian  # the window alone does not say where to go
+    assert bool((slope != 0).all()) is gaussian  # the window alone has no gradient
 
 
-def test_gradients_of_the_predictor() -> None:
+def test_centre_predictor_gradients() -> None:
     leaves = [random(2, 3, 4), random(5, 4), random(5)]
     sizes = torch.tensor([6, 2])
     assert torch.autograd.gradcheck(
@@ -186,7 +187,7 @@ def test_gradients_of_the_predictor() -> None:
 
 @settings(max_examples=20)
 @given(st.integers(1, 3), st.integers(2, 3), st.integers(1, 3), st.booleans(), seeds)
-def test_hypotheses_that_share_a_memory_keep_their_own_centres(
+def test_local_attention_with_shared_memory_keeps_centres(
     B: int, G: int, T: int, gaussian: bool, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -196,10 +197,10 @@ def test_hypotheses_that_share_a_memory_keep_their_own_centres(
     lengths = torch.randint(1, S + 1, (B,))
     got = attend_shared_memory(local, query, KVCache(keys, values, S), Mask.lengths(lengths))
     repeated: Any = [x.repeat_interleave(G, 0) for x in (keys, values, lengths)]
-    wanted = local(query, repeated[0], repeated[1], Mask.lengths(repeated[2]))
-    torch.testing.assert_close(got, wanted)
+    expected = local(query, repeated[0], repeated[1], Mask.lengths(repeated[2]))
+    torch.testing.assert_close(got, expected)
 
 
-def test_a_window_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="a window of 0 was asked for; it must be at least 1"):
+def test_local_attention_refuses_invalid_window() -> None:
+    with pytest.raises(ValueError, match="got a window of 0; expected 1 or more"):
         LocalAttention(DotScore(), 0)

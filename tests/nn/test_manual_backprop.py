@@ -1,4 +1,4 @@
-"""Forward and backward, written out: against autograd, and against loops over single numbers."""
+"""Backpropagation by hand against autograd and against loops."""
 
 import math
 
@@ -36,10 +36,16 @@ def network(widths: list[int]) -> list[Affine]:
 
 def loss_of(name: str, answer: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     if name in OF_NUMBERS:
-        return getattr(losses, name)(answer[:, 0], target)
+        loss = {
+            "absolute_error": losses.l1_loss,
+            "huber": losses.huber_loss,
+            "squared_error": losses.mse_loss,
+        }[name]
+        return loss(answer[:, 0], target, reduction="sum")
     if name == "cross_entropy":
-        return losses.cross_entropy(answer, target, 0.1)
-    return getattr(losses, name)((answer[:, 1] - answer[:, 0]) * (2 * target - 1))
+        return losses.cross_entropy(answer, target, label_smoothing=0.1, reduction="sum")
+    margin = (answer[:, 1] - answer[:, 0]) * (2 * target - 1)
+    return losses.MARGIN_LOSSES[name](margin, reduction="sum")
 
 
 @given(
@@ -48,7 +54,7 @@ def loss_of(name: str, answer: torch.Tensor, target: torch.Tensor) -> torch.Tens
     st.sampled_from(sorted(LOSS_GRADIENTS)),
     st.integers(1, 4),
 )
-def test_every_gradient_is_autograds(
+def test_mlp_backward_matches_autograd(
     widths: list[int], activation: str, loss: str, rows: int
 ) -> None:
     layers = network([*widths, 1 if loss in OF_NUMBERS else 2])
@@ -63,7 +69,7 @@ def test_every_gradient_is_autograds(
         a = ACTIVATIONS[activation](pre_activations[-1])
     total = loss_of(loss, pre_activations[-1], target)
     weights, biases = zip(*layers, strict=True)
-    wanted = torch.autograd.grad(total, [*read, *pre_activations, *weights, *biases])
+    expected = torch.autograd.grad(total, [*read, *pre_activations, *weights, *biases])
     with torch.no_grad():
         found = mlp_forward(x, layers, activation)
         back = mlp_backward(
@@ -74,12 +80,12 @@ def test_every_gradient_is_autograds(
     ):
         torch.testing.assert_close(one, other.detach())
     every = [*back.outputs, *back.pre_activations, *back.weights, *back.biases]
-    for one, other in zip(every, wanted, strict=True):
+    for one, other in zip(every, expected, strict=True):
         torch.testing.assert_close(one, other)
 
 
-def test_one_hidden_layer_by_loops_over_single_numbers() -> None:
-    """The equations of the notes: δ2 = ∂ℓ/∂z2, δ1 = (W2ᵀ δ2) f'(z1), ∂ℓ/∂W = δ aᵀ."""
+def test_mlp_forward_and_backward_match_loops() -> None:
+    """Compare with loops: δ2 = ∂ℓ/∂z2, δ1 = (W2ᵀ δ2) f'(z1), ∂ℓ/∂W = δ aᵀ."""
     layers = network([3, 4, 1])
     (w1, b1), (w2, b2) = ([part.detach().numpy() for part in layer] for layer in layers)
     x, y = np.array([0.3, -1.2, 0.7]), 0.4
@@ -107,7 +113,7 @@ def test_one_hidden_layer_by_loops_over_single_numbers() -> None:
     )
 
 
-def test_every_activation_of_single_numbers_has_its_slope() -> None:
+def test_activation_derivatives_cover_elementwise_activations() -> None:
     assert set(ACTIVATION_DERIVATIVES) == set(ACTIVATIONS) - {"softmax"}
-    with pytest.raises(ConfigError, match="no slope of an activation 'softmax'"):
+    with pytest.raises(ConfigError, match="no derivative of an activation 'softmax'"):
         mlp_backward(mlp_forward(torch.ones(1, 1), [], "softmax"), [], "softmax", torch.ones(1, 1))

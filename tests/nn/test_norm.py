@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from saccade.nn import NORMS, BatchNorm, LayerNorm, RMSNorm
+from saccade.nn import NORMS, BatchNorm, RMSNorm
 
 EPSILON = 1e-5
-KINDS = {"batch": BatchNorm, "layer": LayerNorm, "rms": RMSNorm}
+KINDS = {"batch": BatchNorm, "layer": nn.LayerNorm, "rms": RMSNorm}
 
 
 def made(name: str, width: int) -> nn.Module:
-    """With a γ and a β that are to be seen."""
+    """Return a norm with random γ and β."""
     norm = KINDS[name](width).double()
     for parameter in norm.parameters():
         nn.init.normal_(parameter, 1.0, 0.5)
@@ -40,15 +40,15 @@ def slowly(name: str, norm: nn.Module, rows: list[list[float]]) -> list[list[flo
 
 @pytest.mark.parametrize("name", KINDS)
 @given(rows=st.integers(2, 6), width=st.integers(1, 5), seed=st.integers(0, 2**31))
-def test_they_are_their_equations(name: str, rows: int, width: int, seed: int) -> None:
+def test_norms_match_equations(name: str, rows: int, width: int, seed: int) -> None:
     torch.manual_seed(seed)
     norm, x = made(name, width), 3 * torch.randn(rows, width, dtype=torch.float64) + 1
-    wanted = torch.tensor(slowly(name, norm, x.tolist()), dtype=torch.float64)
-    torch.testing.assert_close(norm(x), wanted, rtol=1e-9, atol=1e-9)
+    expected = torch.tensor(slowly(name, norm, x.tolist()), dtype=torch.float64)
+    torch.testing.assert_close(norm(x), expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_rows_may_lie_on_several_axes(name: str) -> None:
+def test_norms_accept_several_leading_axes(name: str) -> None:
     norm, x = made(name, 4), torch.randn(2, 3, 4, dtype=torch.float64)
     torch.testing.assert_close(norm(x), norm(x.view(6, 4)).view(2, 3, 4))
     turned = torch.randn(3, 2, 4, dtype=torch.float64).transpose(0, 1)
@@ -56,7 +56,7 @@ def test_rows_may_lie_on_several_axes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_gradient_is_the_slope(name: str) -> None:
+def test_norms_gradcheck(name: str) -> None:
     norm, x = made(name, 3), torch.randn(2, 2, 3, dtype=torch.float64, requires_grad=True)
 
     def run(x: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
@@ -66,13 +66,13 @@ def test_the_gradient_is_the_slope(name: str) -> None:
     assert torch.autograd.gradcheck(run, (x, *norm.parameters()))
 
 
-# --- the law: what a row depends on ---------------------------------------------------------------
+# --- invariance: what a row depends on ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("learning", [True, False], ids=["learning", "evaluated"])
 @pytest.mark.parametrize("name", KINDS)
 @given(rows=st.integers(2, 6), width=st.integers(2, 5), seed=st.integers(0, 2**31))
-def test_a_row_depends_on_its_neighbours_in_batch_norm_that_learns_alone(
+def test_norms_depend_on_batch_only_in_batch_norm_training(
     name: str, learning: bool, rows: int, width: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -83,7 +83,7 @@ def test_a_row_depends_on_its_neighbours_in_batch_norm_that_learns_alone(
     assert same == (name != "batch" or not learning)
 
 
-def test_running_averages_move_by_the_momentum() -> None:
+def test_batch_norm_running_averages_follow_momentum() -> None:
     norm = BatchNorm(2).double()
     mean, variance = [0.0, 0.0], [1.0, 1.0]
     for _ in range(4):
@@ -98,14 +98,14 @@ def test_running_averages_move_by_the_momentum() -> None:
     torch.testing.assert_close(norm.running_mean, torch.tensor(mean, dtype=torch.float64))
     torch.testing.assert_close(norm.running_var, torch.tensor(variance, dtype=torch.float64))
     one = torch.tensor([[3.0, -2.0]], dtype=torch.float64)
-    wanted = [
+    expected = [
         (x - m) / math.sqrt(s + EPSILON) for x, m, s in zip([3, -2], mean, variance, strict=True)
     ]
     found = norm.eval()(one)  # one row is enough
-    torch.testing.assert_close(found, torch.tensor([wanted], dtype=torch.float64))
+    torch.testing.assert_close(found, torch.tensor([expected], dtype=torch.float64))
 
 
-def test_evaluating_leaves_no_mark() -> None:
+def test_batch_norm_evaluation_does_not_change_state() -> None:
     norm = BatchNorm(3).eval()
     before = {name: tensor.clone() for name, tensor in norm.state_dict().items()}
     norm(torch.randn(4, 3))
@@ -113,8 +113,8 @@ def test_evaluating_leaves_no_mark() -> None:
 
 
 @given(st.floats(0.01, 100), st.integers(0, 2**31))
-def test_the_size_of_what_comes_in_is_taken_away(scale: float, seed: int) -> None:
-    """Weights before a norm may be of any size: norm(a W x) = norm(W x)."""
+def test_norms_are_invariant_to_input_scale(scale: float, seed: int) -> None:
+    """Check norm(a W x) = norm(W x)."""
     torch.manual_seed(seed)
     x = torch.randn(6, 8, dtype=torch.float64)
     for kind in KINDS.values():
@@ -122,12 +122,14 @@ def test_the_size_of_what_comes_in_is_taken_away(scale: float, seed: int) -> Non
         torch.testing.assert_close(norm(scale * x), norm(x))
 
 
-def test_one_row_is_refused_while_learning() -> None:
-    with pytest.raises(ValueError, match="got 1 row to learn from.*wanted 2 or more, or a norm"):
+def test_batch_norm_refuses_one_row_in_training() -> None:
+    with pytest.raises(
+        ValueError, match="got 1 row in training.*expected 2 or more; try another norm"
+    ):
         BatchNorm(3)(torch.randn(1, 3))
 
 
-def test_the_table_has_them_all() -> None:
+def test_norms_registry() -> None:
     assert set(NORMS) == {*KINDS, "none"}
     x = torch.randn(4, 6)
     assert all(NORMS[name](6)(x).shape == x.shape for name in NORMS)

@@ -10,21 +10,21 @@ from saccade.nn.masks import Mask
 from saccade.nn.positional_encoding import RelativePositions, RotaryPositions
 from saccade.nn.pruning import PrunedAttention, count_heads, gated_heads, masked_heads, prune_heads
 
-BEGIN, VOCAB = 1, 9
+BOS, VOCAB = 1, 9
 WIDTH, HEADS = 12, 6
 EXACT = {"atol": 1e-10, "rtol": 0.0}
 
 
 class Alone(torch.nn.Module):
-    """One attention in a model, so that it has a name."""
+    """Return a model with one attention, so that it has a name."""
 
     def __init__(self, **choice):
         super().__init__()
-        places = {
+        kinds = {
             "rotary": lambda: RotaryPositions(WIDTH // HEADS),
             "relative": lambda: RelativePositions(WIDTH, 6),
         }
-        positions = places[choice.pop("positions")]() if "positions" in choice else None
+        positions = kinds[choice.pop("positions")]() if "positions" in choice else None
         self.looking = MultiHeadAttention(WIDTH, HEADS, positions=positions, **choice)
         with torch.no_grad():
             for parameter in self.parameters():
@@ -50,7 +50,7 @@ every_choice = pytest.mark.parametrize("choice", CHOICES, ids=str)
 @every_choice
 @given(data=st.data())
 @settings(deadline=None, max_examples=8)
-def test_taken_out_is_switched_off(choice, data):
+def test_prune_heads_matches_masked_heads(choice, data):
     torch.manual_seed(data.draw(st.integers(0, 1000)))
     out = sorted(data.draw(st.sets(st.integers(0, HEADS - 1), min_size=1, max_size=HEADS - 1)))
     model = Alone(**choice)
@@ -58,7 +58,7 @@ def test_taken_out_is_switched_off(choice, data):
     whole = model(x)
     with masked_heads(model, {"looking": out}):
         off = model(x)
-    assert (off - whole).abs().max() > 1e-3  # or the law would be empty
+    assert (off - whole).abs().max() > 1e-3  # or the test would be empty
     torch.testing.assert_close(model(x), whole)  # and back on
     before = sum(p.numel() for p in model.parameters())
     prune_heads(model, {"looking": out})
@@ -67,29 +67,29 @@ def test_taken_out_is_switched_off(choice, data):
     assert model.looking.query.weight.shape == ((HEADS - len(out)) * 2, WIDTH)
 
 
-def test_off_by_the_equation():
+def test_masked_heads_match_equation():
     torch.manual_seed(0)
     model = Alone()
     part = model.looking
     x = torch.randn(1, 4, WIDTH, dtype=torch.float64)
-    wanted = part.out.bias.expand(4, WIDTH).clone()
+    expected = part.out.bias.expand(4, WIDTH).clone()
     keys, values = part.key_value(x)[0].chunk(2, dim=-1)
     queries = part.query(x)[0]
     for head in (0, 3, 4):  # the others are off
-        place = slice(2 * head, 2 * head + 2)
+        columns = slice(2 * head, 2 * head + 2)
         for t in range(4):
             scores = torch.stack(
-                [queries[t, place] @ keys[j, place] / 2**0.5 for j in range(t + 1)]
+                [queries[t, columns] @ keys[j, columns] / 2**0.5 for j in range(t + 1)]
             )
             alpha = scores.exp() / scores.exp().sum()
-            mean = sum(alpha[j] * values[j, place] for j in range(t + 1))
-            wanted[t] += part.out.weight[:, place] @ mean
+            mean = sum(alpha[j] * values[j, columns] for j in range(t + 1))
+            expected[t] += part.out.weight[:, columns] @ mean
     with masked_heads(model, {"looking": [1, 2, 5]}):
-        torch.testing.assert_close(model(x)[0], wanted, **EXACT)
+        torch.testing.assert_close(model(x)[0], expected, **EXACT)
 
 
 @every_choice
-def test_pruned_twice_is_pruned_once(choice):
+def test_prune_heads_twice_matches_once(choice):
     def made():
         torch.manual_seed(3)
         return Alone(**choice)
@@ -103,7 +103,7 @@ def test_pruned_twice_is_pruned_once(choice):
     assert twice.looking.kv_head_of == once.looking.kv_head_of
 
 
-def test_key_heads_that_serve_nobody_go_and_equal_groups_are_not_copied():
+def test_prune_heads_removes_unused_kv_heads():
     model = Alone(kv_heads=2)  # heads 0 1 2 and 3 4 5
     prune_heads(model, {"looking": [2, 5]})
     assert model.looking.kv_head_of == [0, 0, 1, 1] and model.looking.has_equal_groups
@@ -119,7 +119,7 @@ def test_key_heads_that_serve_nobody_go_and_equal_groups_are_not_copied():
     assert wrong.looking.kv_head_of == [0, 1, 1] and not wrong.looking.has_equal_groups
 
 
-def test_slopes_are_those_of_the_factors():
+def test_gated_heads_gradients_match_differences():
     torch.manual_seed(1)
     model = Alone(kv_heads=3)
     x = torch.randn(3, 5, WIDTH, dtype=torch.float64)
@@ -137,7 +137,7 @@ def test_slopes_are_those_of_the_factors():
         torch.testing.assert_close(gradients[:, head], losses(model(x)).detach() - without, **EXACT)
 
 
-def test_slopes_of_several_calls_add_up():
+def test_gated_heads_gradients_of_several_calls_add_up():
     torch.manual_seed(1)
     model = Alone()
     x = torch.randn(2, 4, WIDTH, dtype=torch.float64)
@@ -176,7 +176,7 @@ OUT = {
 
 def example():
     source, target = torch.randint(VOCAB, (3, 6)), torch.randint(VOCAB, (3, 5))
-    target[:, 0] = BEGIN
+    target[:, 0] = BOS
     return invariants.CheckExample(source, torch.tensor([6, 2, 4]), target)
 
 
@@ -190,47 +190,51 @@ def example():
     ],
     ids=str,
 )
-def test_a_pruned_transformer_is_the_masked_one_and_keeps_every_law(choice):
-    model, shown = transformer(**choice), example()
+def test_pruned_transformer_matches_masked_and_keeps_invariants(choice):
+    model, inputs = transformer(**choice), example()
     for dtype, near in ((torch.float32, 1e-6), (torch.float64, 1e-10)):
         model.to(dtype)
         with torch.no_grad(), masked_heads(model, OUT):
-            masked = invariants._logits(model, *shown)
+            masked = invariants._logits(model, *inputs)
         other = transformer(**choice).to(dtype)
         other.load_state_dict(model.state_dict())
         prune_heads(other, OUT)
         with torch.no_grad():
-            cut = invariants._logits(other, *shown)
-            assert (invariants._logits(model, *shown) - masked).abs().max() > 1e-3
+            cut = invariants._logits(other, *inputs)
+            assert (invariants._logits(model, *inputs) - masked).abs().max() > 1e-3
         size = float(masked.abs().max())  # of the logits, some of which are above 1
         torch.testing.assert_close(cut, masked, atol=near * max(1.0, size), rtol=0.0)
-    marks = invariants.SpecialTokens(BEGIN, 2, (0, BEGIN))
+    special_tokens = invariants.SpecialTokens(BOS, 2, (0, BOS))
     findings = [
-        invariants.padding_invariance(other, shown),
-        invariants.batch_invariance(other, shown),
-        invariants.causality(other, shown, VOCAB),
-        invariants.cache_consistency(other, shown),
-        invariants.beam1_is_greedy(other, shown, marks, 5),
-        invariants.beam_score_consistency(other, shown, marks, 5),
-        invariants.kernel_parity(other, shown),
+        invariants.padding_invariance(other, inputs),
+        invariants.batch_invariance(other, inputs),
+        invariants.causality(other, inputs, VOCAB),
+        invariants.cache_consistency(other, inputs),
+        invariants.beam1_is_greedy(other, inputs, special_tokens, 5),
+        invariants.beam_score_consistency(other, inputs, special_tokens, 5),
+        invariants.kernel_parity(other, inputs),
     ]
     assert all(finding.passed for finding in findings), findings
 
 
-def test_pruning_names_what_is_not_there():
+def test_prune_heads_error_messages():
     model = transformer()
     assert count_heads(model)["decoder.1.source_attention"] == 4
-    with pytest.raises(ValueError, match="no attention with heads called 'encoder.7'; there are e"):
+    with pytest.raises(
+        ValueError, match="got 'encoder.7' as the name of an attention; expected one of e"
+    ):
         prune_heads(model, {"encoder.7": [0]})
-    with pytest.raises(ValueError, match=r"has no head 4; its 4 heads are counted from 0 to 3"):
+    with pytest.raises(
+        ValueError, match=r"got head 4 of encoder.0.self_attention; expected 0 to 3"
+    ):
         prune_heads(model, {"encoder.0.self_attention": [4]})
     with (
-        pytest.raises(ValueError, match="has no head -1"),
+        pytest.raises(ValueError, match="got head -1 of"),
         masked_heads(model, {"encoder.0.self_attention": [-1]}),
     ):
         pass
-    with pytest.raises(ValueError, match="all 4 heads of encoder.0.* leave at least one"):
+    with pytest.raises(ValueError, match="all 4 heads of encoder.0.* expected one to stay"):
         prune_heads(model, {"encoder.0.self_attention": [3, 1, 2, 0]})
     assert not any(isinstance(module, PrunedAttention) for module in model.modules())
-    with pytest.raises(ValueError, match="none in this model"):
+    with pytest.raises(ValueError, match="a model with multi-head attention"):
         prune_heads(torch.nn.Linear(2, 2), {"x": [0]})

@@ -30,7 +30,7 @@ def state_width(cell: str) -> int:
 
 
 def theirs(ours: RNN, depth: int) -> nn.GRU | nn.LSTM:
-    """The framework's whole stack with our weights."""
+    """Return torch's stack with our weights."""
     ways = 2 if ours.bidirectional else 1
     stack = CELLS[ours.cell](
         WIDTH, HIDDEN, depth, batch_first=True, bidirectional=ours.bidirectional
@@ -46,16 +46,16 @@ def theirs(ours: RNN, depth: int) -> nn.GRU | nn.LSTM:
 def read_by_theirs(
     stack: nn.GRU | nn.LSTM, x: Tensor, lengths: Tensor | None, start: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    begin: Any = None
+    initial: Any = None
     if start is not None:
         layers = start.transpose(0, 1)
-        begin = layers.contiguous()
+        initial = layers.contiguous()
         if isinstance(stack, nn.LSTM):
-            begin = tuple(part.contiguous() for part in layers.chunk(2, dim=-1))
+            initial = tuple(part.contiguous() for part in layers.chunk(2, dim=-1))
     given_in: Any = x
     if lengths is not None:
         given_in = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-    outputs, last_state = stack(given_in, begin)
+    outputs, last_state = stack(given_in, initial)
     if lengths is not None:
         outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
     if isinstance(last_state, tuple):
@@ -65,7 +65,7 @@ def read_by_theirs(
 
 @settings(max_examples=60)
 @given(cells, st.booleans(), st.integers(1, 3), lengths_of, st.integers(0, 2), st.booleans(), seeds)
-def test_a_stack_is_the_frameworks_packed_one(
+def test_rnn_matches_torch_packed(
     cell: str, both: bool, depth: int, lengths: list[int], more: int, started: bool, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -91,7 +91,7 @@ def test_a_stack_is_the_frameworks_packed_one(
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("both", [False, True])
-def test_without_lengths_every_place_counts(cell: str, both: bool) -> None:
+def test_rnn_without_lengths_uses_all_positions(cell: str, both: bool) -> None:
     ours = RNN(cell, WIDTH, HIDDEN, 2, bidirectional=both).double()
     x, start = random(3, 5, WIDTH), random(3, 4 if both else 2, state_width(cell))
     read = ours(x, None, start)
@@ -105,7 +105,7 @@ def test_without_lengths_every_place_counts(cell: str, both: bool) -> None:
 
 @settings(max_examples=40)
 @given(cells, st.booleans(), st.integers(1, 3), lengths_of, st.integers(0, 3), seeds)
-def test_padding_and_neighbours_change_nothing(
+def test_rnn_is_invariant_to_padding_and_batch(
     cell: str, both: bool, depth: int, lengths: list[int], more: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -122,7 +122,7 @@ def test_padding_and_neighbours_change_nothing(
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_reading_in_two_parts_is_reading_at_once(cell: str) -> None:
+def test_rnn_in_two_parts_matches_whole(cell: str) -> None:
     stack = RNN(cell, WIDTH, HIDDEN, 2).double()
     x = random(2, 7, WIDTH)
     whole, first = stack(x), stack(x[:, :3])
@@ -132,7 +132,7 @@ def test_reading_in_two_parts_is_reading_at_once(cell: str) -> None:
 
 
 @given(cells, st.integers(1, 4), seeds)
-def test_a_cell_is_the_frameworks(cell: str, B: int, seed: int) -> None:
+def test_rnn_cell_matches_torch(cell: str, B: int, seed: int) -> None:
     torch.manual_seed(seed)
     ours = RNNCell(cell, WIDTH, HIDDEN).double()
     for linear in (ours.inputs, ours.recurrence):
@@ -147,10 +147,10 @@ def test_a_cell_is_the_frameworks(cell: str, B: int, seed: int) -> None:
     x, state = random(B, WIDTH), random(B, state_width(cell))
     got = ours.advance(ours.inputs(x), state)
     if cell == "gru":
-        wanted = other(x, state)
+        expected = other(x, state)
     else:
-        wanted = torch.cat(other(x, tuple(state.chunk(2, dim=-1))), dim=-1)
-    torch.testing.assert_close(got, wanted)
+        expected = torch.cat(other(x, tuple(state.chunk(2, dim=-1))), dim=-1)
+    torch.testing.assert_close(got, expected)
 
 
 def sigma(x: float) -> float:
@@ -160,7 +160,7 @@ def sigma(x: float) -> float:
 def gates_by_loops(
     cell: RNNCell, x: list[float], h: list[float]
 ) -> tuple[list[float], list[float]]:
-    """W x + b and U h + c, one number at a time."""
+    """Compute W x + b and U h + c by loops."""
     halves = []
     for linear, vector in ((cell.inputs, x), (cell.recurrence, h)):
         rows = zip(linear.weight.tolist(), linear.bias.tolist(), strict=True)
@@ -170,22 +170,22 @@ def gates_by_loops(
     return halves[0], halves[1]
 
 
-def test_a_step_of_a_gru_is_its_equation() -> None:
+def test_gru_step_matches_equation() -> None:
     cell = RNNCell("gru", WIDTH, HIDDEN).double()
     for parameter in cell.parameters():
         nn.init.normal_(parameter)
     x, h = random(1, WIDTH), random(1, HIDDEN)
     a, c = gates_by_loops(cell, x[0].tolist(), h[0].tolist())
-    wanted = []
+    expected = []
     for d, before in enumerate(h[0].tolist()):
         r = sigma(a[d] + c[d])
         z = sigma(a[HIDDEN + d] + c[HIDDEN + d])
         n = math.tanh(a[2 * HIDDEN + d] + r * c[2 * HIDDEN + d])
-        wanted.append((1 - z) * n + z * before)
-    assert cell.advance(cell.inputs(x), h)[0].tolist() == pytest.approx(wanted, abs=1e-12)
+        expected.append((1 - z) * n + z * before)
+    assert cell.advance(cell.inputs(x), h)[0].tolist() == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_step_of_an_lstm_is_its_equation() -> None:
+def test_lstm_step_matches_equation() -> None:
     cell = RNNCell("lstm", WIDTH, HIDDEN).double()
     for parameter in cell.parameters():
         nn.init.normal_(parameter)
@@ -201,7 +201,7 @@ def test_a_step_of_an_lstm_is_its_equation() -> None:
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_cells_step_by_step_are_a_layer(name: str) -> None:
+def test_rnn_cells_match_layer(name: str) -> None:
     cell, layer = RNNCell(name, WIDTH, HIDDEN).double(), RNN(name, WIDTH, HIDDEN).double()
     own: Any = layer.layers[0]
     with torch.no_grad():
@@ -219,7 +219,7 @@ def test_cells_step_by_step_are_a_layer(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_gradients(name: str) -> None:
+def test_rnn_gradcheck(name: str) -> None:
     cell = RNNCell(name, 2, 2).double()
     x, state = random(2, 2), random(2, 4 if name == "lstm" else 2)
     inputs = (x.requires_grad_(), state.requires_grad_())
@@ -234,7 +234,7 @@ def test_gradients(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_a_state_keeps_its_number_format_where_products_are_rounded(name: str) -> None:
+def test_rnn_state_keeps_dtype_under_autocast(name: str) -> None:
     cell = RNNCell(name, WIDTH, HIDDEN)
     x, state = torch.randn(5, WIDTH), torch.randn(5, state_width(name))
     exact = cell.advance(cell.inputs(x), state)
@@ -245,9 +245,7 @@ def test_a_state_keeps_its_number_format_where_products_are_rounded(name: str) -
 
 
 @given(lengths_of, st.integers(0, 3))
-def test_reversing_turns_the_real_places_round_and_twice_gives_the_same(
-    lengths: list[int], more: int
-) -> None:
+def test_reverse_sequences_is_an_involution(lengths: list[int], more: int) -> None:
     B, T = len(lengths), max(lengths) + more
     x, long = random(B, T, 2), torch.tensor(lengths)
     turned = reverse_sequences(x, long)
@@ -260,7 +258,7 @@ def test_reversing_turns_the_real_places_round_and_twice_gives_the_same(
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_dropout_stands_between_layers_and_nowhere_else(cell: str) -> None:
+def test_rnn_dropout_is_between_layers(cell: str) -> None:
     x = random(2, 5, WIDTH)
     single = RNN(cell, WIDTH, HIDDEN, 1, dropout=0.5).double()
     assert torch.equal(single(x).outputs, single.eval()(x).outputs)
@@ -273,7 +271,7 @@ def test_dropout_stands_between_layers_and_nowhere_else(cell: str) -> None:
     assert not torch.equal(got, double.eval()(x).outputs)
 
 
-def test_each_gates_matrix_starts_by_itself() -> None:
+def test_rnn_initialises_each_gate_separately() -> None:
     for module, gates in ((RNN("gru", 32, 64), 3), (RNNCell("lstm", 32, 64), 4)):
         for matrix in (p for p in module.parameters() if p.dim() == 2):
             for gate in matrix.detach().chunk(gates):
@@ -283,7 +281,7 @@ def test_each_gates_matrix_starts_by_itself() -> None:
 
 @pytest.mark.parametrize("lengths", [None, torch.tensor([5, 3])], ids=["whole rows", "padded"])
 @pytest.mark.parametrize("cell", EVERY_CELL)
-def test_every_cell_runs_under_bfloat16(cell: str, lengths: torch.Tensor | None) -> None:
+def test_rnn_every_cell_runs_under_bfloat16(cell: str, lengths: torch.Tensor | None) -> None:
     stack = RNN(cell, 8, 8, depth=2)
     x = torch.randn(2, 5, 8)
     with torch.autocast("cpu", torch.bfloat16):

@@ -31,14 +31,14 @@ def state_width(name: str) -> int:
 
 
 def scrambled(module: nn.Module) -> Any:
-    """In float64, and no parameter left at zero, where a lost one would not be missed."""
+    """Return the module in float64 with no parameter at zero."""
     for parameter in module.double().parameters():
         nn.init.normal_(parameter, std=0.7)
     return module
 
 
 def weights_of(layer: Any) -> list[Tensor]:
-    """W, U, b and c of a cell, of our loop over one, or of the framework's layer or cell."""
+    """Return W, U, b and c of a cell, of an unrolled layer, or of torch's layer or cell."""
     if isinstance(layer, UnrolledRNN):
         layer = layer.cell
     if isinstance(layer, RNNCell):
@@ -68,7 +68,7 @@ def times(matrix: Tensor, vector: Vector, bias: Tensor) -> Vector:
 
 
 def step_by_loops(name: str, weights: list[Tensor], x: Vector, state: Vector) -> Vector:
-    """The state after one step, from the equations at the head of `cells.py`."""
+    """Return the state after one step, from the equations in `rnn_cells.py`."""
     W, U, b, c = weights
     D = U.shape[1]
     h = state[:D]
@@ -108,15 +108,15 @@ def layer_by_loops(
 def stack_by_loops(
     stack: RNN, xs: list[Vector], start: list[Vector]
 ) -> tuple[list[Vector], list[Vector]]:
-    """Outputs and last states of one row, every layer and direction by loops."""
+    """Return outputs and last states of one row by loops over layers and directions."""
     last_state: list[Vector] = []
     ways = 2 if stack.bidirectional else 1
     for index in range(0, len(stack.layers), ways):
         weights = [weights_of(layer) for layer in stack.layers[index : index + ways]]
         sides = []
         for way in range(ways):
-            told = xs[::-1] if way else xs
-            states = layer_by_loops(stack.cell, weights[way], told, start[index + way])
+            inputs = xs[::-1] if way else xs
+            states = layer_by_loops(stack.cell, weights[way], inputs, start[index + way])
             last_state.append(states[-1])
             hidden = [state[:HIDDEN] for state in states]
             sides.append(hidden[::-1] if way else hidden)
@@ -125,18 +125,18 @@ def stack_by_loops(
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_every_step_is_its_equation(name: str) -> None:
+def test_cells_match_equations(name: str) -> None:
     layer = scrambled(UnrolledRNN(name, WIDTH, HIDDEN))
     x, start = random(1, 6, WIDTH), random(1, state_width(name))
-    wanted = layer_by_loops(name, weights_of(layer), x[0].tolist(), start[0].tolist())
-    torch.testing.assert_close(layer(x, start)[0], torch.tensor(wanted, dtype=torch.float64))
-    from_nothing = layer_by_loops(name, weights_of(layer), x[0].tolist(), [0.0] * state_width(name))
-    torch.testing.assert_close(layer(x)[0], torch.tensor(from_nothing, dtype=torch.float64))
+    expected = layer_by_loops(name, weights_of(layer), x[0].tolist(), start[0].tolist())
+    torch.testing.assert_close(layer(x, start)[0], torch.tensor(expected, dtype=torch.float64))
+    from_zeros = layer_by_loops(name, weights_of(layer), x[0].tolist(), [0.0] * state_width(name))
+    torch.testing.assert_close(layer(x)[0], torch.tensor(from_zeros, dtype=torch.float64))
 
 
 @settings(max_examples=30)
 @given(names, st.booleans(), st.integers(1, 2), lengths_of, st.integers(0, 2), seeds)
-def test_a_stack_is_its_equations_row_by_row_and_sees_no_padding(
+def test_cells_stack_matches_equations_and_ignores_padding(
     name: str, both: bool, depth: int, lengths: list[int], more: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -160,7 +160,7 @@ def test_a_stack_is_its_equations_row_by_row_and_sees_no_padding(
 
 @settings(max_examples=40)
 @given(st.sampled_from(FUSED), st.integers(1, 4), seeds)
-def test_a_cell_is_the_frameworks_cell(name: str, B: int, seed: int) -> None:
+def test_cells_match_torch(name: str, B: int, seed: int) -> None:
     torch.manual_seed(seed)
     ours = scrambled(RNNCell(name, WIDTH, HIDDEN))
     theirs: Any = {
@@ -172,14 +172,14 @@ def test_a_cell_is_the_frameworks_cell(name: str, B: int, seed: int) -> None:
     give(theirs, weights_of(ours))
     x, state = random(B, WIDTH), random(B, state_width(name))
     if name == "lstm":
-        wanted = torch.cat(theirs(x, tuple(state.chunk(2, dim=-1))), dim=-1)
+        expected = torch.cat(theirs(x, tuple(state.chunk(2, dim=-1))), dim=-1)
     else:
-        wanted = theirs(x, state)
-    torch.testing.assert_close(ours.advance(ours.inputs(x), state), wanted)
+        expected = theirs(x, state)
+    torch.testing.assert_close(ours.advance(ours.inputs(x), state), expected)
 
 
 @pytest.mark.parametrize("name", FUSED)
-def test_the_fused_layer_and_the_written_out_one_agree_forward_and_backward(name: str) -> None:
+def test_unrolled_rnn_matches_fused_layer(name: str) -> None:
     fused = scrambled(RNN(name, WIDTH, HIDDEN))
     assert not isinstance(fused.layers[0], UnrolledRNN)
     written = give(UnrolledRNN(name, WIDTH, HIDDEN).double(), weights_of(fused.layers[0]))
@@ -201,7 +201,7 @@ def test_the_fused_layer_and_the_written_out_one_agree_forward_and_backward(name
 
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("name", ["rnn", "rnn_relu"])
-def test_a_deep_rnn_is_the_frameworks(name: str, both: bool) -> None:
+def test_rnn_with_depth_matches_torch(name: str, both: bool) -> None:
     stack = scrambled(RNN(name, WIDTH, HIDDEN, 3, bidirectional=both))
     kind: Any = CELLS[name].torch_layer
     theirs = kind(WIDTH, HIDDEN, 3, batch_first=True, bidirectional=both).double()
@@ -218,7 +218,7 @@ def test_a_deep_rnn_is_the_frameworks(name: str, both: bool) -> None:
     torch.testing.assert_close(read.last_state, last_state.transpose(0, 1))
 
 
-def test_the_two_grus_and_the_frameworks_agree_where_the_candidates_matrix_is_diagonal() -> None:
+def test_gru_variants_agree_for_diagonal_candidate_matrix() -> None:
     # U (r ∘ h) = r ∘ (U h) when U is diagonal
     after = scrambled(RNN("gru", WIDTH, HIDDEN))
     weights = weights_of(after.layers[0])
@@ -238,11 +238,11 @@ def test_the_two_grus_and_the_frameworks_agree_where_the_candidates_matrix_is_di
     assert not torch.allclose(before(x).outputs[:, 1:], after(x).outputs[:, 1:], atol=1e-3)
 
 
-# --- laws
+# --- invariants
 
 
 @pytest.mark.parametrize("name", ["gru", "gru_reset_first"])
-def test_an_open_update_gate_keeps_the_old_state_and_a_closed_one_takes_the_new(name: str) -> None:
+def test_gru_update_gate_keeps_or_replaces_state(name: str) -> None:
     cell = scrambled(RNNCell(name, WIDTH, HIDDEN))
     x, state = random(2, WIDTH), random(2, HIDDEN)
     with torch.no_grad():
@@ -257,20 +257,20 @@ def test_an_open_update_gate_keeps_the_old_state_and_a_closed_one_takes_the_new(
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_a_one_hot_input_is_a_lookup_in_the_input_matrix(name: str) -> None:
+def test_cells_one_hot_input_is_a_lookup(name: str) -> None:
     stack = scrambled(RNN(name, 7, HIDDEN))
     ids = torch.randint(7, (2, 5))
     W, U, b, c = weights_of(stack.layers[0])
     looked_up = nn.functional.embedding(ids, W.T)
     pass_on = give(UnrolledRNN(name, len(W), HIDDEN).double(), [torch.eye(len(W)), U, b, c])
-    wanted = pass_on(looked_up)
+    expected = pass_on(looked_up)
     read = stack(one_hot(ids, 7).double())
-    torch.testing.assert_close(read.outputs, wanted[:, :, :HIDDEN])
-    torch.testing.assert_close(read.last_state[:, 0], wanted[:, -1])
+    torch.testing.assert_close(read.outputs, expected[:, :, :HIDDEN])
+    torch.testing.assert_close(read.last_state[:, 0], expected[:, -1])
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_reading_in_two_parts_is_reading_at_once(name: str) -> None:
+def test_unrolled_rnn_in_two_parts_matches_whole(name: str) -> None:
     stack = scrambled(RNN(name, WIDTH, HIDDEN, 2))
     x = random(2, 7, WIDTH)
     whole, first = stack(x), stack(x[:, :3])
@@ -279,7 +279,7 @@ def test_reading_in_two_parts_is_reading_at_once(name: str) -> None:
     torch.testing.assert_close(second.last_state, whole.last_state)
 
 
-def test_the_input_products_of_all_steps_are_one() -> None:
+def test_unrolled_rnn_projects_inputs_in_one_product() -> None:
     layer = UnrolledRNN("gru_reset_first", WIDTH, HIDDEN)
     shapes = []
     layer.cell.inputs.register_forward_hook(lambda m, given, out: shapes.append(given[0].shape))
@@ -287,7 +287,7 @@ def test_the_input_products_of_all_steps_are_one() -> None:
     assert shapes == [(2, 9, WIDTH)]
 
 
-def test_dropout_stands_between_the_written_out_layers() -> None:
+def test_unrolled_rnn_dropout_is_between_layers() -> None:
     x = random(2, 5, WIDTH)
     single = RNN("gru_reset_first", WIDTH, HIDDEN, 1, dropout=0.5).double()
     assert torch.equal(single(x).outputs, single.eval()(x).outputs)
@@ -300,7 +300,7 @@ def test_dropout_stands_between_the_written_out_layers() -> None:
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_gradients(name: str) -> None:
+def test_cells_gradcheck(name: str) -> None:
     cell = scrambled(RNNCell(name, 2, 2))
     x, state = random(2, 2), random(2, 2 * CELLS[name].state_vectors)
     leaves = (x.requires_grad_(), state.requires_grad_(), *weights_of(cell))
@@ -320,18 +320,18 @@ def test_gradients(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_a_state_keeps_its_number_format_where_products_are_rounded(name: str) -> None:
+def test_cells_state_keeps_dtype_under_autocast(name: str) -> None:
     layer = UnrolledRNN(name, WIDTH, HIDDEN)
     x, state = torch.randn(5, 3, WIDTH), torch.randn(5, state_width(name))
     exact = layer(x, state)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        rounded, from_nothing = layer(x, state), layer(x.bfloat16())
-    assert rounded.dtype == from_nothing.dtype == torch.float32
+        rounded, from_zeros = layer(x, state), layer(x.bfloat16())
+    assert rounded.dtype == from_zeros.dtype == torch.float32
     torch.testing.assert_close(rounded, exact, rtol=0.05, atol=0.05)
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_each_gates_matrix_starts_by_itself_and_biases_start_small(name: str) -> None:
+def test_unrolled_rnn_initialises_gates_separately(name: str) -> None:
     for module in (RNN(name, 32, 64).layers[0], UnrolledRNN(name, 32, 64), RNNCell(name, 32, 64)):
         W, U, *biases = weights_of(module)
         for matrix in (W, U):
@@ -340,17 +340,17 @@ def test_each_gates_matrix_starts_by_itself_and_biases_start_small(name: str) ->
                 bound = math.sqrt(6 / sum(gate.shape))
                 assert 0.98 * bound < float(gate.abs().max()) <= bound
         for bias in biases:
-            most = float(bias.detach().abs().max())
-            assert most == 0 if isinstance(module, RNNCell) else 0.1 < most <= 0.125
+            maximum = float(bias.detach().abs().max())
+            assert maximum == 0 if isinstance(module, RNNCell) else 0.1 < maximum <= 0.125
 
 
-def test_the_cells_can_still_be_had_from_the_layers_file() -> None:
+def test_cells_are_importable_from_rnn() -> None:
     assert recurrent_file.RNNCell is RNNCell
     assert recurrent_file.CELLS is CELLS
 
 
 @pytest.mark.parametrize("made", [RNNCell, UnrolledRNN, RNN])
-def test_an_unknown_cell_is_refused_by_name(made: Any) -> None:
-    wanted = "no cell 'mgu'; there are rnn, rnn_relu, gru, gru_reset_first, lstm"
-    with pytest.raises(ValueError, match=wanted):
+def test_cells_refuse_unknown_name(made: Any) -> None:
+    expected = "got cell 'mgu'; expected one of rnn, rnn_relu, gru, gru_reset_first, lstm"
+    with pytest.raises(ValueError, match=expected):
         made("mgu", 3, 4)

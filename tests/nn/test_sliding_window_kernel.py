@@ -1,5 +1,6 @@
-"""Attention in blocks is the masked attention."""
+"""Sliding-window attention in blocks against masked attention."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,13 +19,14 @@ from saccade.nn import (
     ScaledDotScore,
     make_score,
 )
+from saccade.nn.functional import attend_dense
 from saccade.nn.kernels import sliding_window as windows_file
 from saccade.nn.kernels.sliding_window import block_size, blocked_window_attention
 from saccade.nn.masks import WindowSize
 
 
 class Case(NamedTuple):
-    """A window over T queries at the end of S places, with what else is hidden."""
+    """A window over T queries at the end of S positions, with other conditions."""
 
     query: Tensor
     keys: Tensor
@@ -40,7 +42,7 @@ class Case(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The numbers of a case."""
+    """The sizes of a case."""
 
     rows: int
     kv_heads: int
@@ -49,7 +51,7 @@ class Plan(NamedTuple):
     past: int
     window: tuple[int, int]
     causal: bool
-    lengths: list[float] | None  # as shares of the places
+    lengths: list[float] | None  # as fractions of S
     segments: bool
     block: int
     seed: int
@@ -100,8 +102,8 @@ def relative(heads: int) -> RelativePositions:
 @pytest.mark.parametrize("kind", [*ATTENTION_SCORES, "relative"])
 @given(plan=plans)
 @settings(max_examples=15)
-def test_blocks_are_the_masked_attention(kind: str, plan: Plan) -> None:
-    """Values, and all gradients."""
+def test_blocked_window_attention_matches_masked_attention(kind: str, plan: Plan) -> None:
+    """Compare values and all gradients."""
     case = made(plan)
     query, keys, values, mask, block = case
     positions: AttentionPositions = (
@@ -117,7 +119,13 @@ def test_blocks_are_the_masked_attention(kind: str, plan: Plan) -> None:
 
     prepared = score.prepare(keys)
     blocks = blocked_window_attention(
-        attention._attend, query, prepared, values, mask, case.window_size, block
+        partial(attend_dense, score=score, positions=positions),
+        query,
+        prepared,
+        values,
+        mask,
+        case.window_size,
+        block,
     )
     dense = attention.reference(query, prepared, values, mask)
     torch.testing.assert_close(blocks, dense, rtol=1e-9, atol=1e-12)
@@ -125,14 +133,20 @@ def test_blocks_are_the_masked_attention(kind: str, plan: Plan) -> None:
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-11)
     with torch.no_grad():  # relative positions are fused only here
         again = blocked_window_attention(
-            attention._attend, query, prepared, values, mask, case.window_size, block
+            partial(attend_dense, score=score, positions=positions),
+            query,
+            prepared,
+            values,
+            mask,
+            case.window_size,
+            block,
         )
     torch.testing.assert_close(again, dense.detach(), rtol=1e-9, atol=1e-12)
 
 
 @given(plans)
 @settings(max_examples=40)
-def test_the_attention_itself_takes_blocks_and_gives_the_same(plan: Plan) -> None:
+def test_attention_uses_window_blocks(plan: Plan) -> None:
     query, keys, values, mask, _ = made(plan)
     attention = Attention(ScaledDotScore())
     with pytest.MonkeyPatch.context() as patch:
@@ -143,7 +157,7 @@ def test_the_attention_itself_takes_blocks_and_gives_the_same(plan: Plan) -> Non
 
 
 class Seen(NamedTuple):
-    """What the kernel was handed."""
+    """The arguments of the kernel."""
 
     query: torch.Size
     keys: torch.Size
@@ -165,7 +179,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> list[Seen]:
 
 @pytest.mark.parametrize("length", [512, 2048])
 @pytest.mark.parametrize("mask", [Mask.window(40), Mask.causal_window(40)])
-def test_the_products_grow_with_the_length_and_not_with_its_square(
+def test_sliding_window_cost_is_linear_in_length(
     length: int, mask: Mask, kernel: list[Seen]
 ) -> None:
     x = torch.randn(1, 2, length, 8)
@@ -175,7 +189,7 @@ def test_the_products_grow_with_the_length_and_not_with_its_square(
     assert each <= (length + 40) * 3 * 40
 
 
-def test_with_a_past_only_the_window_is_read(kernel: list[Seen]) -> None:
+def test_sliding_window_with_cache_reads_window_only(kernel: list[Seen]) -> None:
     query, memory = torch.randn(2, 2, 1, 8), torch.randn(2, 2, 300, 8)
     attention = Attention(ScaledDotScore())
     got = attention(query, memory, memory, Mask.causal_window(7))
@@ -188,7 +202,7 @@ def test_with_a_past_only_the_window_is_read(kernel: list[Seen]) -> None:
     assert kernel[1].keys == (2, 2, 10, 8)
 
 
-def test_a_short_sequence_is_left_whole(kernel: list[Seen]) -> None:
+def test_sliding_window_short_sequence_is_dense(kernel: list[Seen]) -> None:
     x = torch.randn(1, 2, 60, 8)
     Attention(ScaledDotScore())(x, x, x, Mask.window(20))
     assert kernel[0].query == kernel[0].keys == x.shape
@@ -198,7 +212,7 @@ def test_a_short_sequence_is_left_whole(kernel: list[Seen]) -> None:
     assert block_size(WindowSize(100, 0), 50, 1000) is None  # one block of queries
 
 
-def test_the_weights_are_those_of_the_whole_table() -> None:
+def test_sliding_window_weights_are_those_of_dense_attention() -> None:
     x = torch.randn(1, 2, 400, 8, dtype=torch.float64)
     attention, mask = Attention(ScaledDotScore()), Mask.window(10, 5)
     table = attention.weights(x, x, mask)

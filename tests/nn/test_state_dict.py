@@ -1,4 +1,4 @@
-"""A module's tensors in a file and back: shared, deferred, of one's own making, in part."""
+"""Saving and loading of shared, lazy and custom layers, in whole and in part."""
 
 from pathlib import Path
 
@@ -6,12 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from saccade.io.tensors import (
-    load_matching_state_dict,
-    read_tensors,
-    unique_state_dict,
-    write_tensors,
-)
+from saccade.io.tensors import read_tensors, write_tensors
+from saccade.nn.state_dict import load_matching_state_dict, unique_state_dict
 from saccade.seeding import seed_torch
 from saccade.training.checkpoint import load_checkpoint, snapshot, write_checkpoint
 from saccade.training.loop import TrainState
@@ -20,29 +16,29 @@ from saccade.training.loop import TrainState
 
 
 def shared() -> nn.Sequential:
-    """One layer in two places."""
+    """Return a model that uses one layer twice."""
     same = nn.Linear(4, 4)
     return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), same, nn.Tanh(), same).double()
 
 
-def test_gradients_of_a_shared_layer_add_up() -> None:
+def test_shared_layer_gradients_add_up() -> None:
     model, x = shared(), torch.randn(5, 3, dtype=torch.float64)
-    apart = shared()
-    apart[4] = nn.Linear(4, 4).double()  # the same numbers in two layers
+    separate = shared()
+    separate[4] = nn.Linear(4, 4).double()  # the same numbers in two layers
     with torch.no_grad():
-        for name, tensor in apart.state_dict().items():
+        for name, tensor in separate.state_dict().items():
             tensor.copy_(model.state_dict()[name])
-    for net in (model, apart):
+    for net in (model, separate):
         net(x).square().sum().backward()
     for name in ("weight", "bias"):
-        both = getattr(apart[2], name).grad + getattr(apart[4], name).grad
+        both = getattr(separate[2], name).grad + getattr(separate[4], name).grad
         torch.testing.assert_close(getattr(model[2], name).grad, both)
-    sizes = [sum(p.numel() for p in net.parameters()) for net in (model, apart)]
+    sizes = [sum(p.numel() for p in net.parameters()) for net in (model, separate)]
     assert sizes == [4 * 3 + 4 + 4 * 4 + 4, 4 * 3 + 4 + 2 * (4 * 4 + 4)]
 
 
 @pytest.mark.parametrize("once", [True, False], ids=["once", "by every name"])
-def test_a_shared_layer_is_kept_and_is_shared_again(once: bool, tmp_path: Path) -> None:
+def test_unique_state_dict_round_trip_keeps_sharing(once: bool, tmp_path: Path) -> None:
     model, x = shared(), torch.randn(5, 3, dtype=torch.float64)
     write_tensors(tmp_path / "w", unique_state_dict(model) if once else model.state_dict(), {})
     tensors, _ = read_tensors(tmp_path / "w")
@@ -53,19 +49,19 @@ def test_a_shared_layer_is_kept_and_is_shared_again(once: bool, tmp_path: Path) 
     assert torch.equal(again(x), model(x))
     assert again[2].weight is again[4].weight
     assert not (found.missing or found.mismatched or found.unexpected)
-    assert found.summary == "taken: 6."
+    assert found.summary == "loaded: 6."
 
 
 # --- deferred -------------------------------------------------------------------------------------
 
 
 def deferred() -> nn.Sequential:
-    """Sizes come with the first batch."""
+    """Return a model with lazy layers."""
     return nn.Sequential(nn.LazyLinear(6), nn.Tanh(), nn.LazyLinear(2))
 
 
-def learn(model: nn.Module, optimizer: torch.optim.Optimizer, begin: int, end: int) -> None:
-    for step in range(begin, end):
+def learn(model: nn.Module, optimizer: torch.optim.Optimizer, first_step: int, end: int) -> None:
+    for step in range(first_step, end):
         x = torch.randn(8, 5, generator=torch.Generator().manual_seed(step))
         loss = (model(x) - x[:, :2]).square().mean()
         optimizer.zero_grad()
@@ -73,20 +69,20 @@ def learn(model: nn.Module, optimizer: torch.optim.Optimizer, begin: int, end: i
         optimizer.step()
 
 
-def begun() -> tuple[nn.Sequential, torch.optim.Optimizer]:
+def made() -> tuple[nn.Sequential, torch.optim.Optimizer]:
     seed_torch(0, "weights")
     model = deferred()
     model(torch.zeros(1, 5))
     return model, torch.optim.Adam(model.parameters(), lr=0.01)
 
 
-def test_what_was_deferred_goes_on_to_the_bit(tmp_path: Path) -> None:
-    whole, optimizer = begun()
+def test_lazy_layers_resume_bit_exactly(tmp_path: Path) -> None:
+    whole, optimizer = made()
     learn(whole, optimizer, 0, 9)
-    stopped, optimizer = begun()
+    stopped, optimizer = made()
     learn(stopped, optimizer, 0, 4)
     write_checkpoint(tmp_path, snapshot(stopped, optimizer, TrainState(step=4)))
-    seed_torch(1, "weights")  # it begins with other numbers
+    seed_torch(1, "weights")  # initialised with other numbers
     again, optimizer = deferred(), None
     again(torch.zeros(1, 5))
     optimizer = torch.optim.Adam(again.parameters(), lr=0.01)
@@ -97,20 +93,20 @@ def test_what_was_deferred_goes_on_to_the_bit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["after a batch", "before one"])
-def test_what_was_deferred_is_kept_and_taken(seen: bool, tmp_path: Path) -> None:
+def test_lazy_layers_round_trip(seen: bool, tmp_path: Path) -> None:
     model, x = deferred(), torch.randn(3, 5)
     model(x)
     write_tensors(tmp_path / "w", model.state_dict(), {})
     again = deferred()
     if seen:
         again(x)
-    assert load_matching_state_dict(again, read_tensors(tmp_path / "w")[0]).summary == "taken: 4."
+    assert load_matching_state_dict(again, read_tensors(tmp_path / "w")[0]).summary == "loaded: 4."
     assert torch.equal(again(x), model(x))
 
 
-def test_before_the_first_batch_there_is_nothing_to_keep(tmp_path: Path) -> None:
+def test_lazy_layers_refuse_saving_before_first_batch(tmp_path: Path) -> None:
     for tensors in (deferred().state_dict(), unique_state_dict(deferred())):
-        with pytest.raises(ValueError, match="0.weight, 0.bias, .* send one batch through"):
+        with pytest.raises(ValueError, match="0.weight, 0.bias, .* try one forward pass before"):
             write_tensors(tmp_path / "w", tensors, {})
     assert not list(tmp_path.iterdir())
 
@@ -129,7 +125,7 @@ class Reduce(nn.Module):
         return torch.einsum("kij,bij->bk", self.weight, x)
 
 
-def test_what_has_the_name_and_the_shape_is_taken_and_the_rest_is_said(tmp_path: Path) -> None:
+def test_load_matching_state_dict_loads_matches_and_reports_rest(tmp_path: Path) -> None:
     old = nn.ModuleDict({"body": Reduce(2, 3, 4), "head": nn.Linear(4, 5), "old": nn.Linear(1, 1)})
     new = nn.ModuleDict({"body": Reduce(2, 3, 4), "head": nn.Linear(4, 7), "new": nn.Linear(2, 2)})
     write_tensors(tmp_path / "w", old.state_dict(), {})
@@ -142,12 +138,12 @@ def test_what_has_the_name_and_the_shape_is_taken_and_the_rest_is_said(tmp_path:
     assert sorted(found.missing) == ["new.bias", "new.weight"]
     assert sorted(found.unexpected) == ["old.bias", "old.weight"]
     assert found.summary == (
-        "taken: 1; missing: new.weight, new.bias; "
-        "of another shape: head.bias (is 7, got 5), head.weight (is 7×4, got 5×4); "
-        "of no use here: old.bias, old.weight."
+        "loaded: 1; missing: new.weight, new.bias; "
+        "shape mismatch: head.bias (expected 7, got 5), head.weight (expected 7×4, got 5×4); "
+        "unexpected: old.bias, old.weight."
     )
 
 
-def test_nothing_in_common_is_nothing_taken() -> None:
+def test_load_matching_state_dict_without_matches() -> None:
     found = load_matching_state_dict(nn.Linear(2, 2), {"x": torch.ones(1)})
     assert found == ([], ["weight", "bias"], [], ["x"])

@@ -22,7 +22,7 @@ def squares(x):
 # --- known in closed form -------------------------------------------------------------------------
 
 
-def test_the_nearest_point_of_a_line():
+def test_minimise_projects_onto_a_line():
     # x = b a / ‖a‖², λ = -2b / ‖a‖²
     a = torch.tensor([3.0, -1.0, 2.0], dtype=torch.float64)
     found = minimise(squares, torch.ones(3), equality=lambda x: a @ x - 7)
@@ -32,14 +32,14 @@ def test_the_nearest_point_of_a_line():
     assert found.conditions.are_satisfied(1e-10)
 
 
-def test_the_least_on_a_circle_from_a_saddle():
-    # xy on a circle: at the start the slope is 0, and Newton alone would stay there
+def test_minimise_escapes_a_saddle_point_on_a_circle():
+    # xy on a circle: at the start the gradient is 0, and Newton alone would stay there
     found = minimise(lambda x: x[0] * x[1], torch.zeros(2), equality=lambda x: squares(x) - 2)
     assert found.value == pytest.approx(-1, abs=1e-9)
     assert float(found.equality) == pytest.approx(0.5, abs=1e-8)
 
 
-def test_shares_of_the_largest_entropy():
+def test_minimise_finds_the_maximum_entropy_distribution():
     # maximise -Σ p log p where Σ p = 1 and Σ k p_k = m: p_k ∝ exp(-λk)
     k = torch.arange(1, 5, dtype=torch.float64)
     found = minimise(
@@ -51,22 +51,22 @@ def test_shares_of_the_largest_entropy():
     logs = found.x.log()
     torch.testing.assert_close(logs.diff(), logs.diff()[:1].expand(3), rtol=0, atol=1e-7)
     assert float(found.x @ k) == pytest.approx(1.9, abs=1e-9)
-    assert found.inequality.abs().max() < 1e-8  # no share is 0, so no bound pushes
+    assert found.inequality.abs().max() < 1e-8  # no share is 0, so no bound is active
 
 
-def test_the_nearest_point_of_a_box():
-    wanted = torch.tensor([2.0, 0.5, -3.0], dtype=torch.float64)
+def test_minimise_projects_onto_a_box():
+    target = torch.tensor([2.0, 0.5, -3.0], dtype=torch.float64)
     found = minimise(
-        lambda x: squares(x - wanted),
+        lambda x: squares(x - target),
         torch.zeros(3),
         inequality=lambda x: torch.cat([x - 1, -1 - x]),
     )
-    torch.testing.assert_close(found.x, wanted.clamp(-1, 1), rtol=0, atol=1e-10)
-    pushes = [2.0, 0, 0, 0, 0, 4.0]  # 2 (wanted - x), above and below
-    np.testing.assert_allclose(found.inequality.numpy(), pushes, atol=1e-8)
+    torch.testing.assert_close(found.x, target.clamp(-1, 1), rtol=0, atol=1e-10)
+    multipliers = [2.0, 0, 0, 0, 0, 4.0]  # 2 (target - x), above and below
+    np.testing.assert_allclose(found.inequality.numpy(), multipliers, atol=1e-8)
 
 
-def test_a_constraint_that_is_said_twice_is_no_trouble():
+def test_minimise_handles_redundant_constraints():
     found = minimise(
         squares,
         torch.tensor([5.0, -3.0]),
@@ -78,8 +78,8 @@ def test_a_constraint_that_is_said_twice_is_no_trouble():
     assert float(found.equality @ torch.tensor([1.0, 2.0]).double()) == pytest.approx(-2, abs=1e-7)
 
 
-def test_a_multiplier_is_a_price():
-    def least(c, d):
+def test_multipliers_are_sensitivities_of_the_minimum():
+    def minimum(c, d):
         return minimise(
             lambda x: (x[0] - 3) ** 2 + x.prod().exp() + x[1] ** 2,
             torch.zeros(2),
@@ -87,14 +87,14 @@ def test_a_multiplier_is_a_price():
             inequality=lambda x: x[0] - 0.8 - d,
         )
 
-    found, small = least(0, 0), 1e-4
+    found, small = minimum(0, 0), 1e-4
     for price, c, d in ((found.equality, small, 0), (found.inequality, 0, small)):
-        slope = (least(c, d).value - least(-c, -d).value) / (2 * small)
+        slope = (minimum(c, d).value - minimum(-c, -d).value) / (2 * small)
         assert abs(float(price)) > 0.1
         assert slope == pytest.approx(-float(price), rel=1e-5)
 
 
-def test_without_constraints_it_is_newtons_method():
+def test_minimise_without_constraints():
     found = minimise(lambda x: (x - 2).cosh().sum(), torch.tensor([-1.0, 4.0]))
     torch.testing.assert_close(found.x.tolist(), [2.0, 2.0], rtol=0, atol=1e-8)
     assert found.equality.numel() == found.inequality.numel() == 0
@@ -136,7 +136,7 @@ PROBLEMS = {"rosenbrock": ROSENBROCK, "71": HOCK_SCHITTKOWSKI_71, "43": HOCK_SCH
 @pytest.mark.filterwarnings("ignore:delta_grad == 0.0")  # of trust-constr, at its end
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("method", ["SLSQP", "trust-constr"])
-def test_equal_to_scipys(name, method):
+def test_minimise_equals_scipy(name, method):
     objective, start, equality, inequality = PROBLEMS[name]
     found = minimise(
         objective,
@@ -154,7 +154,7 @@ def test_equal_to_scipys(name, method):
     assert found.conditions.are_satisfied(1e-6)
 
 
-def test_published_minima():
+def test_minimise_finds_published_minima():
     for name, value in (("71", 17.0140173), ("43", -44.0)):  # Hock and Schittkowski 1981
         objective, start, equality, inequality = PROBLEMS[name]
         found = minimise(
@@ -177,11 +177,11 @@ def test_published_minima():
     st.booleans(),
     st.integers(0, 10_000),
 )
-def test_convex_quadratic_programs_carry_their_own_proof(D, equalities, inequalities, tight, seed):
-    """½xᵀQx + cᵀx where Ax = b, Gx ≤ h, through one point that keeps to all of them.
+def test_minimise_certifies_convex_quadratic_programs(D, equalities, inequalities, tight, seed):
+    """½xᵀQx + cᵀx where Ax = b, Gx ≤ h, with one feasible point.
 
-    x is the least if and only if λ and μ exist with Qx + c + Aᵀλ + Gᵀμ = 0, μ ≥ 0 and μ(Gx - h) =
-    0. All is computed anew with NumPy.
+    x is the minimum if and only if λ and μ exist with Qx + c + Aᵀλ + Gᵀμ = 0, μ ≥ 0 and μ(Gx - h) =
+    0. All is recomputed with NumPy.
     """
     random = np.random.default_rng(seed)
     equalities = min(equalities, D - 1)
@@ -222,28 +222,32 @@ def test_convex_quadratic_programs_carry_their_own_proof(D, equalities, inequali
         assert found.value == pytest.approx(theirs.fun, rel=1e-5, abs=1e-5)
 
 
-# --- what is wrong is said ------------------------------------------------------------------------
+# --- errors ------------ ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("equality", "inequality", "message"),
     [
-        (lambda x: torch.stack([x[0] - 1, x[0] + 1]), None, "number . of `equal` is .*should be 0"),
-        (None, lambda x: torch.stack([x[0] + 1, 1 - x[0]]), "of `at_most` is 1.*0 or less"),
-        (lambda x: squares(x) + 1, None, "`equal` is 1 and should be 0.*start elsewhere"),
+        (
+            lambda x: torch.stack([x[0] - 1, x[0] + 1]),
+            None,
+            "value . of `equality` is .*expected 0",
+        ),
+        (None, lambda x: torch.stack([x[0] + 1, 1 - x[0]]), "of `inequality` is 1.*0 or less"),
+        (lambda x: squares(x) + 1, None, "`equality` is 1; expected 0.*another start"),
     ],
 )
-def test_constraints_that_contradict_each_other(equality, inequality, message):
+def test_minimise_reports_infeasible_constraints(equality, inequality, message):
     with pytest.raises(ValueError, match=message):
         minimise(squares, torch.tensor([0.3, 0.2]), equality=equality, inequality=inequality)
 
 
-def test_a_fall_without_end():
-    with pytest.raises(ValueError, match="falls without end.*constraint that is missing"):
+def test_minimise_reports_an_unbounded_objective():
+    with pytest.raises(ValueError, match="unbounded below.*missing constraint"):
         minimise(lambda x: x[0], torch.zeros(2), inequality=lambda x: x)
 
 
-def test_a_deep_valley_beyond_the_constraint_is_not_fallen_into():
+def test_minimise_stays_feasible_where_the_objective_is_unbounded_outside():
     found = minimise(lambda x: x[0] ** 3 + x[0], torch.tensor([0.5]), inequality=lambda x: -1 - x)
     assert float(found.x) == pytest.approx(-1, abs=1e-9)
     assert float(found.inequality) == pytest.approx(4, abs=1e-7)
@@ -254,28 +258,28 @@ def test_a_deep_valley_beyond_the_constraint_is_not_fallen_into():
     [
         (torch.tensor([float("nan"), 0]), squares, "start of shape .*finite numbers"),
         (torch.zeros(2, 2), squares, r"start of shape \(2, 2\)"),
-        (torch.zeros(2), lambda x: x.log().sum(), "objective gives -inf; start where"),
-        (torch.zeros(2), lambda x: x, "gives 2 numbers; wanted the one"),
-        (torch.zeros(1), lambda x: x.abs().sqrt().sum(), "a slope is not finite"),
+        (torch.zeros(2), lambda x: x.log().sum(), "objective = -inf at the start; expected finite"),
+        (torch.zeros(2), lambda x: x, "with 2 values; expected one number"),
+        (torch.zeros(1), lambda x: x.abs().sqrt().sum(), "derivative that is not finite"),
     ],
 )
-def test_what_cannot_be_begun_is_said(start, objective, message):
+def test_minimise_refuses_invalid_starts_and_objectives(start, objective, message):
     with pytest.raises(ValueError, match=message):
         minimise(objective, start)
 
 
-def test_a_step_to_where_nothing_can_be_computed_is_shortened():
+def test_minimise_shortens_steps_to_where_the_objective_is_nan():
     # -log x is not a number left of 0, where a full step would go
     found = minimise(lambda x: (x - x.log()).sum(), torch.tensor([9.0]))
     assert float(found.x) == pytest.approx(1, abs=1e-8)
 
 
-def test_the_page_runs_and_prints_what_it_says(capsys):
+def test_docs_page_prints_the_documented_output(capsys):
     text = PAGE.read_text(encoding="utf-8")
     blocks = re.findall(
         r"^```python\n(.*?)^```\n+```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL
     )
     assert blocks
-    for code, shown in blocks:
+    for code, expected_output in blocks:
         exec(compile(code, str(PAGE), "exec"), {})
-        assert capsys.readouterr().out == shown
+        assert capsys.readouterr().out == expected_output

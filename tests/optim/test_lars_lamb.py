@@ -1,4 +1,4 @@
-"""LARS and LAMB, held step by step against their equations in NumPy."""
+"""LARS and LAMB, compared step by step with their equations in NumPy."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ STEPS = 50
 
 
 def model() -> nn.Module:
-    """Two layers, one of which begins at nothing."""
+    """Two layers, one of which is initialised to zero."""
     torch.manual_seed(3)
     net = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)).double()
     nn.init.zeros_(net[1].weight)
@@ -21,7 +21,7 @@ def model() -> nn.Module:
 
 
 def gradients(net: nn.Module, step: int) -> list[torch.Tensor]:
-    """Some, and none at all for the first layer now and then."""
+    """Random gradients; None for the first layer in some steps."""
     generator = torch.Generator().manual_seed(step)
     found = [
         torch.randn(p.shape, generator=generator, dtype=torch.float64) * 10 ** (step % 3)
@@ -32,8 +32,8 @@ def gradients(net: nn.Module, step: int) -> list[torch.Tensor]:
     return found
 
 
-def assert_steps_are(net: nn.Module, optimizer: torch.optim.Optimizer, by_hand: Any) -> None:
-    """Fifty steps, of which each has another rate."""
+def assert_steps_equal(net: nn.Module, optimizer: torch.optim.Optimizer, by_hand: Any) -> None:
+    """Compare fifty steps, each with a different learning rate."""
     expected = [p.detach().numpy().copy() for p in net.parameters()]
     kept: list[dict[str, Any]] = [{} for _ in expected]
     for step in range(1, STEPS + 1):
@@ -44,14 +44,14 @@ def assert_steps_are(net: nn.Module, optimizer: torch.optim.Optimizer, by_hand: 
         for parameter, gradient in zip(net.parameters(), given, strict=True):
             parameter.grad = gradient
         optimizer.step()
-        for place, gradient in enumerate(given):
-            expected[place] = by_hand(expected[place], gradient.numpy(), kept[place], rate, step)
-        for parameter, wanted in zip(net.parameters(), expected, strict=True):
-            np.testing.assert_allclose(parameter.detach().numpy(), wanted, rtol=1e-10, atol=1e-12)
+        for index, gradient in enumerate(given):
+            expected[index] = by_hand(expected[index], gradient.numpy(), kept[index], rate, step)
+        for parameter, values in zip(net.parameters(), expected, strict=True):
+            np.testing.assert_allclose(parameter.detach().numpy(), values, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_lars_is_the_equation(decay: float) -> None:
+def test_lars_equals_its_equation(decay: float) -> None:
     def by_hand(w: Any, g: Any, kept: dict[str, Any], rate: float, step: int) -> Any:
         size, slope = np.sqrt((w**2).sum()), np.sqrt((g**2).sum())
         local = 0.02 * size / (slope + decay * size) if size > 0 and slope > 0 else 1.0
@@ -62,12 +62,12 @@ def test_lars_is_the_equation(decay: float) -> None:
     optimizer = LARS(
         net.parameters(), 1.0, momentum=0.8, weight_decay=decay, trust_coefficient=0.02
     )
-    assert_steps_are(net, optimizer, by_hand)
+    assert_steps_equal(net, optimizer, by_hand)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize("clamp", [None, 0.5, 10.0])
-def test_lamb_is_the_equation(decay: float, clamp: float | None) -> None:
+def test_lamb_equals_its_equation(decay: float, clamp: float | None) -> None:
     def by_hand(w: Any, g: Any, kept: dict[str, Any], rate: float, step: int) -> Any:
         kept["m"] = 0.9 * kept.get("m", 0.0) + 0.1 * g
         kept["v"] = 0.99 * kept.get("v", 0.0) + 0.01 * g**2
@@ -80,10 +80,10 @@ def test_lamb_is_the_equation(decay: float, clamp: float | None) -> None:
 
     net = model()
     optimizer = LAMB(net.parameters(), 1.0, betas=(0.9, 0.99), weight_decay=decay, clamp=clamp)
-    assert_steps_are(net, optimizer, by_hand)
+    assert_steps_equal(net, optimizer, by_hand)
 
 
-def test_without_trust_lamb_is_adam() -> None:
+def test_lamb_without_trust_ratio_equals_adam() -> None:
     one, other = model(), model()
     ours = LAMB([{"params": list(one.parameters()), "use_trust_ratio": False}], 0.05, eps=1e-8)
     theirs = torch.optim.Adam(other.parameters(), 0.05)
@@ -98,7 +98,7 @@ def test_without_trust_lamb_is_adam() -> None:
 
 
 @pytest.mark.parametrize("kind", [LARS, LAMB])
-def test_what_is_kept_goes_on_to_the_bit(kind: Any) -> None:
+def test_lars_and_lamb_resume_bit_exactly_from_their_state(kind: Any) -> None:
     def steps(net: nn.Module, optimizer: torch.optim.Optimizer, numbers: range) -> None:
         for step in numbers:
             for parameter, gradient in zip(net.parameters(), gradients(net, step), strict=True):
@@ -106,8 +106,8 @@ def test_what_is_kept_goes_on_to_the_bit(kind: Any) -> None:
             optimizer.step()
 
     whole, cut = model(), model()
-    at_once, before = kind(whole.parameters(), 0.05), kind(cut.parameters(), 0.05)
-    steps(whole, at_once, range(1, 9))
+    uninterrupted, before = kind(whole.parameters(), 0.05), kind(cut.parameters(), 0.05)
+    steps(whole, uninterrupted, range(1, 9))
     steps(cut, before, range(1, 5))
     after = kind(cut.parameters(), 0.05)
     after.load_state_dict(before.state_dict())
@@ -117,7 +117,7 @@ def test_what_is_kept_goes_on_to_the_bit(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [LARS, LAMB])
-def test_a_weight_without_a_gradient_stays(kind: Any) -> None:
+def test_lars_and_lamb_skip_weights_without_a_gradient(kind: Any) -> None:
     net = model()
     before = [p.detach().clone() for p in net.parameters()]
     kind(net.parameters(), 0.1).step()

@@ -1,4 +1,4 @@
-"""The controller, on plants whose answer is known, and its equation by a loop."""
+"""The PID controller on plants with a known response, and its equation in a loop."""
 
 import math
 
@@ -12,7 +12,7 @@ from saccade.optim import PIDState, pid_step, update_ratio
 from saccade.optim.lr_controller import MAX_LOG_FACTOR
 
 
-def test_it_is_the_equation() -> None:
+def test_pid_step_equals_its_equation() -> None:
     draw = np.random.default_rng(4)
     measured, target = np.exp(draw.normal(size=30)), 0.02
     control, errors = PIDState(), []
@@ -21,15 +21,15 @@ def test_it_is_the_equation() -> None:
         control = pid_step(control, float(value), target)
         errors.append(math.log(target) - math.log(value))
         before = errors[-2] if len(errors) > 1 else errors[-1]
-        wanted = 0.1 * errors[-1] + 0.1 * sum(errors) + 0.05 * (errors[-1] - before)
-        assert control.log_factor == pytest.approx(wanted, rel=1e-12)
-        assert control.factor == pytest.approx(math.exp(wanted))
+        expected = 0.1 * errors[-1] + 0.1 * sum(errors) + 0.05 * (errors[-1] - before)
+        assert control.log_factor == pytest.approx(expected, rel=1e-12)
+        assert control.factor == pytest.approx(math.exp(expected))
 
 
 @given(st.floats(-6, 6), st.floats(1e-5, 0.1))
-def test_it_comes_to_the_target_and_stays(apart: float, target: float) -> None:
-    """A plant that gives so many times what it is told."""
-    gain, control, ratios = target * math.exp(apart), PIDState(), []
+def test_pid_controller_converges_to_the_target(log_gain: float, target: float) -> None:
+    """A plant with a constant gain."""
+    gain, control, ratios = target * math.exp(log_gain), PIDState(), []
     for _ in range(120):
         ratios.append(gain * control.factor)
         control = pid_step(control, ratios[-1], target)
@@ -38,7 +38,7 @@ def test_it_comes_to_the_target_and_stays(apart: float, target: float) -> None:
     assert far[-1] <= 1e-4 * far[0] + 1e-12
 
 
-def test_it_follows_a_plant_that_drifts_and_is_not_thrown_by_noise() -> None:
+def test_pid_controller_follows_a_noisy_drifting_plant() -> None:
     draw = np.random.default_rng(5)
     control, last = PIDState(), []
     for step in range(600):
@@ -51,12 +51,12 @@ def test_it_follows_a_plant_that_drifts_and_is_not_thrown_by_noise() -> None:
 
 
 @pytest.mark.parametrize("measured", [0.0, -1.0, math.nan, math.inf])
-def test_what_has_no_logarithm_changes_nothing(measured: float) -> None:
+def test_pid_step_ignores_measurements_without_a_logarithm(measured: float) -> None:
     control = pid_step(PIDState(), 0.5, 0.1)
     assert pid_step(control, measured, 0.1) == control
 
 
-def test_it_does_not_wind_up_where_it_can_do_nothing() -> None:
+def test_pid_controller_has_no_integral_windup() -> None:
     control = PIDState()
     for _ in range(500):
         control = pid_step(control, 1e-9, 1.0)  # whatever it does
@@ -66,7 +66,7 @@ def test_it_does_not_wind_up_where_it_can_do_nothing() -> None:
     assert control.log_factor < 0
 
 
-def test_the_ratio_is_that_of_all_weights_together() -> None:
+def test_update_ratio_uses_the_norm_of_all_weights() -> None:
     before = [torch.tensor([3.0, 0.0]), torch.tensor([[4.0]])]
     after = [torch.tensor([3.0, 0.3]), torch.tensor([[3.6]])]
     assert update_ratio(before, after) == pytest.approx(0.1)

@@ -1,4 +1,4 @@
-"""Every optimiser by its name: held step by step against its equation in NumPy, and torch's own."""
+"""Every registered optimizer, compared step by step with its equation in NumPy and with torch."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,7 +27,7 @@ ByHand = Callable[[Any, Any, Kept, float, int], Any]
 
 @pytest.fixture(autouse=True)
 def in_double() -> Iterator[None]:
-    """So that what torch keeps beside the weights (a count, nadam's product) is in float64 too."""
+    """Keep torch's scalar state (step count, nadam's product) in float64 too."""
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
@@ -38,8 +38,8 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2))
 
 
-def slopes(net: nn.Module, step: int) -> list[torch.Tensor]:
-    """Some gradients, large and small in turn."""
+def gradients(net: nn.Module, step: int) -> list[torch.Tensor]:
+    """Random gradients, large and small in turn."""
     generator = torch.Generator().manual_seed(step)
     size = 10.0 ** (step % 3 - 1)
     return [size * torch.randn(p.shape, generator=generator) for p in net.parameters()]
@@ -50,10 +50,10 @@ def rate_at(step: int) -> float:
 
 
 def fifty_steps(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[int]:
-    """Each with a rate of its own."""
+    """Yield fifty steps, each with a different learning rate."""
     for step in range(1, STEPS + 1):
         set_learning_rate(optimizer, rate_at(step))
-        for weight, slope in zip(net.parameters(), slopes(net, step), strict=True):
+        for weight, slope in zip(net.parameters(), gradients(net, step), strict=True):
             weight.grad = slope
         optimizer.step()
         yield step
@@ -133,17 +133,17 @@ def lars(w: Any, g: Any, kept: Kept, rate: float, t: int) -> Any:
     return w - kept["v"]
 
 
-def lamb(w: Any, g: Any, kept: Kept, rate: float, t: int, most: float = 10.0) -> Any:
+def lamb(w: Any, g: Any, kept: Kept, rate: float, t: int, clamp: float = 10.0) -> Any:
     mean, square = moments(g, kept, 0.999, t)
     move, ratio = mean / (np.sqrt(square) + 1e-6), 1.0
     if w.ndim > 1:
         move = move + DECAY * w
-        ratio = min(np.linalg.norm(w), most) / np.linalg.norm(move)
+        ratio = min(np.linalg.norm(w), clamp) / np.linalg.norm(move)
     return w - rate * ratio * move
 
 
 def penalised(rule: ByHand) -> ByHand:
-    """With the gradient of λ/2 ‖w‖², of matrices."""
+    """Add the gradient of λ/2 ‖w‖² of matrices."""
 
     def by_hand(w: Any, g: Any, kept: Kept, rate: float, t: int) -> Any:
         return rule(w, g + DECAY * w if w.ndim > 1 else g, kept, rate, t)
@@ -159,7 +159,7 @@ BY_HAND: dict[str, ByHand] = {
     "averaged_momentum": penalised(averaged_momentum),
     FULL_BATCH: penalised(plain),
     "lamb": lamb,
-    "lamb_unclamped": lambda w, g, kept, rate, t: lamb(w, g, kept, rate, t, most=np.inf),
+    "lamb_unclamped": lambda w, g, kept, rate, t: lamb(w, g, kept, rate, t, clamp=np.inf),
     "lars": lars,
     "momentum": penalised(momentum),
     "nadam": penalised(nadam),
@@ -169,12 +169,12 @@ BY_HAND: dict[str, ByHand] = {
 }
 
 
-def test_there_is_an_equation_for_every_name() -> None:
+def test_every_optimizer_has_an_equation_here() -> None:
     assert BY_HAND.keys() | SEARCHING == OPTIMIZERS.keys()
 
 
 @pytest.mark.parametrize("name", BY_HAND)
-def test_fifty_steps_are_the_equation(name: str) -> None:
+def test_optimizer_steps_equal_the_equation(name: str) -> None:
     net = network()
     if name.startswith("lamb"):
         nn.init.constant_(net[0].weight, 4.0)  # its norm is 13.9: the clamp has something to do
@@ -182,12 +182,12 @@ def test_fifty_steps_are_the_equation(name: str) -> None:
     expected = [weight.detach().numpy().copy() for weight in net.parameters()]
     kept: list[Kept] = [{} for _ in expected]
     for step in fifty_steps(net, optimizer):
-        for place, slope in enumerate(slopes(net, step)):
-            expected[place] = BY_HAND[name](
-                expected[place], slope.numpy(), kept[place], rate_at(step), step
+        for index, gradient in enumerate(gradients(net, step)):
+            expected[index] = BY_HAND[name](
+                expected[index], gradient.numpy(), kept[index], rate_at(step), step
             )
-        for weight, wanted in zip(net.parameters(), expected, strict=True):
-            np.testing.assert_allclose(weight.detach().numpy(), wanted, rtol=1e-9, atol=1e-12)
+        for weight, values in zip(net.parameters(), expected, strict=True):
+            np.testing.assert_allclose(weight.detach().numpy(), values, rtol=1e-9, atol=1e-12)
 
 
 # --- torch's own, one tensor at a time ------------------------------------------------------------
@@ -216,20 +216,20 @@ def groups_of(net: nn.Module) -> list[dict[str, Any]]:
     ]
 
 
-def assert_same_way(net: nn.Module, ours: Any, other: nn.Module, theirs: Any) -> None:
+def assert_same_steps(net: nn.Module, ours: Any, other: nn.Module, theirs: Any) -> None:
     for _ in zip(fifty_steps(net, ours), fifty_steps(other, theirs), strict=True):
         for a, b in zip(net.parameters(), other.parameters(), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", THEIRS)
-def test_fifty_steps_are_torchs(name: str) -> None:
+def test_optimizer_steps_equal_torch(name: str) -> None:
     net, other = network(), network()
     ours = make_optimizer(name, net, OptimizerSettings(1.0, DECAY, MOMENTUM))
-    assert_same_way(net, ours, other, THEIRS[name](groups_of(other)))
+    assert_same_steps(net, ours, other, THEIRS[name](groups_of(other)))
 
 
-def test_averaged_momentum_is_momentum_with_a_part_of_the_rate() -> None:
+def test_averaged_momentum_equals_momentum_with_a_scaled_learning_rate() -> None:
     net, other = network(), network()
     ours = make_optimizer("averaged_momentum", net, OptimizerSettings(1.0, DECAY, MOMENTUM))
     theirs = torch.optim.SGD(groups_of(other), 1.0, momentum=MOMENTUM)
@@ -237,7 +237,7 @@ def test_averaged_momentum_is_momentum_with_a_part_of_the_rate() -> None:
     def part_of_the_rate() -> Iterator[int]:
         for step in range(1, STEPS + 1):
             set_learning_rate(theirs, (1 - MOMENTUM) * rate_at(step))
-            for weight, slope in zip(other.parameters(), slopes(other, step), strict=True):
+            for weight, slope in zip(other.parameters(), gradients(other, step), strict=True):
                 weight.grad = slope
             theirs.step()
             yield step
@@ -247,7 +247,7 @@ def test_averaged_momentum_is_momentum_with_a_part_of_the_rate() -> None:
             torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-13)
 
 
-def test_torchs_dampening_is_not_the_averaging_form_at_the_first_step() -> None:
+def test_torch_dampening_differs_from_averaged_momentum_in_the_first_step() -> None:
     net, other = network(), network()
     before = [w.detach().clone() for w in net.parameters()]
     ours = make_optimizer("averaged_momentum", net, OptimizerSettings(1.0, 0.0, MOMENTUM))
@@ -258,11 +258,11 @@ def test_torchs_dampening_is_not_the_averaging_form_at_the_first_step() -> None:
         torch.testing.assert_close(a - start, (1 - MOMENTUM) * (b - start))
 
 
-# --- weight decay: a penalty, or apart ------------------------------------------------------------
+# --- weight decay: penalty or decoupled -----------------------------------------------------------
 
 
-def taught(net: nn.Module, optimizer: torch.optim.Optimizer, strength: float = 0.0) -> list[Any]:
-    """Ten steps on one batch, with a penalty in the loss itself if it has a strength."""
+def trained(net: nn.Module, optimizer: torch.optim.Optimizer, strength: float = 0.0) -> list[Any]:
+    """Train ten steps on one batch, with an L2 penalty in the loss if `strength` is not 0."""
     x, y = torch.ones(2, 3), torch.tensor([[1.0, -1.0], [0.5, 2.0]])
     matrices = [weight for weight in net.parameters() if weight.dim() > 1]
     for _ in range(10):
@@ -279,34 +279,34 @@ def assert_equal(some: list[Any], others: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])
-def test_weight_decay_is_the_penalty(name: str) -> None:
+def test_weight_decay_equals_an_l2_penalty(name: str) -> None:
     net, other = network(), network()
-    inside = taught(net, make_optimizer(name, net, OptimizerSettings(0.01, DECAY)))
-    in_loss = taught(other, make_optimizer(name, other, OptimizerSettings(0.01)), DECAY)
+    inside = trained(net, make_optimizer(name, net, OptimizerSettings(0.01, DECAY)))
+    in_loss = trained(other, make_optimizer(name, other, OptimizerSettings(0.01)), DECAY)
     assert_equal(inside, in_loss)
 
 
-def test_apart_from_the_gradient_it_is_the_same_for_sgd_and_another_for_adam() -> None:
+def test_decoupled_weight_decay_equals_the_penalty_for_sgd_only() -> None:
     one, other = network(), network()
-    inside = taught(one, make_optimizer("sgd", one, OptimizerSettings(0.01, DECAY)))
+    inside = trained(one, make_optimizer("sgd", one, OptimizerSettings(0.01, DECAY)))
     optimizer = make_optimizer("sgd", other, OptimizerSettings(0.01))
     optimizer.register_step_pre_hook(lambda *_: _shrink(other, 1 - 0.01 * DECAY))
-    assert_equal(inside, taught(other, optimizer))
+    assert_equal(inside, trained(other, optimizer))
 
-    apart, inside_adam = network(), network()
+    adamw_net, adam_net = network(), network()
     same = {"lr": 0.01, "weight_decay": DECAY, "beta2": 0.99}
-    decoupled = taught(apart, make_optimizer("adamw", apart, OptimizerSettings(**same)))
-    coupled = taught(inside_adam, make_optimizer("adam", inside_adam, OptimizerSettings(**same)))
+    decoupled = trained(adamw_net, make_optimizer("adamw", adamw_net, OptimizerSettings(**same)))
+    coupled = trained(adam_net, make_optimizer("adam", adam_net, OptimizerSettings(**same)))
     assert float((decoupled[0] - coupled[0]).abs().max()) > 1e-4
     without = {**same, "weight_decay": 0.0}
     one, other = network(), network()
     assert_equal(
-        taught(one, make_optimizer("adamw", one, OptimizerSettings(**without))),
-        taught(other, make_optimizer("adam", other, OptimizerSettings(**without))),
+        trained(one, make_optimizer("adamw", one, OptimizerSettings(**without))),
+        trained(other, make_optimizer("adam", other, OptimizerSettings(**without))),
     )
 
 
-def test_the_first_step_tells_them_apart_in_closed_form() -> None:
+def test_adam_and_adamw_first_steps_in_closed_form() -> None:
     # from m = s = 0, m̂ / √ŝ is the sign of g: what a penalty adds to a larger slope is divided away
     rate, decay = 0.01, 0.3
     start = torch.tensor([[2.0, -3.0, 0.5]], dtype=torch.float64)
@@ -338,7 +338,7 @@ def _shrink(net: nn.Module, factor: float) -> None:
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_matrices_decay_and_vectors_do_not(name: str) -> None:
+def test_weight_decay_applies_to_matrices_only(name: str) -> None:
     net = network()
     optimizer = make_optimizer(name, net, OptimizerSettings(0.1, 0.3))
     assert {id(w) for group in optimizer.param_groups for w in group["params"]} == {
@@ -351,7 +351,7 @@ def test_matrices_decay_and_vectors_do_not(name: str) -> None:
     assert all(group["lr"] == 0.1 for group in optimizer.param_groups)
 
 
-def test_squared_gradients_count_as_long_as_is_asked_for() -> None:
+def test_beta2_setting_reaches_the_optimizers() -> None:
     def group(name: str, beta2: float | None) -> dict[str, Any]:
         return make_optimizer(name, network(), OptimizerSettings(0.1, beta2=beta2)).param_groups[0]
 
@@ -362,6 +362,6 @@ def test_squared_gradients_count_as_long_as_is_asked_for() -> None:
     assert (group("adadelta", None)["rho"], group("adadelta", 0.5)["rho"]) == (0.9, 0.5)
 
 
-def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+def test_make_optimizer_suggests_the_nearest_name() -> None:
     with pytest.raises(ConfigError, match="no optimizer 'adma'. Did you mean 'adam'"):
         make_optimizer("adma", network(), OptimizerSettings(0.1))

@@ -1,4 +1,4 @@
-"""Schedules, held against torch.optim.lr_scheduler over a whole training."""
+"""Schedules compared with torch.optim.lr_scheduler over a whole training."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ THEIRS: dict[str, Callable[[Any], Any]] = {
 
 
 def theirs(make: Callable[[Any], Any], steps: int = STEPS) -> list[float]:
-    """Their rate at each step, of one that is 1."""
+    """Return torch's learning rate at each step, with base rate 1."""
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     schedule, rates = make(optimizer), []
     for _ in range(steps):
@@ -35,17 +35,17 @@ def theirs(make: Callable[[Any], Any], steps: int = STEPS) -> list[float]:
 
 
 @pytest.mark.parametrize("schedule", THEIRS)
-def test_it_is_torchs(schedule: str) -> None:
+def test_schedule_equals_torch(schedule: str) -> None:
     ours = [lr_factor(step + 1, step / STEPS, 0, schedule) for step in range(STEPS)]
     assert ours == pytest.approx(theirs(THEIRS[schedule]), abs=1e-12)
 
 
-def test_the_warm_up_is_torchs() -> None:
+def test_warmup_equals_torch() -> None:
     ours = [lr_factor(step + 1, step / STEPS, 8, "constant") for step in range(STEPS)]
     assert ours == pytest.approx(theirs(lambda o: lr_scheduler.LinearLR(o, 1 / 8, total_iters=7)))
 
 
-def test_one_cycle_is_torchs() -> None:
+def test_one_cycle_equals_torch() -> None:
     # theirs ends with the last step, ours with the training, and the rise ends a step before
     last = STEPS - 1
     start = (ONE_CYCLE_RISE * last + 1) / STEPS
@@ -61,9 +61,7 @@ def test_one_cycle_is_torchs() -> None:
 
 
 @given(st.floats(0, 1), st.integers(1, 1000), st.integers(0, 100))
-def test_one_cycle_rises_then_falls_whatever_the_warm_up(
-    progress: float, step: int, warmup: int
-) -> None:
+def test_one_cycle_rises_then_falls_for_any_warmup(progress: float, step: int, warmup: int) -> None:
     here = lr_factor(step, progress, warmup, "one_cycle")
     assert ONE_CYCLE_END * (1 - 1e-9) <= here <= 1
     assert here == lr_factor(step, progress, 0, "one_cycle")
@@ -74,7 +72,7 @@ def test_one_cycle_rises_then_falls_whatever_the_warm_up(
         assert further <= here
 
 
-def test_none_is_constant_as_it_was_called() -> None:
+def test_schedule_none_is_the_old_name_of_constant() -> None:
     for step in (1, 3, 50):
         assert lr_factor(step, 0.4, 10, "none") == lr_factor(step, 0.4, 10, "constant")
     assert set(THEIRS) | {"inverse_sqrt", "one_cycle", "pid"} == set(SCHEDULES)

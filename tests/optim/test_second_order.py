@@ -1,4 +1,4 @@
-"""Newton's method and L-BFGS, held step by step against their equations in NumPy."""
+"""Newton's method and L-BFGS, compared step by step with their equations in NumPy."""
 
 import math
 from collections.abc import Callable
@@ -23,7 +23,7 @@ STEPS = 50
 
 
 def valley(w: Any) -> Any:
-    """Rosenbrock's, in as many dimensions as w has; of a tensor or an array."""
+    """Rosenbrock's function in any number of dimensions, of a tensor or an array."""
     return (100 * (w[1:] - w[:-1] ** 2) ** 2 + (1 - w[:-1]) ** 2).sum()
 
 
@@ -43,7 +43,7 @@ def curvature(w: Any) -> Any:
     return found
 
 
-def begun(*numbers: float) -> nn.Parameter:
+def parameter(*numbers: float) -> nn.Parameter:
     return nn.Parameter(torch.tensor(numbers, dtype=torch.float64))
 
 
@@ -51,10 +51,10 @@ def begun(*numbers: float) -> nn.Parameter:
 
 
 def newton_by_hand(w: Any) -> Any:
-    """A step of algorithms 3.3 (how H is damped) and 3.1 (how far to go)."""
+    """A step of algorithms 3.3 (how H is damped) and 3.1 (line search)."""
     g, H = slope(w), curvature(w)
-    least = H.diagonal().min()
-    tau = 0.0 if least > 0 else MIN_DAMPING - least
+    smallest = H.diagonal().min()
+    tau = 0.0 if smallest > 0 else MIN_DAMPING - smallest
     while True:
         try:
             np.linalg.cholesky(H + tau * np.eye(len(w)))
@@ -71,10 +71,10 @@ def newton_by_hand(w: Any) -> Any:
 
 
 @pytest.mark.parametrize("start", [(-1.2, 1.0, 0.5, 2.0), (0.1, 3.0, -2.0, 1.0)])
-def test_fifty_steps_are_newtons(start: tuple[float, ...]) -> None:
-    # where both begin, the valley does not curve upwards everywhere
+def test_newton_steps_equal_the_algorithm(start: tuple[float, ...]) -> None:
+    # at both starts the valley does not curve upwards everywhere
     assert np.linalg.eigvalsh(curvature(np.array(start))).min() < 0
-    weight, expected = begun(*start), np.array(start)
+    weight, expected = parameter(*start), np.array(start)
     optimizer = Newton([weight])
     for _ in range(STEPS):
         loss = optimizer.step(lambda: valley(weight))
@@ -88,7 +88,7 @@ def test_fifty_steps_are_newtons(start: tuple[float, ...]) -> None:
 
 
 @pytest.mark.parametrize("way", ["autograd", "differences"])
-def test_a_bowl_takes_one_step(way: str) -> None:
+def test_newton_solves_a_quadratic_in_one_step(way: str) -> None:
     draw = np.random.default_rng(1)
     root, b = draw.normal(size=(5, 5)), draw.normal(size=5)
     A = root @ root.T + np.eye(5)
@@ -101,7 +101,7 @@ def test_a_bowl_takes_one_step(way: str) -> None:
 
 
 class _Once(torch.autograd.Function):
-    """x², which was written to be learned through once."""
+    """x² without double backward."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ def _once(x: Tensor) -> Tensor:
 
 
 def ridge(x: Any, y: Any, strength: float) -> tuple[Any, Any]:
-    """The weights and the bias of least mean squared error, with λ/2 ‖w‖² and no penalty on b."""
+    """Return weights and bias of the ridge regression with λ/2 ‖w‖², without a penalty on b."""
     N, D = x.shape
     ones = np.hstack([x, np.ones((N, 1))])
     table = 2 / N * ones.T @ ones + strength * np.diag([1.0] * D + [0.0])
@@ -129,35 +129,35 @@ def ridge(x: Any, y: Any, strength: float) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("name", ["newton", "lbfgs"])
-def test_weight_decay_is_a_penalty_on_matrices(name: str) -> None:
+def test_second_order_weight_decay_is_a_penalty_on_matrices(name: str) -> None:
     draw = np.random.default_rng(2)
     x, y = draw.normal(size=(20, 3)), draw.normal(size=20) + 3
     model = nn.Linear(3, 1).double()
     optimizer: Any = make_optimizer(name, model, OptimizerSettings(1.0, weight_decay=0.4))
-    given, wanted = torch.from_numpy(x), torch.from_numpy(y)
+    given, expected = torch.from_numpy(x), torch.from_numpy(y)
     for _ in range(1 if name == "newton" else 25):
-        optimizer.step(lambda: (model(given)[:, 0] - wanted).square().mean())
+        optimizer.step(lambda: (model(given)[:, 0] - expected).square().mean())
     weights, bias = ridge(x, y, 0.4)
     near = 1e-9 if name == "newton" else 1e-4  # L-BFGS stops where a step brings less than 1e-9
     np.testing.assert_allclose(model.weight.detach().numpy()[0], weights, rtol=near)
     assert model.bias.item() == pytest.approx(bias, rel=near)
 
 
-def test_more_weights_than_can_be_are_refused_before_anything_is_computed() -> None:
+def test_newton_refuses_large_models_before_computing() -> None:
     Newton(nn.Linear(MAX_NEWTON_PARAMS, 1, bias=False).parameters())
-    with pytest.raises(ValueError, match="2,049 weights; 2,048 weights are the most. Take lbfgs"):
+    with pytest.raises(ValueError, match="2,049 weights.*at most 2,048 weights; try lbfgs"):
         Newton(nn.Linear(MAX_NEWTON_PARAMS, 1).parameters())
 
 
-def test_a_weight_that_nothing_depends_on_stays() -> None:
-    used, idle = begun(3.0, 1.0), begun(5.0)
+def test_newton_skips_unused_weights() -> None:
+    used, idle = parameter(3.0, 1.0), parameter(5.0)
     Newton([used, idle]).step(lambda: (used - 1).square().sum())
     torch.testing.assert_close(used.detach(), torch.ones(2, dtype=torch.float64))
     assert idle.item() == 5.0
 
 
-def test_where_no_length_is_short_enough_the_weights_stay() -> None:
-    weight = begun(1.0)
+def test_newton_keeps_the_weights_if_the_line_search_fails() -> None:
+    weight = parameter(1.0)
     asked: list[float] = []
 
     def rising() -> Tensor:  # each time it is asked, the loss is higher
@@ -171,8 +171,10 @@ def test_where_no_length_is_short_enough_the_weights_stay() -> None:
 
 @pytest.mark.parametrize("kind", [Newton, LBFGS])
 @pytest.mark.parametrize("loss", [lambda w: w.sum() * math.nan, lambda w: (w.sum() * 0).sqrt()])
-def test_what_is_no_number_moves_nothing(kind: Any, loss: Callable[[Tensor], Tensor]) -> None:
-    weight = begun(1.0, 2.0)
+def test_second_order_optimizers_keep_the_weights_at_a_non_finite_loss(
+    kind: Any, loss: Callable[[Tensor], Tensor]
+) -> None:
+    weight = parameter(1.0, 2.0)
     optimizer = kind([weight])
     optimizer.step(lambda: loss(weight))
     assert weight.tolist() == [1.0, 2.0]
@@ -183,7 +185,7 @@ def test_what_is_no_number_moves_nothing(kind: Any, loss: Callable[[Tensor], Ten
 
 
 def inverse_by_hand(pairs: list[tuple[Any, Any]], size: int) -> Any:
-    """B of the last changes (s, y), each folded into the whole table."""
+    """Return B from the changes (s, y), as a dense matrix."""
     B = np.eye(size)
     if pairs:
         s, y = pairs[-1]
@@ -195,9 +197,9 @@ def inverse_by_hand(pairs: list[tuple[Any, Any]], size: int) -> Any:
     return B
 
 
-def test_fifty_steps_go_where_bfgs_says_and_as_far_as_wolfe_allows() -> None:
+def test_lbfgs_steps_have_the_bfgs_direction_and_satisfy_wolfe() -> None:
     start = (-1.2, 1.0) * 6
-    weight, w = begun(*start), np.array(start)
+    weight, w = parameter(*start), np.array(start)
     optimizer = LBFGS([weight])
     pairs: list[tuple[Any, Any]] = []
     for _ in range(STEPS):
@@ -218,8 +220,8 @@ def test_fifty_steps_go_where_bfgs_says_and_as_far_as_wolfe_allows() -> None:
     assert valley(w) < valley(np.array(start)) / 100
 
 
-def test_it_is_torchs_own_one_direction_at_a_time() -> None:
-    ours, theirs = begun(-1.2, 1.0, 0.3), begun(-1.2, 1.0, 0.3)
+def test_lbfgs_equals_torch_with_one_direction_per_step() -> None:
+    ours, theirs = parameter(-1.2, 1.0, 0.3), parameter(-1.2, 1.0, 0.3)
     optimizer = LBFGS([ours])
     other = torch.optim.LBFGS(
         [theirs],

@@ -1,4 +1,4 @@
-"""The graph of a network: nothing lies over anything else."""
+"""Computation graphs: no text overlaps another text or a box."""
 
 import numpy as np
 import pytest
@@ -6,43 +6,44 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.transforms import Bbox
 
-from saccade.plots.attention import LabelFont
+from saccade.inspection.figures import ComputationGraph, GraphUnit
 from saccade.plots.computation_graph import (
-    ComputationGraph,
     GraphEdge,
-    GraphUnit,
     computation_graph_figure,
     label_positions,
 )
+from saccade.plots.style import LabelFont
 
-TYPE = LabelFont(["DejaVu Sans"], [])
+FONT = LabelFont(["DejaVu Sans"], [])
 
 
 def graph_of(widths: list[int], large: float = 1.0) -> ComputationGraph:
-    draw = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     layers = [
         [
             GraphUnit(
                 f"a name of some length {unit}"
-                if place in (0, len(widths) - 1)
-                else f"{place}.{unit}",
-                {"x": float(draw.normal()), "∂x": -1e-7 * large}
-                if place == 0
-                else {"z": -12.34, "a": 0.0, "δ": float(draw.normal(0, 1e-3))},
-                None if place == 0 else float(draw.normal()),
+                if layer in (0, len(widths) - 1)
+                else f"{layer}.{unit}",
+                {"x": float(generator.normal()), "∂x": -1e-7 * large}
+                if layer == 0
+                else {"z": -12.34, "a": 0.0, "δ": float(generator.normal(0, 1e-3))},
+                None if layer == 0 else float(generator.normal()),
             )
             for unit in range(width)
         ]
-        for place, width in enumerate(widths)
+        for layer, width in enumerate(widths)
     ]
-    weights = [large * draw.normal(size=(b, a)) for a, b in zip(widths, widths[1:], strict=False)]
+    weights = [
+        large * generator.normal(size=(b, a)) for a, b in zip(widths, widths[1:], strict=False)
+    ]
     return ComputationGraph(
-        layers, weights, "row 1 of test: kind is a, said b; cross_entropy loss 0.3", 0.3
+        layers, weights, "row 1 of test: true a, predicted b; cross_entropy loss 0.3", 0.3
     )
 
 
-def shared(some: list[Bbox], others: list[Bbox]) -> np.ndarray:
-    """The area that each box of some shares with each of the others."""
+def overlap_areas(some: list[Bbox], others: list[Bbox]) -> np.ndarray:
+    """Return the area that each box shares with each of the others."""
     one, two = (np.array([box.extents for box in boxes]) for boxes in (some, others))
     low = np.maximum(one[:, None, :2], two[None, :, :2])
     high = np.minimum(one[:, None, 2:], two[None, :, 2:])
@@ -50,8 +51,8 @@ def shared(some: list[Bbox], others: list[Bbox]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("widths", [[2, 1], [4, 5, 3], [12, 8, 8], [1, 8, 1], [3, 8, 8, 8, 2]])
-def test_no_text_lies_over_another_or_over_a_box_that_is_not_its_own(widths: list[int]) -> None:
-    figure = computation_graph_figure(graph_of(widths), TYPE)
+def test_computation_graph_texts_and_boxes_do_not_overlap(widths: list[int]) -> None:
+    figure = computation_graph_figure(graph_of(widths), FONT)
     canvas = FigureCanvasAgg(figure)
     renderer = canvas.get_renderer()
     axes = figure.axes[0]
@@ -60,17 +61,17 @@ def test_no_text_lies_over_another_or_over_a_box_that_is_not_its_own(widths: lis
     assert len(boxes) == sum(widths)
     edges = sum(a * b for a, b in zip(widths, widths[1:], strict=False))
     assert len(axes.lines) == edges
-    among = shared(texts, texts)
+    among = overlap_areas(texts, texts)
     areas = among.diagonal().copy()
     np.fill_diagonal(among, 0.0)
-    assert among.max() <= 1.0, np.argwhere(among > 1.0)  # a dot at most
-    in_boxes = shared(texts, boxes)
+    assert among.max() <= 1.0, np.argwhere(among > 1.0)  # at most a pixel
+    in_boxes = overlap_areas(texts, boxes)
     assert np.all((in_boxes <= 1.0) | (in_boxes > 0.99 * areas[:, None]))
-    assert not np.triu(shared(boxes, boxes), 1).any()
+    assert not np.triu(overlap_areas(boxes, boxes), 1).any()
 
 
-def test_a_weight_stands_on_its_edge_and_nearer_to_it_than_to_any_other() -> None:
-    figure = computation_graph_figure(graph_of([4, 5, 3]), TYPE)
+def test_computation_graph_weights_are_on_their_edges() -> None:
+    figure = computation_graph_figure(graph_of([4, 5, 3]), FONT)
     axes = figure.axes[0]
     weights = [text for text in axes.texts if text.get_bbox_patch() is not None]
     assert len(weights) == len(axes.lines) == 35
@@ -85,6 +86,6 @@ def test_a_weight_stands_on_its_edge_and_nearer_to_it_than_to_any_other() -> Non
         assert nearest[0] < 1e-9 and nearest[1] is line
 
 
-def test_too_little_room_is_said() -> None:
+def test_label_positions_returns_none_without_room() -> None:
     edges = [GraphEdge((0.0, 0.1 * a), (0.5, 0.1 * b), 1.0) for a in range(6) for b in range(6)]
     assert label_positions(edges) is None

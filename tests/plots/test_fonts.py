@@ -13,34 +13,34 @@ from saccade.plots.fonts import cjk_region, fonts_for, missing_message, replace_
 DEJAVU = [entry for entry in font_manager.fontManager.ttflist if entry.name == "DejaVu Sans"]
 
 
-def test_latin_needs_only_what_matplotlib_brings():
+def test_fonts_for_latin_is_the_default_font():
     assert fonts_for("mardi ␣ ⍽ ∅ ◌ ⇥ ↵ …", DEJAVU) == (["DejaVu Sans"], [])
     assert fonts_for("", DEJAVU) == (["DejaVu Sans"], [])
 
 
-def test_letters_that_no_font_has_are_named():
+def test_fonts_for_reports_missing_characters():
     assert fonts_for("a年月a年", DEJAVU) == (["DejaVu Sans"], ["年", "月"])
 
 
-def test_another_font_is_taken_when_it_has_the_letter():
+def test_fonts_for_adds_a_font_that_has_the_character():
     # DejaVu Sans Mono is always there too; the point is that the choice follows the letters.
     path = matplotlib.get_data_path() + "/fonts/ttf/DejaVuSansMono.ttf"
     mono = [entry for entry in font_manager.fontManager.ttflist if entry.fname == path]
     assert fonts_for("a", mono) == (["DejaVu Sans", "DejaVu Sans Mono"], [])
 
 
-def test_what_draws_boxes_is_never_taken():
+def test_fonts_for_excludes_placeholder_fonts():
     last = [e for e in font_manager.fontManager.ttflist if e.name.startswith("Last Resort")]
     assert last
     assert FT2Font(last[0].fname).get_char_index(ord("年")) > 0  # it claims to have it
     assert fonts_for("年", [*DEJAVU, *last]).missing == ["年"]
 
 
-def test_joiners_need_no_letter():
+def test_fonts_for_ignores_joiners():
     assert fonts_for("a\u200d\ufe0f\u200c", DEJAVU).missing == []
 
 
-def test_fonts_installed_since_are_found(monkeypatch, tmp_path):
+def test_fonts_for_finds_newly_installed_fonts(monkeypatch, tmp_path):
     path = tmp_path / "late.ttf"
     path.write_bytes(Path(DEJAVU[0].fname).read_bytes())
     broken = tmp_path / "broken.ttf"
@@ -53,7 +53,7 @@ def test_fonts_installed_since_are_found(monkeypatch, tmp_path):
     fonts.new_fonts.cache_clear()
 
 
-def test_numbers_stand_for_letters():
+def test_replace_missing_writes_code_points():
     assert replace_missing("a", ["年"]) == "a"
     assert replace_missing("年", ["年"]) == "U+5E74"
     assert replace_missing("年x年😀", ["年", "😀"]) == "U+5E74 x U+5E74 U+1F600"
@@ -74,12 +74,12 @@ def test_numbers_stand_for_letters():
         ([chr(0x4E00 + n) for n in range(13)], "一 .* … ?; "),
     ],
 )
-def test_the_message_says_what_to_install(missing, message):
+def test_missing_message_names_a_package(missing, message):
     with pytest.raises(ValueError, match=message):
         raise ValueError(missing_message(missing))
 
 
-def test_han_is_drawn_as_its_neighbours_are():
+def test_cjk_region_follows_kana_and_hangul():
     assert cjk_region("5月の") == "JP"
     assert cjk_region("3월 月") == "KR"
     assert cjk_region("5月") == "SC"

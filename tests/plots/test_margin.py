@@ -1,4 +1,4 @@
-"""The picture of a margin: what is in it."""
+"""Margin figure of a support vector machine."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from saccade.inspection.figures import evaluate_margin
 from saccade.plots.margin import margin_figure, save_margin
 
 POINTS = np.random.default_rng(0).normal(size=(30, 2))
@@ -13,12 +14,12 @@ LABELS = (POINTS[:, 0] > 0).astype(int)
 SUPPORT = np.abs(POINTS[:, 0]) < 0.5
 
 
-def slope(points: np.ndarray) -> np.ndarray:
+def decision(points: np.ndarray) -> np.ndarray:
     return 2 * points[:, 0]
 
 
-def test_points_support_vectors_and_levels_are_drawn() -> None:
-    [axes] = margin_figure(POINTS, LABELS, SUPPORT, slope).axes
+def test_margin_figure_shows_points_support_vectors_and_levels() -> None:
+    [axes] = margin_figure(evaluate_margin(POINTS, LABELS, SUPPORT, decision)).axes
     first, second, rings = axes.lines
     np.testing.assert_array_equal(first.get_xydata(), POINTS[LABELS == 0])
     np.testing.assert_array_equal(second.get_xydata(), POINTS[LABELS == 1])
@@ -31,15 +32,15 @@ def test_points_support_vectors_and_levels_are_drawn() -> None:
     np.testing.assert_allclose(path.vertices[:, 0], 0, atol=1e-9)  # where 2x = 0
 
 
-def test_a_machine_that_sees_one_side_only_can_be_drawn(tmp_path: Path) -> None:
-    save_margin(POINTS, LABELS, SUPPORT, lambda x: slope(x) * 0 + 0.5, tmp_path / "margin.png")
+def test_margin_figure_draws_a_constant_decision_function(tmp_path: Path) -> None:
+    save_margin(POINTS, LABELS, SUPPORT, lambda x: decision(x) * 0 + 0.5, tmp_path / "margin.png")
     assert imread(tmp_path / "margin.png").std() > 0.01
 
 
-def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
+def test_margin_refuses_invalid_input(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"shape \(30, 3\) in 2 classes"):
-        margin_figure(np.ones((30, 3)), LABELS, SUPPORT, slope)
+        evaluate_margin(np.ones((30, 3)), LABELS, SUPPORT, decision)
     with pytest.raises(ValueError, match="in 30 classes"):
-        margin_figure(POINTS, np.arange(30), SUPPORT, slope)
+        evaluate_margin(POINTS, np.arange(30), SUPPORT, decision)
     with pytest.raises(ValueError, match="ends in '.txt'"):
-        save_margin(POINTS, LABELS, SUPPORT, slope, tmp_path / "margin.txt")
+        save_margin(POINTS, LABELS, SUPPORT, decision, tmp_path / "margin.txt")

@@ -1,4 +1,4 @@
-"""Maps in a terminal: nothing cut, everything in its column, for any letters."""
+"""Attention maps in a terminal: aligned columns and limited width, for any characters."""
 
 import re
 import subprocess
@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from saccade.inspection.attention_map import AttentionMap, scale_limit
 from saccade.plots.terminal import (
     SHADE_BLOCKS,
     TERMINAL_COLORS,
-    AttentionMap,
     display_width,
     render_terminal,
-    scale_limit,
     visible_text,
 )
 
@@ -24,7 +23,7 @@ ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def map_of(rows, columns, title="cross attention, layer 1, head 1"):
-    """A map in which row t looks at column t, cyclically, with all its weight."""
+    """Return a map in which row t attends to column t (modulo the width) only."""
     weights = np.zeros((len(rows), len(columns)))
     weights[np.arange(len(rows)), np.arange(len(rows)) % len(columns)] = 1
     return AttentionMap(weights, list(rows), list(columns), title)
@@ -51,7 +50,7 @@ def lines_of(map, **settings):
         ("", 0),
     ],
 )
-def test_cells_are_those_of_a_terminal(text, columns):
+def test_display_width_counts_terminal_columns(text, columns):
     assert display_width(text) == columns
 
 
@@ -76,12 +75,12 @@ def test_cells_are_those_of_a_terminal(text, columns):
         ("年", "年"),
     ],
 )
-def test_every_piece_can_be_seen(piece, seen):
+def test_visible_text_replaces_invisible_characters(piece, seen):
     assert visible_text(piece) == seen
 
 
 @given(st.text(max_size=6))
-def test_no_piece_moves_the_cursor_or_turns_the_line(piece):
+def test_visible_text_has_no_control_characters(piece):
     seen = visible_text(piece)
     assert display_width(seen) > 0
     kept = {"\u200c", "\u200d"}
@@ -101,13 +100,13 @@ def test_no_piece_moves_the_cursor_or_turns_the_line(piece):
         "الثلاثاء، ٥ مارس ٢٠٢٤",
         "יום שלישי, 5 במרץ 2024",
         "😀🚀a🎉",
-        "🇩🇪🇫🇷",  # letter by letter: halves of flags, which would melt together
+        "🇩🇪🇫🇷",  # letter by letter: halves of flags, which would join
         "👩🏽‍🚀!",
         "x" * 35,
     ],
 )
 @pytest.mark.parametrize("colour", [False, True])
-def test_each_weight_stands_under_its_letter(source, colour):
+def test_render_terminal_aligns_weights_with_columns(source, colour):
     rows = [f"{n}" for n in range(len(source))]
     lines = lines_of(map_of(rows, source), colour=colour)
     header, grid = lines[1], lines[2 : 2 + len(rows)]
@@ -122,23 +121,23 @@ def test_each_weight_stands_under_its_letter(source, colour):
 
 
 def letter_at(line: str, column: int) -> int:
-    """The index in `line` of what stands at a terminal column."""
+    """Return the index in `line` of the character at a terminal column."""
     return next(i for i in range(len(line) + 1) if display_width(line[:i]) == column)
 
 
-def test_right_to_left_letters_are_held_in_their_cells():
+def test_render_terminal_isolates_right_to_left_letters():
     header = lines_of(map_of("1", "אב"))[1]
     assert header == "  \u200eא\u200e \u200eב\u200e"
 
 
-def test_few_words_stand_side_by_side():
+def test_render_terminal_sets_short_headers_horizontally():
     lines = lines_of(map_of(["Die", "Katze"], ["The", "cat", "on"]))
     assert lines[1] == "      The cat on"
     assert lines[2].startswith("  Die ████")
     assert lines[3].startswith("Katze     ████")
 
 
-def test_many_words_stand_on_end_and_a_cut_one_is_written_out():
+def test_render_terminal_sets_long_headers_vertically_and_notes_truncation():
     columns = ["cat", "internationalisation"] + ["of"] * 30
     lines = lines_of(map_of("a", columns))
     grid = next(n for n, line in enumerate(lines) if line.startswith("a "))
@@ -148,7 +147,7 @@ def test_many_words_stand_on_end_and_a_cut_one_is_written_out():
     assert "column 2: internationalisation" in lines
 
 
-def test_a_long_source_takes_one_column_a_letter():
+def test_render_terminal_uses_one_column_per_letter_for_long_sources():
     lines = lines_of(map_of("ab", "x" * 60))
     assert lines[1] == "  " + "x" * 60
     assert lines[3].startswith("b  █ ")
@@ -161,7 +160,7 @@ def test_a_long_source_takes_one_column_a_letter():
     st.integers(24, 120),
     st.booleans(),
 )
-def test_no_line_is_too_wide_and_every_column_appears(columns, rows, width, colour):
+def test_render_terminal_respects_the_width_and_shows_every_column(columns, rows, width, colour):
     lines = lines_of(map_of(rows, columns, "t"), width=width, colour=colour)
     notes = next(n for n, line in enumerate(lines) if line.startswith("weight 0"))
     assert all(display_width(ESCAPE.sub("", line)) <= width for line in lines[:notes])
@@ -172,7 +171,7 @@ def test_no_line_is_too_wide_and_every_column_appears(columns, rows, width, colo
         assert edges[-1][1] == edges[-1][2] == len(columns)
 
 
-def test_bands_hold_what_one_line_would():
+def test_render_terminal_bands_contain_all_columns():
     source = "二〇二四年三月五日星期二" * 5
     lines = lines_of(map_of("a" * 60, source))
     headers = [lines[n + 1].strip() for n, line in enumerate(lines) if line.startswith("columns")]
@@ -180,14 +179,14 @@ def test_bands_hold_what_one_line_would():
     assert "".join(headers) == source
 
 
-def test_the_strongest_key_is_named_beside_its_row():
+def test_render_terminal_names_the_strongest_key_of_a_row():
     weights = np.array([[0.25, 0.75], [0.0, 0.0]])
     lines = lines_of(AttentionMap(weights, ["x", "y"], ["月", "日"], "t"))
     assert lines[2].endswith("   75% 日")
-    assert "%" not in lines[3]  # it may see nothing
+    assert "%" not in lines[3]  # all keys are masked
 
 
-def test_a_screen_without_blocks_gets_letters():
+def test_render_terminal_falls_back_to_ascii():
     weights = np.array([[0.0, 1.0], [0.5, 0.5]])
     text = render_terminal(
         AttentionMap(weights, ["é", "…"], ["年", " "], "t"), colour=False, encoding="ascii"
@@ -196,7 +195,7 @@ def test_a_screen_without_blocks_gets_letters():
     assert "@" in text and "\\u5e74" in text and "\\xe9" in text
 
 
-def test_a_small_scale_is_said():
+def test_render_terminal_shows_the_end_of_the_scale():
     weights = np.full((1, 30), 1 / 30)
     assert scale_limit(weights) == 0.05
     assert "weight 0" in lines_of(AttentionMap(weights, ["a"], ["b"] * 30, "t"))[-1]
@@ -204,12 +203,18 @@ def test_a_small_scale_is_said():
     assert lines_of(map_of("a", "b"))[-1].endswith(" 1")
 
 
-def test_what_cannot_be_seen_is_explained():
+def test_render_terminal_explains_invisible_tokens():
     lines = lines_of(map_of("a", ["x", "\u200f", "y", "\u200f"]))
     assert lines[-1] == "∅ column 2, 4: U+200F right-to-left mark"
 
 
-def test_colours_grow_lighter():
+def test_scale_limit_is_close_to_the_largest_weight():
+    weights = [0.04, 0.21, 0.31, 0.45, 0.6]
+    limits = [scale_limit(np.array([[weight]])) for weight in weights]
+    assert limits == [0.05, 0.3, 0.4, 0.5, 1.0]
+
+
+def test_terminal_colors_grow_lighter():
     lightness = []
     for colour in TERMINAL_COLORS:
         if colour >= 232:
@@ -223,16 +228,16 @@ def test_colours_grow_lighter():
     assert lightness == sorted(lightness)
 
 
-def test_maps_that_cannot_be_drawn_are_refused():
+def test_render_terminal_refuses_invalid_maps():
     with pytest.raises(ValueError, match=r"shape \(2, 2\) for 1 rows and 2 columns; give .*\(1, 2"):
         render_terminal(AttentionMap(np.zeros((2, 2)), ["a"], ["b", "c"], "t"))
-    with pytest.raises(ValueError, match="nothing to draw"):
+    with pytest.raises(ValueError, match="got an empty map"):
         render_terminal(AttentionMap(np.zeros((0, 2)), [], ["b", "c"], "t"))
     with pytest.raises(ValueError, match="Look for a NaN"):
         render_terminal(AttentionMap(np.array([[np.nan]]), ["a"], ["b"], "t"))
 
 
-def test_a_map_needs_neither_torch_nor_matplotlib():
+def test_terminal_imports_neither_torch_nor_matplotlib():
     code = (
         "import sys, saccade.plots.terminal; "
         "print([m for m in ('torch', 'matplotlib') if m in sys.modules])"

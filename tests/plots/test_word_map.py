@@ -1,46 +1,48 @@
-"""A map of words: names that do not overlap, in a picture that shows what there is."""
+"""Word maps: principal components and labels that do not overlap."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from saccade.plots.word_map import LabelBox, free_label_box, project_pca, save_word_map
+from saccade.inspection.projection import project_pca
+from saccade.plots.word_map import LabelBox, free_label_box, save_word_map
 
 
-def test_the_axes_are_the_principal_ones() -> None:
+def test_project_pca_recovers_a_plane() -> None:
     random = np.random.default_rng(1)
     plane = random.standard_normal((30, 2)) * [5, 2]
     turn = np.linalg.qr(random.standard_normal((8, 8)))[0][:2]
-    flat = project_pca(plane @ turn)
-    assert flat.explained_variance == pytest.approx(1)
+    projection = project_pca(plane @ turn)
+    assert projection.explained_variance == pytest.approx(1)
+    assert projection.variance_ratios[0] > projection.variance_ratios[1]
     assert np.allclose(
-        np.linalg.norm(flat.coordinates[:, None] - flat.coordinates[None], axis=-1),
+        np.linalg.norm(projection.coordinates[:, None] - projection.coordinates[None], axis=-1),
         np.linalg.norm(plane[:, None] - plane[None], axis=-1),
     )
 
 
-def test_words_in_one_place_are_drawn_too(tmp_path: Path) -> None:
+def test_word_map_draws_equal_vectors(tmp_path: Path) -> None:
     assert project_pca(np.ones((3, 4))).explained_variance == 1
     save_word_map(["a", "b", "c"], np.ones((3, 4)), tmp_path / "map.png")
     assert (tmp_path / "map.png").stat().st_size > 1000
 
 
-def test_names_find_room_beside_each_other() -> None:
+def test_free_label_box_finds_disjoint_boxes() -> None:
     random = np.random.default_rng(1)
     dots = (random.random((40, 2)) * 500).tolist()
     taken = [LabelBox(x - 3, y - 3, x + 3, y + 3) for x, y in dots]
-    names = []
+    boxes = []
     for x, y in dots:
         box = free_label_box((x, y), (40.0, 10.0), taken)
         assert not any(box.overlaps(other) for other in taken)
         taken.append(box)
-        names.append(box)
-    for (x, y), box in zip(dots, names, strict=True):  # and stay near their dots
+        boxes.append(box)
+    for (x, y), box in zip(dots, boxes, strict=True):  # and stay near their dots
         assert abs((box.left + box.right) / 2 - x) < 90 and abs((box.low + box.high) / 2 - y) < 90
 
 
-def test_names_of_any_script_and_dollars_are_drawn(tmp_path: Path) -> None:
+def test_word_map_draws_any_script(tmp_path: Path) -> None:
     words = ["$a_1$", "слово", "λόγος", "מילה"]
     rows = np.random.default_rng(1).random((4, 5))
     for ending in ("png", "svg", "pdf"):

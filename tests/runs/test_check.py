@@ -1,4 +1,4 @@
-"""`run.check()`: the laws on a trained model, and that a broken one is found."""
+"""`run.check()`: invariance checks pass for trained runs and find broken models."""
 
 import json
 import shutil
@@ -16,21 +16,21 @@ from saccade.runs.run import load_run
 
 @pytest.fixture(autouse=True)
 def no_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiling takes half a minute; that law is tried in `make prove`."""
+    """Skip the compile check, which takes half a minute; `make prove` runs it."""
     invariant = invariants.skipped("compiled equals eager", "left out of this test")
     monkeypatch.setattr(invariants, "compile_parity", lambda model, example: invariant)
 
 
 @pytest.fixture
 def own_runs(trained_runs: dict[str, Path], tmp_path: Path) -> dict[str, Path]:
-    """Copies: a check leaves its findings in the run, and the runs are shared by all tests."""
+    """Copy the shared runs, since a check writes its results into the run."""
     for model, folder in trained_runs.items():
         shutil.copytree(folder, tmp_path / model)
     return {model: tmp_path / model for model in trained_runs}
 
 
 @pytest.mark.parametrize("model", ["bahdanau", "seq2seq", "transformer"])
-def test_a_trained_run_keeps_every_law(model: str, own_runs: dict[str, Path]) -> None:
+def test_check_passes_for_trained_runs(model: str, own_runs: dict[str, Path]) -> None:
     run = load_run(own_runs[model])
     findings = run.check(inputs=5)
     assert [f.invariant for f in findings if f.verdict == "FAILED"] == []
@@ -41,41 +41,41 @@ def test_a_trained_run_keeps_every_law(model: str, own_runs: dict[str, Path]) ->
     ]
 
 
-def test_a_mask_left_out_is_found(
+def test_check_finds_a_missing_padding_mask(
     own_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = load_run(own_runs["transformer"])
     monkeypatch.setattr(Mask, "lengths", staticmethod(lambda lengths: Mask()))
     broken = {f.invariant for f in run.check(inputs=5) if f.verdict == "FAILED"}
-    assert {"padding changes nothing", "neighbours change nothing"} <= broken
+    assert {"padding invariance", "batch invariance"} <= broken
 
 
-def test_a_cache_off_by_one_is_found(
+def test_check_finds_a_cache_off_by_one(
     own_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forgetful(past: KVCache | None, new: KVCache) -> KVCache:
-        """The next step writes over the newest place."""
+        """Return a cache whose last position the next step overwrites."""
         now = extend_cache(past, new)
         return now if past is None else now._replace(length=now.length - 1)
 
     run = load_run(own_runs["transformer"])
-    monkeypatch.setattr("saccade.nn.transformer.extend_cache", forgetful)
+    monkeypatch.setattr("saccade.nn.attention.extend_cache", forgetful)
     broken = {f.invariant for f in run.check(inputs=5) if f.verdict == "FAILED"}
-    assert "step by step equals all at once" in broken
+    assert "cache consistency" in broken
     kept = read_checksummed_json(run.folder / "checks.json")["findings"]
     assert {f["invariant"] for f in kept if f["verdict"] == "FAILED"} == broken
 
 
-def test_a_future_that_is_seen_is_found(
+def test_check_finds_a_missing_causal_mask(
     own_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = load_run(own_runs["transformer"])
     monkeypatch.setattr(Mask, "causal", staticmethod(Mask))
     broken = {f.invariant for f in run.check(inputs=5) if f.verdict == "FAILED"}
-    assert "the future is not seen" in broken
+    assert "causality" in broken
 
 
-def test_a_broken_law_is_the_exit_code(
+def test_check_command_exits_with_1_on_failure(
     own_runs: dict[str, Path],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -83,10 +83,10 @@ def test_a_broken_law_is_the_exit_code(
     monkeypatch.setattr(Mask, "causal", staticmethod(Mask))
     assert saccade(["check", str(own_runs["transformer"]), "--inputs", "3"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if "the future is not seen" in line and "FAILED" in line]
+    assert [line for line in lines if "causality" in line and "FAILED" in line]
 
 
-def test_the_verb_prints_json(
+def test_check_command_prints_json(
     own_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert saccade(["check", str(own_runs["bahdanau"]), "--inputs", "3", "--json"]) == 0
@@ -94,7 +94,7 @@ def test_the_verb_prints_json(
 
 
 @pytest.mark.long
-def test_the_compiled_model_is_the_eager_one(
+def test_check_compiled_equals_eager(
     own_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()

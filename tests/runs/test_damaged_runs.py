@@ -1,4 +1,4 @@
-"""Each file of a run cut short or with a flipped bit: said, or made good; never a wrong answer."""
+"""Truncated files and flipped bits: reported or repaired, and never a wrong prediction."""
 
 import random
 import shutil
@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from saccade.errors import RunError
-from saccade.runs.run import TrainOptions, load_run, resume, train_recipe
+from saccade.runs.run import load_run
+from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.training.loop import Event, StepEvent
 
 Damage = Callable[[bytes, random.Random], bytes]
@@ -17,14 +18,14 @@ SOURCES = ["abc", "fed", "a", "cafe", "bead"]
 
 
 def flipped(content: bytes, draw: random.Random) -> bytes:
-    """One bit, anywhere."""
+    """Flip one bit, anywhere."""
     changed = bytearray(content)
     changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
     return bytes(changed)
 
 
 def flipped_early(content: bytes, draw: random.Random) -> bytes:
-    """One bit among the first, where a file says what it holds."""
+    """Flip one of the first bits, those of the header."""
     return flipped(content[:400], draw) + content[400:]
 
 
@@ -36,20 +37,20 @@ DAMAGES: dict[str, Damage] = {
     "a flipped bit": flipped,
     "a flipped bit early": flipped_early,
 }
-# what an answer needs; the rest may be damaged and the answers stay as they are
+# needed for prediction; damage to the others does not change a prediction
 NEEDED = ("run.toml", "tokenizer.json", "model.safetensors")
 FILES = (*NEEDED, "checks.json", "checkpoint/000000006.safetensors")
-AGAIN = 8  # times each, where the place is drawn
+REPETITIONS = 8  # of each damage, at random offsets
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saccade.runs.run.write_report", lambda run, options: None)
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saccade.runs.train.write_report", lambda *arguments: None)
 
 
 @pytest.fixture(scope="module")
 def whole(smallest: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that came to its end."""
+    """Return a finished run."""
     folder = tmp_path_factory.mktemp("damage") / "whole"
     train_recipe(smallest("transformer"), folder, TrainOptions())
     return folder
@@ -57,7 +58,7 @@ def whole(smallest: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def stopped(smallest: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, cut off after seven steps, with two checkpoints and findings of a check."""
+    """Return the same run interrupted after seven steps, with two checkpoints and checks.json."""
     folder = tmp_path_factory.mktemp("damage") / "stopped"
 
     def on_event(event: Event) -> None:
@@ -84,16 +85,16 @@ def cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "damage"), cases())
-def test_an_answer_is_right_or_refused(
+def test_predict_from_a_damaged_run_is_right_or_refused(
     name: str, damage: Damage, whole: Path, tmp_path: Path
 ) -> None:
-    wanted = [answer.text for answer in load_run(whole).predict(SOURCES)]
+    expected = [answer.text for answer in load_run(whole).predict(SOURCES)]
     draw = random.Random(f"{name}{damage.__name__}")
     path = tmp_path / "run" / name
     shutil.copytree(whole, tmp_path / "run")
     content = path.read_bytes() if path.exists() else b"{}"
     path.parent.mkdir(exist_ok=True)
-    for _ in range(AGAIN):
+    for _ in range(REPETITIONS):
         path.write_bytes(damage(content, draw))
         if name in NEEDED:
             with pytest.raises(RunError) as caught:
@@ -101,24 +102,24 @@ def test_an_answer_is_right_or_refused(
             assert str(path) in str(caught.value)
         else:
             got = load_run(tmp_path / "run").predict(SOURCES)
-            assert [answer.text for answer in got] == wanted
+            assert [answer.text for answer in got] == expected
 
 
 @pytest.mark.parametrize(("name", "damage"), cases())
-def test_what_goes_on_is_right_or_refused(
+def test_resume_of_a_damaged_run_is_exact_or_refused(
     name: str, damage: Damage, whole: Path, stopped: Path, outcome_of: Any, tmp_path: Path
 ) -> None:
     shutil.copytree(stopped, tmp_path / "run")
     path = tmp_path / "run" / name
     path.write_bytes(damage(path.read_bytes(), random.Random(f"{name}{damage.__name__}")))
-    said: list[str] = []
+    messages: list[str] = []
     if name in ("run.toml", "tokenizer.json"):
         with pytest.raises(RunError) as caught:
-            resume(tmp_path / "run", {}, TrainOptions(log=said.append))
+            resume(tmp_path / "run", {}, TrainOptions(log=messages.append))
         assert str(path) in str(caught.value)
         return
-    resume(tmp_path / "run", {}, TrainOptions(log=said.append))
+    resume(tmp_path / "run", {}, TrainOptions(log=messages.append))
     assert outcome_of(tmp_path / "run") == outcome_of(whole)
-    told = [line for line in said if "is damaged" in line]
-    assert bool(told) == name.startswith("checkpoint")
-    assert all(str(path) in line for line in told)
+    warnings = [line for line in messages if "is damaged" in line]
+    assert bool(warnings) == name.startswith("checkpoint")
+    assert all(str(path) in line for line in warnings)

@@ -1,4 +1,4 @@
-"""Runs that earlier versions wrote are opened, answer as they did, and go on."""
+"""Runs of earlier formats: they open, predict as they did, and can be resumed."""
 
 import json
 import shutil
@@ -11,7 +11,8 @@ from saccade.cli.main import run as saccade
 from saccade.errors import RunError
 from saccade.io.atomic import read_checksummed_text, write_checksummed_text
 from saccade.io.run_folder import RUN_FORMAT
-from saccade.runs.run import TrainOptions, load_run, resume
+from saccade.runs.run import load_run
+from saccade.runs.train import TrainOptions, resume
 
 KEPT = Path(__file__).parents[1] / "kept"
 RUNS = sorted(path.parent.relative_to(KEPT) for path in KEPT.glob("*/*/run.toml"))
@@ -21,7 +22,7 @@ RUNS = sorted(path.parent.relative_to(KEPT) for path in KEPT.glob("*/*/run.toml"
 def kept(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Path, dict[str, Any]]:
-    """A copy of a kept run beside its data, and what it did when it was new."""
+    """Return a copy of a kept run next to its data, and the predictions of its version."""
     folder = tmp_path / request.param.name
     shutil.copytree(KEPT / request.param, folder)
     shutil.copy((KEPT / request.param).parent / "words.tsv", tmp_path)
@@ -30,58 +31,58 @@ def kept(
     return folder, json.loads(facts.replace('"others"', '"alternatives"'))
 
 
-def answers(folder: Path, facts: dict[str, Any]) -> Any:
-    found = [answer._asdict() for answer in load_run(folder).predict(facts["sources"])]
+def predictions(folder: Path, facts: dict[str, Any]) -> Any:
+    found = [answer.to_dict() for answer in load_run(folder).predict(facts["sources"])]
     return json.loads(json.dumps(found))
 
 
-def closely(values: Any) -> Any:
-    """Plain values whose floats may differ as another machine's or another torch's do."""
+def approximately(values: Any) -> Any:
+    """Return the values with the tolerance that another machine or torch version needs."""
     if isinstance(values, float):
         return pytest.approx(values, rel=1e-3, abs=1e-4)
     if isinstance(values, dict):
         clock = ("seconds", "rate")
-        return {name: closely(value) for name, value in values.items() if name not in clock}
-    return [closely(value) for value in values] if isinstance(values, list) else values
+        return {name: approximately(value) for name, value in values.items() if name not in clock}
+    return [approximately(value) for value in values] if isinstance(values, list) else values
 
 
-def test_there_is_one_of_each_model_for_every_format() -> None:
+def test_kept_runs_cover_each_format_and_model() -> None:
     for number in range(1, RUN_FORMAT + 1):
         folder = Path(f"format{number}")
         assert {folder / "bahdanau", folder / "seq2seq", folder / "transformer"} <= set(RUNS)
 
 
-def test_it_answers_as_it_did(kept: tuple[Path, dict[str, Any]]) -> None:
+def test_old_run_predicts_as_its_version_did(kept: tuple[Path, dict[str, Any]]) -> None:
     folder, facts = kept
-    assert answers(folder, facts) == closely(facts["answers"])
+    assert predictions(folder, facts) == approximately(facts["answers"])
     assert any(answer["text"] for answer in facts["answers"])
 
 
-def test_it_goes_on_as_it_did(
+def test_old_run_resumes_as_its_version_did(
     kept: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("saccade.runs.run.write_report", lambda run, options: None)
+    monkeypatch.setattr("saccade.runs.train.write_report", lambda *arguments: None)
     folder, facts = kept
     assert resume(folder, {}, TrainOptions()).stop_reason == "steps"
-    assert answers(folder, facts) == closely(facts["in the end"])
+    assert predictions(folder, facts) == approximately(facts["in the end"])
     later = [line for line in load_run(folder).metrics() if line["step"] > 40]
     assert [
         {name: value for name, value in line.items() if name not in ("seconds", "rate")}
         for line in later
-    ] == closely(facts["metrics"])
+    ] == approximately(facts["metrics"])
 
 
-@pytest.mark.parametrize("verb", ["predict", "evaluate"])
-def test_the_command_line_takes_it(
-    verb: str, kept: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_old_run_works_on_the_command_line(
+    command: str, kept: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, _ = kept
-    more = ["abc"] if verb == "predict" else []
-    assert saccade([verb, str(folder), *more, "--json"]) == 0
+    more = ["abc"] if command == "predict" else []
+    assert saccade([command, str(folder), *more, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)
 
 
-def test_one_of_a_later_format_says_what_it_needs(
+def test_load_run_of_a_later_format_is_refused(
     trained_runs: dict[str, Path], tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"

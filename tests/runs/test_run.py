@@ -1,3 +1,5 @@
+"""The run folder: saving, loading, prediction, evaluation, overwriting, resuming."""
+
 import json
 import pickle
 import shutil
@@ -21,7 +23,11 @@ from saccade.io.atomic import read_checksummed_json, read_checksummed_text, writ
 from saccade.io.lock import lock_folder
 from saccade.io.run_folder import RUN_FORMAT
 from saccade.io.tensors import read_tensors
-from saccade.runs.run import Run, TrainOptions, load_run, resume, train_recipe
+from saccade.runs.run import Run, load_run
+from saccade.runs.train import TrainOptions, resume, train_recipe
+from saccade.tasks.translation.data import PairSplit
+from saccade.tasks.translation.evaluate import TranslationEvaluator
+from saccade.types.results import Evaluation
 
 MODELS = ("bahdanau", "seq2seq", "transformer")
 TEXTS = ["abc", "fed", "a", "", "abcdef", "zz"]
@@ -30,7 +36,7 @@ Recipes = Callable[..., Any]
 
 @pytest.fixture
 def folder(trained_runs: dict[str, Path], tmp_path: Path) -> Path:
-    """A run of one's own, to be spoilt."""
+    """Return a copy of a trained run that a test may damage."""
     return Path(shutil.copytree(trained_runs["bahdanau"], tmp_path / "runs" / "mine"))
 
 
@@ -39,37 +45,59 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def rewritten(folder: Path, **values: Any) -> None:
-    """Change run.toml, seal and all, as a version of saccade would."""
+def rewrite_settings(folder: Path, **values: Any) -> None:
+    """Change run.toml and its checksum, as a version of saccade would."""
     old = tomllib.loads(read_checksummed_text(folder / "run.toml"))
     write_checksummed_text(folder / "run.toml", tomli_w.dumps({**old, **values}))
 
 
-# --- what is saved is what was learned ----------------------------------------------------------
+# --- saving and loading ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_reopened_run_answers_to_the_bit(model: str, smallest: Recipes, tmp_path: Path) -> None:
+def test_load_run_predicts_identical_bits(model: str, smallest: Recipes, tmp_path: Path) -> None:
     run = train_recipe(smallest(model), tmp_path / "run", TrainOptions()).run
     again = load_run(tmp_path / "run")
     assert again.predict(TEXTS) == run.predict(TEXTS)
     assert again.predict(TEXTS, beam=3, n_best=2) == run.predict(TEXTS, beam=3, n_best=2)
     assert again.evaluate() == run.evaluate()
     assert again.recipe == run.recipe
-    assert not again.task.model.training
+    assert not again.model.training
 
 
-def test_a_run_holds_the_best_weights_and_says_which(trained_runs: dict[str, Path]) -> None:
+def test_run_holds_the_best_weights_and_their_step(trained_runs: dict[str, Path]) -> None:
     for folder in trained_runs.values():
         weights, facts = read_tensors(folder / "model.safetensors")
-        looks = [line for line in load_run(folder).metrics() if "best" in line]
-        best = [line for line in looks if line["best"]][-1]
+        evaluated = [line for line in load_run(folder).metrics() if "best" in line]
+        best = [line for line in evaluated if line["best"]][-1]
         assert (facts["step"], facts["ended"]) == (best["step"], "steps")
         selection_score = best["dev_chrf"] - 1e-3 * best["dev_loss"]
         assert facts["goodness"] == pytest.approx(selection_score)
 
 
-def test_a_run_is_one_folder_of_plain_files(trained_runs: dict[str, Path]) -> None:
+def test_train_validates_the_current_weights(
+    smallest: Recipes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a fused decoder copies the weights, which the optimizer then changes in place
+    evaluate = TranslationEvaluator.evaluate
+    compared = []
+
+    def compare(self: TranslationEvaluator, split: PairSplit, **options: Any) -> Evaluation:
+        found = evaluate(self, split, **options)
+        new = TranslationEvaluator(self.recipe, self.model, self.predictor.tokenizers)
+        compared.append((found, evaluate(new, split, **options)))
+        return found
+
+    monkeypatch.setattr(TranslationEvaluator, "evaluate", compare)
+    changes = {"train.learning_rate": 0.03, "train.warmup": 2, "train.steps": 20}
+    train_recipe(smallest("transformer", changes), tmp_path / "run", TrainOptions())
+    assert len(compared) == 4
+    assert len({found["chrf"] for found, _ in compared}) > 1
+    for found, expected in compared:
+        assert found == expected
+
+
+def test_run_folder_has_plain_files_only(trained_runs: dict[str, Path]) -> None:
     for model, folder in trained_runs.items():
         names = {path for path in contents(folder) if not path.startswith("checkpoint")}
         pictures = {"report/curves.png"} | (
@@ -88,15 +116,15 @@ def test_run_toml_has_every_setting_resolved(trained_runs: dict[str, Path]) -> N
     every = {path: value for path, value in flatten(run.recipe).items() if value is not None}
     assert every.items() <= given.items()
     assert run.metadata.keys() == {"saccade", "torch", "python", "threads", "data"}
-    assert run.parameters == sum(p.numel() for p in run.task.model.parameters()) > 0
+    assert run.parameters == sum(p.numel() for p in run.model.parameters()) > 0
 
 
-def test_a_run_can_be_moved(folder: Path, trained_runs: dict[str, Path]) -> None:
+def test_run_folder_can_be_moved(folder: Path, trained_runs: dict[str, Path]) -> None:
     moved = folder.rename(folder.with_name("elsewhere"))
     assert load_run(moved).predict(TEXTS) == load_run(trained_runs["bahdanau"]).predict(TEXTS)
 
 
-# --- opening executes nothing -------------------------------------------------------------------
+# --- loading executes no code ------------------------------------------------------------------
 
 WATCHED: list[str] | None = None
 RUNS_CODE = ("exec", "compile", "pickle.find_class", "os.system", "os.exec", "subprocess.Popen")
@@ -109,7 +137,7 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 
 @contextmanager
 def audited() -> Iterator[list[str]]:
-    """What Python itself reports as code being run (a hook stays for good; a switch does not)."""
+    """Record the audit events of executed code; a hook cannot be removed, but it can be idle."""
     global WATCHED
     if _hook not in HOOKS:
         sys.addaudithook(_hook)
@@ -129,33 +157,33 @@ class Boom:
         return exec, ("raise SystemExit('a pickle was run')",)
 
 
-def test_opening_executes_nothing(folder: Path) -> None:
+def test_load_run_executes_no_code_of_the_folder(folder: Path) -> None:
     for name in ("model.pt", "tokenizer.pkl", "checkpoint/000000099.pt"):
         (folder / name).write_bytes(pickle.dumps(Boom()))
     (folder / "conftest.py").write_text("raise SystemExit('a file was run')")
-    load_run(folder)  # what is imported on the first call is not of this run
+    load_run(folder)  # the first call imports modules
     with audited() as events:
         load_run(folder)
     assert events == []
     with audited() as events:
         eval("1 + 1")
-    assert events, "the watch sees nothing, so it proves nothing"
+    assert events, "the audit hook does not work"
 
 
-def test_a_pickle_in_place_of_the_weights_is_refused_unread(folder: Path) -> None:
+def test_load_run_refuses_a_pickle_instead_of_weights(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(pickle.dumps(Boom()))
     with pytest.raises(RunError, match="model.safetensors is damaged"):
         load_run(folder)
 
 
-# --- what can be wrong with a folder ------------------------------------------------------------
+# --- damaged folders ----------------------------------------------------------------------------
 
 FILES = ("run.toml", "tokenizer.json", "model.safetensors")
 
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", ["half", "flipped", "empty"])
-def test_a_damaged_file_is_named(name: str, damage: str, folder: Path) -> None:
+def test_load_run_names_a_damaged_file(name: str, damage: str, folder: Path) -> None:
     path = folder / name
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -166,38 +194,38 @@ def test_a_damaged_file_is_named(name: str, damage: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES[1:])
-def test_a_missing_file_is_named(name: str, folder: Path) -> None:
+def test_load_run_names_a_missing_file(name: str, folder: Path) -> None:
     (folder / name).unlink()
     with pytest.raises(RunError, match=rf"{name} is missing. Is .*mine a finished run\?"):
         load_run(folder)
 
 
-def test_a_folder_that_is_no_run_says_which_are_near(folder: Path) -> None:
-    with pytest.raises(RunError, match=r"mien is not a run.*Beside it are: .*runs/mine\."):
+def test_load_run_of_another_folder_lists_nearby_runs(folder: Path) -> None:
+    with pytest.raises(RunError, match=r"mien is not a run.*Runs in .*: .*runs/mine\."):
         load_run(folder.with_name("mien"))
 
 
-def test_a_run_of_a_newer_version_says_so(folder: Path) -> None:
+def test_load_run_of_a_newer_version_is_refused(folder: Path) -> None:
     made = {**load_run(folder).metadata, "saccade": "7.1"}
-    rewritten(folder, format=RUN_FORMAT + 1, made=made)
-    wanted = (
+    rewrite_settings(folder, format=RUN_FORMAT + 1, made=made)
+    expected = (
         rf"format {RUN_FORMAT + 1}, written by saccade 7\.1; .*{saccade.__version__}.*Install a"
     )
     for read in (load_run, lambda f: resume(f, {}, TrainOptions())):
-        with pytest.raises(RunError, match=wanted):
+        with pytest.raises(RunError, match=expected):
             read(folder)
 
 
-def test_weights_of_another_run_do_not_fit(folder: Path, trained_runs: dict[str, Path]) -> None:
+def test_load_run_refuses_other_weights(folder: Path, trained_runs: dict[str, Path]) -> None:
     shutil.copy(trained_runs["transformer"] / "model.safetensors", folder)
     with pytest.raises(RunError, match="does not fit the settings of its run"):
         load_run(folder)
 
 
-# --- evaluating and looking ---------------------------------------------------------------------
+# --- evaluation and attention -------------------------------------------------------------------
 
 
-def test_evaluating_a_file_is_evaluating_its_pairs(folder: Path, tmp_path: Path) -> None:
+def test_evaluate_file_scores_its_pairs(folder: Path, tmp_path: Path) -> None:
     run = load_run(folder)
     file = tmp_path / "test.tsv"
     texts = ["abc", "fed", "ccc"]
@@ -208,22 +236,22 @@ def test_evaluating_a_file_is_evaluating_its_pairs(folder: Path, tmp_path: Path)
     scores = run.evaluate(file)
     assert scores["exact"] == pytest.approx(2 / 3)
     assert scores["examples"] == 3
-    assert scores["conventions"].keys() == scores.keys() - {"conventions", "examples"}
+    assert scores.conventions.keys() == scores.keys() - {"examples"}
     assert run.evaluate(str(file)) == scores
 
 
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
-def test_each_split_of_its_own_data_can_be_evaluated(split: str, folder: Path) -> None:
+def test_evaluate_scores_each_split(split: str, folder: Path) -> None:
     run = load_run(folder)
-    assert run.evaluate(split=split)["examples"] == len(run.task.pairs[split])
+    assert run.evaluate(split=split)["examples"] == len(run.split(split).pairs)
 
 
-def test_there_is_no_other_split(folder: Path) -> None:
+def test_evaluate_unknown_split_is_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match="no split 'tset'. There are: dev, test, train"):
         load_run(folder).evaluate(split="tset")
 
 
-def test_looking_gives_maps_with_titles(trained_runs: dict[str, Path], tmp_path: Path) -> None:
+def test_look_returns_titled_attention_maps(trained_runs: dict[str, Path], tmp_path: Path) -> None:
     run = load_run(trained_runs["transformer"])
     seen = run.look("abc", answer="cba")
     assert (seen.source, seen.answer) == ("abc", "cba")
@@ -240,13 +268,13 @@ def test_looking_gives_maps_with_titles(trained_runs: dict[str, Path], tmp_path:
         seen.save(tmp_path / "map.doc")
 
 
-def test_looking_reads_the_models_own_answer(folder: Path) -> None:
+def test_look_uses_the_predicted_answer(folder: Path) -> None:
     run = load_run(folder)
     assert run.look("abc").answer == run.predict("abc").text
 
 
-def test_what_is_not_there_cannot_be_looked_at(trained_runs: dict[str, Path]) -> None:
-    with pytest.raises(ConfigError, match="seq2seq has no attention.*bahdanau or transformer"):
+def test_look_refuses_absent_attention(trained_runs: dict[str, Path]) -> None:
+    with pytest.raises(ConfigError, match="seq2seq has no attention.*bahdanau and transformer"):
         load_run(trained_runs["seq2seq"]).look("abc")
     there = r"no cross attention with layer 9. There are: cross \(layers 1–1, heads"
     with pytest.raises(ConfigError, match=there):
@@ -255,22 +283,22 @@ def test_what_is_not_there_cannot_be_looked_at(trained_runs: dict[str, Path]) ->
         load_run(trained_runs["transformer"]).look("abc", kind="sideways")
 
 
-def test_more_answers_than_the_beam_finds_are_refused(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="3 best answers of a beam of 2.*a beam of 3 or more"):
+def test_predict_refuses_n_best_above_the_beam(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="got n_best 3 with a beam of 2.*a beam of 3 or more"):
         load_run(folder).predict("abc", beam=2, n_best=3)
 
 
-# --- a folder that is in the way ----------------------------------------------------------------
+# --- folders that are not empty -----------------------------------------------------------------
 
 
-def test_a_run_that_is_there_is_not_written_over(folder: Path, smallest: Recipes) -> None:
+def test_train_does_not_overwrite_a_run(folder: Path, smallest: Recipes) -> None:
     before = contents(folder)
     with pytest.raises(RunError, match=r"already holds a run.*--resume .*--overwrite.*--out"):
         train_recipe(smallest(), folder, TrainOptions())
     assert contents(folder) == before
 
 
-def test_overwriting_replaces_all_of_it(folder: Path, smallest: Recipes) -> None:
+def test_train_overwrite_replaces_the_whole_run(folder: Path, smallest: Recipes) -> None:
     (folder / ".model.safetensors.4321.part").write_bytes(b"half a file")  # killed while writing
     (folder / "checks.json").write_text("{}")
     run = train_recipe(smallest("seq2seq"), folder, TrainOptions(overwrite=True)).run
@@ -279,7 +307,7 @@ def test_overwriting_replaces_all_of_it(folder: Path, smallest: Recipes) -> None
     assert not {"checks.json", ".model.safetensors.4321.part"} & contents(folder).keys()
 
 
-def test_two_do_not_train_into_one_folder(folder: Path, smallest: Recipes) -> None:
+def test_train_locks_its_folder(folder: Path, smallest: Recipes) -> None:
     before = contents(folder)
     with lock_folder(folder):
         with pytest.raises(RunError, match="is being trained by another process.*--resume.*--out"):
@@ -292,27 +320,27 @@ def test_two_do_not_train_into_one_folder(folder: Path, smallest: Recipes) -> No
 
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("name", ["thesis.tex", "report/figures.odt", "model.safetensors"])
-def test_a_folder_with_other_things_is_left_alone(
+def test_train_refuses_a_folder_with_other_files(
     name: str, overwrite: bool, smallest: Recipes, tmp_path: Path
 ) -> None:
     (tmp_path / "mine" / name).parent.mkdir(parents=True)
     (tmp_path / "mine" / name).write_text("three years of work")
-    with pytest.raises(RunError, match=rf"holds other things \({name.split('/')[0]}\)"):
+    with pytest.raises(RunError, match=rf"holds other files \({name.split('/')[0]}\)"):
         train_recipe(smallest(), tmp_path / "mine", TrainOptions(overwrite=overwrite))
     assert contents(tmp_path / "mine") == {name: b"three years of work"}
 
 
-def test_a_run_with_other_things_beside_it_is_left_alone(folder: Path, smallest: Recipes) -> None:
+def test_train_overwrite_refuses_a_run_with_other_files(folder: Path, smallest: Recipes) -> None:
     (folder / "notes.txt").write_text("mine")
     before = contents(folder)
-    with pytest.raises(RunError, match=r"holds other things \(notes.txt\)"):
+    with pytest.raises(RunError, match=r"holds other files \(notes.txt\)"):
         train_recipe(smallest(), folder, TrainOptions(overwrite=True))
     assert contents(folder) == before
 
 
-def test_a_file_is_no_folder(smallest: Recipes, tmp_path: Path) -> None:
+def test_train_refuses_a_file_as_folder(smallest: Recipes, tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
-    with pytest.raises(RunError, match="run is a file; a folder"):
+    with pytest.raises(RunError, match="run, which is a file; expected a folder"):
         train_recipe(smallest(), tmp_path / "run", TrainOptions(overwrite=True))
 
 
@@ -321,7 +349,7 @@ def test_a_file_is_no_folder(smallest: Recipes, tmp_path: Path) -> None:
     [{"train.device": "gpu9"}, {"model.width": 9, "model.heads": 2}, {"data.path": "gone,gone"}],
     ids=["device", "width", "data"],
 )
-def test_what_cannot_be_trained_does_not_cost_the_run_that_is_there(
+def test_train_error_leaves_the_existing_run(
     changes: dict[str, Any], folder: Path, smallest: Recipes
 ) -> None:
     before = contents(folder)
@@ -330,10 +358,10 @@ def test_what_cannot_be_trained_does_not_cost_the_run_that_is_there(
     assert contents(folder) == before
 
 
-# --- resuming and starting from -----------------------------------------------------------------
+# --- resume and init_from -----------------------------------------------------------------------
 
 
-def test_resuming_with_other_settings_is_refused_by_name(folder: Path) -> None:
+def test_resume_refuses_changed_settings(folder: Path) -> None:
     before = contents(folder)
     changes = {"train.steps": "20", "model.width": "16", "train.seed": 1}
     with pytest.raises(ConfigError) as caught:
@@ -347,19 +375,17 @@ def test_resuming_with_other_settings_is_refused_by_name(folder: Path) -> None:
     assert contents(folder) == before
 
 
-def test_resuming_on_changed_data_is_refused(
-    smallest: Recipes, words_file: Path, tmp_path: Path
-) -> None:
+def test_resume_refuses_changed_data(smallest: Recipes, words_file: Path, tmp_path: Path) -> None:
     data = Path(shutil.copy(words_file, tmp_path / "words.tsv"))
     train_recipe(smallest("bahdanau", {"data.path": str(data)}), tmp_path / "run", TrainOptions())
     before = contents(tmp_path / "run")
     lines = data.read_text().splitlines()
     run = load_run(tmp_path / "run")
     run.evaluate()
-    line = int(run.task.pairs["train"].lines[0])
+    line = int(run.split("train").pairs.lines[0])
     lines[line - 1] = lines[line - 1].split("\t")[0] + "\tabba"
     data.write_text("\n".join(lines) + "\n")
-    with pytest.raises(DataError, match="words.tsv.* is not what it was when the run began"):
+    with pytest.raises(DataError, match="got other training data.*words.tsv.*the run was started"):
         resume(tmp_path / "run", {}, TrainOptions())
     data.unlink()
     with pytest.raises(DataError, match="There is no file .*words.tsv"):
@@ -367,7 +393,7 @@ def test_resuming_on_changed_data_is_refused(
     assert contents(tmp_path / "run") == before
 
 
-def test_starting_from_a_run_takes_its_weights_and_vocabulary(
+def test_init_from_takes_weights_and_tokenizers(
     folder: Path, smallest: Recipes, tmp_path: Path
 ) -> None:
     new = tmp_path / "more.tsv"
@@ -380,13 +406,13 @@ def test_starting_from_a_run_takes_its_weights_and_vocabulary(
     assert read_checksummed_json(tmp_path / "new/tokenizer.json") == read_checksummed_json(
         folder / "tokenizer.json"
     )
-    for name, weight in run.task.model.state_dict().items():
-        torch.testing.assert_close(weight, old.task.model.state_dict()[name], atol=1e-6, rtol=1e-4)
+    for name, weight in run.model.state_dict().items():
+        torch.testing.assert_close(weight, old.model.state_dict()[name], atol=1e-6, rtol=1e-4)
     assert run.predict("abc").text == old.predict("abc").text
 
 
 @pytest.mark.parametrize("model", ["bahdanau", "transformer"])
-def test_starting_from_a_run_with_nothing_named_takes_its_model(
+def test_init_from_takes_the_model_by_default(
     model: str, trained_runs: dict[str, Path], words_file: Path, tmp_path: Path
 ) -> None:
     run = saccade.train(
@@ -399,10 +425,8 @@ def test_starting_from_a_run_with_nothing_named_takes_its_model(
     assert run.recipe.model == load_run(trained_runs[model]).recipe.model
 
 
-def test_starting_from_a_run_of_another_shape_is_refused(
-    folder: Path, smallest: Recipes, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match="do not fit these settings.*width: 8 → 16"):
+def test_init_from_refuses_another_shape(folder: Path, smallest: Recipes, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="got other settings of the model.*width: 8 → 16"):
         train_recipe(
             smallest("bahdanau", {"model.width": 16}),
             tmp_path / "x",
@@ -413,10 +437,10 @@ def test_starting_from_a_run_of_another_shape_is_refused(
     assert not (tmp_path / "x").exists()
 
 
-# --- the front door -----------------------------------------------------------------------------
+# --- saccade.train ------------------------------------------------------------------------------
 
 
-def test_the_front_door_trains_opens_and_answers(
+def test_top_level_functions_train_load_and_predict(
     words_file: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -434,13 +458,12 @@ def test_the_front_door_trains_opens_and_answers(
     assert run.recipe.model.name == "seq2seq"
     assert saccade.load("runs/translate").predict(["abc"]) == run.predict(["abc"])
     assert isinstance(run.predict("abc").text, str)
-    heard = capsys.readouterr()
-    assert heard.out == ""
+    assert capsys.readouterr().out == ""
     with pytest.raises(ConfigError, match="Did you mean 'model.width'"):
         saccade.train(str(words_file), set={"model.widht": 8}, progress=False)
 
 
-def test_training_in_another_thread_works(smallest: Recipes, tmp_path: Path) -> None:
+def test_train_works_in_another_thread(smallest: Recipes, tmp_path: Path) -> None:
     stop_reason: list[str] = []
 
     def work() -> None:
@@ -452,7 +475,7 @@ def test_training_in_another_thread_works(smallest: Recipes, tmp_path: Path) -> 
     assert stop_reason == ["steps"]
 
 
-def test_the_metrics_are_lines_of_json(trained_runs: dict[str, Path]) -> None:
+def test_metrics_are_lines_of_json(trained_runs: dict[str, Path]) -> None:
     folder = trained_runs["bahdanau"]
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == Run.metrics(load_run(folder))

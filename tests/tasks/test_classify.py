@@ -1,4 +1,4 @@
-"""Labels for texts as a task: read, learned, asked, judged, refused."""
+"""Text classification: reading, training, prediction, metrics, baselines, rejected data."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,23 +6,40 @@ from pathlib import Path
 import fasttext
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from saccade.data.parallel.pairs import assign_split
 from saccade.data.text.labelled import LabelledText, generate_dates_by_language, read_labelled_texts
 from saccade.errors import ConfigError, DataError
+from saccade.estimators.fasttext_classifier import Bags
 from saccade.recipes.resolve import resolve_recipe
-from saccade.runs.run import TrainOptions, load_run, resume, train_recipe
-from saccade.tasks.classify import TextClassificationTask
-from saccade.tasks.registry import task_spec_for
+from saccade.runs.run import Run, load_run
+from saccade.runs.train import TrainOptions, resume, train_recipe
+from saccade.tasks.base import PrepareContext
+from saccade.tasks.text_classification.config import ClassifyRecipe
+from saccade.tasks.text_classification.data import (
+    EncodedTexts,
+    LabelVocabulary,
+    prepare_labelled_texts,
+)
+from saccade.tasks.text_classification.evaluate import LabelEvaluator, label_confusion
+from saccade.tasks.text_classification.model import TextClassifier
+from saccade.types.results import ComparisonMetric
 
 LOSSES = ("softmax", "hierarchical_softmax", "one_vs_all")
 
 
-def written(path: Path, rows: list[LabelledText], marked: bool = False) -> Path:
-    """As a table, or as fastText has it."""
+@pytest.fixture
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train without drawing the figures of the report."""
+    monkeypatch.setattr("saccade.runs.train.write_report", lambda run, figures, log: None)
+
+
+def write_texts(path: Path, rows: list[LabelledText], fasttext_format: bool = False) -> Path:
+    """Write texts as a table, or in fastText's format."""
     form = (
         (lambda row: " ".join(f"__label__{label}" for label in row.labels) + f" {row.text}")
-        if marked
+        if fasttext_format
         else (lambda row: f"{','.join(row.labels)}\t{row.text}")
     )
     path.write_text("".join(f"{form(row)}\n" for row in rows), encoding="utf-8")
@@ -30,7 +47,7 @@ def written(path: Path, rows: list[LabelledText], marked: bool = False) -> Path:
 
 
 def topics(count: int = 600) -> list[LabelledText]:
-    """Two kinds of sentences that words tell apart, with other words among them."""
+    """Sentences of two topics that differ in one word."""
     random = np.random.default_rng(1)
     words = {"food": ("soup", "bread", "cheese"), "sky": ("star", "moon", "cloud")}
     rows = []
@@ -41,58 +58,66 @@ def topics(count: int = 600) -> list[LabelledText]:
     return rows
 
 
-def trained(data: Path, folder: Path, **changes: object) -> TextClassificationTask:
-    """A run of one thread."""
+def train_classifier(data: Path, folder: Path, **changes: object) -> Run:
+    """Train a run with one thread."""
     settings = {"train.threads": 1, "model.epochs": 10, **changes}
     recipe = resolve_recipe("classify", data=str(data), changes=settings).recipe
-    task: TextClassificationTask = train_recipe(recipe, folder, TrainOptions()).run.task
-    return task
+    return train_recipe(recipe, folder, TrainOptions()).run
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("ngrams", [1, 2])
-def test_it_learns_is_kept_and_answers(loss: str, ngrams: int, tmp_path: Path) -> None:
-    path = written(tmp_path / "topics.tsv", topics())
-    task = trained(path, tmp_path / "run", **{"model.loss": loss, "model.word_ngrams": ngrams})
-    assert task.evaluate("test")["precision_at_1"] == 1
+def test_classifier_separates_topics_and_predicts_after_reload(
+    loss: str, ngrams: int, tmp_path: Path
+) -> None:
+    path = write_texts(tmp_path / "topics.tsv", topics())
+    changes = {"model.loss": loss, "model.word_ngrams": ngrams}
+    trained = train_classifier(path, tmp_path / "run", **changes)
+    scores = trained.evaluate()
+    assert scores["precision_at_1"] == 1
+    assert scores["accuracy"] == scores["macro_f1"] == 1
     run = load_run(tmp_path / "run")
-    answer, other = run.predict(["the MOON today", "cheese and soup"], n_best=2)
-    assert answer.text == "sky" and other.text == "food" and answer.score > 0.5
-    assert {answer.text, answer.alternatives[0].text} == {"sky", "food"}
-    assert all(finding.passed for finding in run.check() if finding.num_inputs)
+    first, second = run.predict(["the MOON today", "cheese and soup"], n_best=2)
+    assert first.text == "sky" and second.text == "food" and first.score > 0.5
+    assert {first.text, first.alternatives[0].text} == {"sky", "food"}
+    assert all(result.passed for result in run.check() if result.num_inputs)
     assert (tmp_path / "run" / "report" / "confusion.png").exists()
-    assert np.array_equal(task.confusion("test"), np.diag(np.diag(task.confusion("test"))))
+    confusion = label_confusion(trained.model, trained.split("test"))
+    assert np.array_equal(confusion, np.diag(np.diag(confusion)))
 
 
 @pytest.mark.parametrize("ngrams", [1, 2])
-def test_stopped_and_gone_on_with_is_the_same_bits(
-    ngrams: int, tmp_path: Path, killed_once_saved: Callable[[Callable[[], object]], int]
+def test_classifier_resumed_after_kill_has_same_bits(
+    ngrams: int,
+    tmp_path: Path,
+    killed_once_saved: Callable[[Callable[[], object]], int],
+    no_report: None,
 ) -> None:
-    path = written(tmp_path / "topics.tsv", topics(3000))
+    path = write_texts(tmp_path / "topics.tsv", topics(3000))
     changes = {"model.word_ngrams": ngrams, "model.epochs": 200}
-    whole = trained(path, tmp_path / "whole", **changes)
-    place = tmp_path / "killed"
-    assert killed_once_saved(lambda: trained(path, place, **changes)) > 0
-    assert not (place / "model.safetensors").exists()
-    gone_on = resume(place, {}, TrainOptions()).run.task
-    for name, array in whole.weights().items():
-        assert np.array_equal(array, gone_on.weights()[name]), name
+    whole = train_classifier(path, tmp_path / "whole", **changes)
+    folder = tmp_path / "killed"
+    assert killed_once_saved(lambda: train_classifier(path, folder, **changes)) > 0
+    assert not (folder / "model.safetensors").exists()
+    resumed = resume(folder, {}, TrainOptions()).run
+    for name, array in whole.model.state_dict().items():
+        assert np.array_equal(array, resumed.model.state_dict()[name]), name
 
 
-def test_both_forms_of_a_file_are_the_same(tmp_path: Path) -> None:
+def test_labelled_texts_are_same_in_both_formats(tmp_path: Path) -> None:
     rows = [LabelledText(("a", "b"), "one two"), LabelledText(("c",), "three")]
-    table = written(tmp_path / "table.tsv", rows)
-    marked = written(tmp_path / "marked.txt", rows, marked=True)
+    table = write_texts(tmp_path / "table.tsv", rows)
+    prefixed = write_texts(tmp_path / "prefixed.txt", rows, fasttext_format=True)
     assert (
         list(read_labelled_texts(table, multi_label=True))
-        == list(read_labelled_texts(marked))
+        == list(read_labelled_texts(prefixed))
         == rows
     )
     assert next(read_labelled_texts(table)).labels == ("a,b",)
 
 
-def test_marks_stand_before_the_text_and_are_labels_there_alone(tmp_path: Path) -> None:
-    path = tmp_path / "marked.txt"
+def test_fasttext_labels_are_read_only_before_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "prefixed.txt"
     path.write_text(
         "__label__a \t __label__b  one  __label__c \n__label__d\n__label__a __label__a x"
     )
@@ -103,48 +128,52 @@ def test_marks_stand_before_the_text_and_are_labels_there_alone(tmp_path: Path) 
     ]
 
 
-def test_what_is_held_out_is_not_learned_from(tmp_path: Path) -> None:
+def test_prepared_texts_keep_held_out_words_out_of_the_vocabulary(tmp_path: Path) -> None:
     rows = [LabelledText((f"{number % 3}",), f"word{number} same") for number in range(400)]
-    path = written(tmp_path / "rows.tsv", rows)
+    path = write_texts(tmp_path / "rows.tsv", rows)
     recipe = resolve_recipe("classify", data=str(path), changes={"data.test_share": 0.2}).recipe
-    prepared = task_spec_for(recipe).prepare(recipe, lambda *what: None)
-    texts, words = prepared.texts, prepared.vocabulary.words
-    assert {assign_split(row.text, 0.05, 0.2) for row in rows} == set(texts)
-    for name, side in texts.items():
+    prepared = prepare_labelled_texts(recipe, PrepareContext())
+    splits, words = prepared.splits, prepared.preprocessor.words
+    assert {assign_split(row.text, 0.05, 0.2) for row in rows} == set(splits)
+    for name, split in splits.items():
         own = [row for row in rows if assign_split(row.text, 0.05, 0.2) == name]
-        assert len(side.words.starts) - 1 == len(own)
-        labels = [prepared.vocabulary.labels[number] for number in side.labels.rows]
+        assert len(split.words.starts) - 1 == len(own)
+        labels = [prepared.preprocessor.labels[number] for number in split.labels.rows]
         assert labels == [row.labels[0] for row in own]
         known = [word for row in own for word in row.text.split() if word in words]
-        assert [words[number] for number in side.words.rows] == known
+        assert [words[number] for number in split.words.rows] == known
     learned = {row.text.split()[0] for row in rows if assign_split(row.text, 0.05, 0.2) == "train"}
     assert set(words) == learned | {"same"}
-    again = task_spec_for(recipe).prepare(recipe, lambda *what: None, prepared.vocabulary)
+    again = prepare_labelled_texts(recipe, PrepareContext(preprocessor=prepared.preprocessor))
     assert again.fingerprint() == prepared.fingerprint()
 
 
-def test_texts_with_several_labels_are_told_all_of_them(tmp_path: Path) -> None:
+def test_multi_label_classifier_predicts_every_true_label(tmp_path: Path) -> None:
     random = np.random.default_rng(2)
     rows = []
     for _ in range(800):
         some = [name for name in ("red", "green", "blue") if random.random() < 0.5] or ["red"]
         rows.append(LabelledText(tuple(some), " ".join(f"it is {name}ish" for name in some)))
-    path = written(tmp_path / "colours.tsv", rows)
-    task = trained(path, tmp_path / "run", **{"data.multi_label": True, "model.loss": "one_vs_all"})
-    [answer] = task.predict(["it is redish it is blueish"], n_best=3)
-    chances = {one.text: one.score for one in (answer, *answer.alternatives)}
-    assert chances["red"] > 0.5 and chances["blue"] > 0.5 and chances["green"] < 0.5
+    path = write_texts(tmp_path / "colours.tsv", rows)
+    changes = {"data.multi_label": True, "model.loss": "one_vs_all"}
+    run = train_classifier(path, tmp_path / "run", **changes)
+    [best] = run.predict(["it is redish it is blueish"], n_best=3)
+    scores = {one.text: one.score for one in (best, *best.alternatives)}
+    assert scores["red"] > 0.5 and scores["blue"] > 0.5 and scores["green"] < 0.5
+    evaluation = run.evaluate()
+    assert not {"accuracy", "macro_f1"} & {*evaluation, *evaluation.floors["majority label"]}
+    assert run.comparison_metric == ComparisonMetric("loss", False)
 
 
-def test_it_is_no_worse_than_fasttexts_own(
-    tmp_path: Path, learned_by_fasttext: Callable[..., Path]
+def test_classifier_is_as_precise_as_fasttext(
+    tmp_path: Path, learned_by_fasttext: Callable[..., Path], no_report: None
 ) -> None:
     rows = list(generate_dates_by_language(6000))
-    path = written(tmp_path / "days.txt", rows[:5000], marked=True)
-    test = written(tmp_path / "test.txt", rows[5000:], marked=True)
+    path = write_texts(tmp_path / "days.txt", rows[:5000], fasttext_format=True)
+    test = write_texts(tmp_path / "test.txt", rows[5000:], fasttext_format=True)
     changes = {"data.split": "whitespace", "data.dev_share": 0, "data.test_share": 0}
-    task = trained(path, tmp_path / "run", **changes)
-    ours = task.evaluate(task.load_split(test))["precision_at_1"]
+    run = train_classifier(path, tmp_path / "run", **changes)
+    ours = run.evaluate(test)["precision_at_1"]
     theirs = fasttext.load_model(
         str(learned_by_fasttext("train_supervised", path, epoch=10, thread=1))
     )
@@ -152,32 +181,101 @@ def test_it_is_no_worse_than_fasttexts_own(
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
-        ("", "holds nothing"),
-        ("\n\n", "holds nothing"),
+        ("", "got an empty file"),
+        ("\n\n", "got an empty file"),
         ("a label without a tab\n", "line 1: got"),
         ("a\tx\n\ttext\n", "line 2: got"),
-        ("a\tx y\na\tz\n", "all 2 texts have the same label"),
+        ("a\tx y\na\tz\n", r"got the same label \(a\) for all 2 texts"),
         ("a\t\nb\t\n", "0 words"),
         ("__label__a x\n__label__ y\n", "line 2: got '__label__ y'"),
     ],
 )
-def test_files_that_teach_nothing_are_refused(content: str, said: str, tmp_path: Path) -> None:
+def test_classifier_rejects_unusable_files(content: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.tsv"
     path.write_text(content)
-    with pytest.raises(DataError, match=said):
-        trained(path, tmp_path / "run")
+    with pytest.raises(DataError, match=message):
+        train_classifier(path, tmp_path / "run")
 
 
-def test_a_text_of_unknown_words_has_an_answer(tmp_path: Path) -> None:
-    task = trained(written(tmp_path / "topics.tsv", topics(100)), tmp_path / "run")
-    answers = task.predict(["", "xqzw", "\t \n"], n_best=2)
-    assert all(len((one, *one.alternatives)) == 2 for one in answers)
+def test_classifier_predicts_for_texts_of_unknown_words(tmp_path: Path, no_report: None) -> None:
+    run = train_classifier(write_texts(tmp_path / "topics.tsv", topics(100)), tmp_path / "run")
+    predictions = run.predict(["", "xqzw", "\t \n"], n_best=2)
+    assert all(len((one, *one.alternatives)) == 2 for one in predictions)
 
 
-def test_what_it_is_to_learn_from_must_be_said() -> None:
-    with pytest.raises(ConfigError, match="texts are wanted"):
-        from saccade.tasks.classify import ClassifyRecipe, prepare_labelled_texts
+def test_classifier_needs_a_data_source() -> None:
+    with pytest.raises(ConfigError, match="got no data source"):
+        prepare_labelled_texts(ClassifyRecipe(), PrepareContext())
 
-        prepare_labelled_texts(ClassifyRecipe(), lambda *what: None)
+
+# --- metrics and baselines ----------------------------------------------------------------------
+
+
+class FixedProbabilities(TextClassifier):
+    """A model whose probabilities are given."""
+
+    probabilities: NDArray[np.float32]
+
+    def predict_proba(self, words: Bags) -> NDArray[np.float32]:
+        return self.probabilities
+
+
+def encode(rows: list[list[int]]) -> EncodedTexts:
+    """Texts without words, with these labels."""
+    starts = np.cumsum([0, *map(len, rows)])
+    labels = Bags(starts, np.array([label for row in rows for label in row], np.int32))
+    return EncodedTexts(Bags(np.zeros(len(rows) + 1, np.int64), np.empty(0, np.int32)), labels)
+
+
+def make_evaluator(predicted: list[int], multi_label: bool = False) -> LabelEvaluator:
+    """Evaluator of a model that predicts these of three labels with probability 0.6."""
+    recipe = ClassifyRecipe.model_validate({"data": {"multi_label": multi_label}})
+    vocabulary = LabelVocabulary(["word"], ["a", "b", "c"], [3, 2, 1])
+    model = FixedProbabilities(recipe, vocabulary)
+    model.probabilities = (0.2 + 0.4 * np.eye(3)[predicted]).astype(np.float32)
+    return LabelEvaluator(recipe, model, vocabulary)
+
+
+def test_single_label_evaluator_reports_accuracy_and_macro_f1() -> None:
+    evaluator = make_evaluator([0, 1, 0, 2, 0])
+    scores = evaluator.evaluate(encode([[0], [1], [1], [2], [-1]]))  # the last label is unknown
+    assert scores["accuracy"] == scores["precision_at_1"] == pytest.approx(3 / 5)
+    f1 = (2 / 4, 2 / 3, 1)  # 2 TP / (2 TP + FP + FN)
+    assert scores["macro_f1"] == pytest.approx(np.mean(f1))
+    assert set(scores.conventions) == set(scores) - {"examples"}
+    assert "1 unknown labels count as errors" in scores.conventions["accuracy"]
+    assert evaluator.metric == ComparisonMetric("accuracy", True, 100.0)
+
+
+def test_macro_f1_is_reported_only_for_texts_of_one_label() -> None:
+    split = encode([[0, 1], [1], [2]])
+    scores = make_evaluator([1, 1, 0]).evaluate(split)
+    assert scores["accuracy"] == pytest.approx(2 / 3) and "macro_f1" not in scores
+    multi = make_evaluator([1, 1, 0], multi_label=True)
+    assert not {"accuracy", "macro_f1"} & set(multi.evaluate(split))
+    assert multi.metric == ComparisonMetric("loss", False)
+
+
+def test_floor_is_a_model_that_predicts_the_majority_label() -> None:
+    train = encode([[1], [0], [1], [-1], [-1], [-1]])  # unknown labels are not counted
+    split = encode([[0], [1], [1], [2], [-1]])
+    evaluator = make_evaluator([1] * 5)
+    scores = evaluator.evaluate(split)
+    assert evaluator.floors(train, split) == {
+        "majority label": {
+            name: pytest.approx(scores[name], rel=1e-15)
+            for name in ("accuracy", "macro_f1", "precision_at_1", "recall_at_1")
+        }
+    }
+    assert scores["accuracy"] == pytest.approx(2 / 5)
+
+
+def test_multi_label_floor_has_precision_and_recall_of_the_majority_label() -> None:
+    split = encode([[0, 1], [1, 2], [2], [0, 1, 2]])
+    evaluator = make_evaluator([1] * 4, multi_label=True)
+    scores = evaluator.evaluate(split)
+    floor = evaluator.floors(encode([[1, 0], [1]]), split)["majority label"]
+    assert floor == pytest.approx({"precision_at_1": 3 / 4, "recall_at_1": 3 / 8})
+    assert floor == pytest.approx({name: scores[name] for name in floor})

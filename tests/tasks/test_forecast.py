@@ -1,9 +1,9 @@
-"""Forecasting from its recipe to its run: one value ahead and many, by both models."""
+"""Forecasting by both models: training, metrics, predictions, checks, rejected data."""
 
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,83 +13,127 @@ from saccade.data.time_series import noisy_sine
 from saccade.errors import ConfigError, DataError
 from saccade.io.run_folder import read_metrics
 from saccade.recipes.resolve import resolve_recipe
-from saccade.runs.run import Run, TrainOptions, load_run, resume, train_recipe
-from saccade.tasks.forecast import ForecastTask, Standardizer, fit_standardizer, prepare_series
+from saccade.runs.run import Run, load_run
+from saccade.runs.train import TrainOptions, resume, train_recipe
+from saccade.tasks.base import PrepareContext
+from saccade.tasks.forecasting.data import (
+    SeriesSpan,
+    Standardizer,
+    fit_standardizer,
+    prepare_series,
+)
+from saccade.tasks.forecasting.evaluate import ForecastEvaluator
+from saccade.tasks.forecasting.inspect import ForecastInspector
+from saccade.tasks.forecasting.objective import ForecastObjective
+from saccade.tasks.forecasting.predict import ForecastPredictor
+from saccade.tasks.forecasting.spec import build_forecaster
 from saccade.training.loop import Event, ReportEvent
 
 MODELS = ("autoregressive", "recurrent")
 both = pytest.mark.parametrize("model", MODELS)
-FEW = {"train.threads": 1, "train.checkpoint_seconds": 1000}
+QUIET = {"train.threads": 1, "train.checkpoint_seconds": 1000}
 SMALL = {"data__length": 120, "train__steps": 13, "train__evaluate_every": 5}
 SMALL |= {"train__report_every": 4, "train__batch_tokens": 100}
 
 
 def recipe_of(model: str = "autoregressive", **changes: Any) -> Any:
-    every = FEW | {name.replace("__", "."): value for name, value in changes.items()}
-    return resolve_recipe("forecast", model=model, changes=every).recipe
+    settings = QUIET | {name.replace("__", "."): value for name, value in changes.items()}
+    return resolve_recipe("forecast", model=model, changes=settings).recipe
 
 
-def task_of(model: str = "autoregressive", **changes: Any) -> ForecastTask:
-    prepared = prepare_series(recipe_of(model, **changes), lambda what, done, total: None)
-    task = ForecastTask(prepared.recipe, prepared.vocabulary)
-    task.attach_data(prepared)
-    return task
+class Parts(NamedTuple):
+    """An untrained forecaster with its data and capabilities."""
+
+    model: Any
+    standardizer: Standardizer
+    splits: dict[str, SeriesSpan]
+    objective: ForecastObjective
+    predictor: ForecastPredictor
+    evaluator: ForecastEvaluator
+    inspector: ForecastInspector
+
+
+def build_parts(name: str = "autoregressive", **changes: Any) -> Parts:
+    """Build a model and its capabilities without training."""
+    recipe, standardizer, splits = prepared(name, **changes)
+    model = build_forecaster(recipe, standardizer)
+    return Parts(
+        model,
+        standardizer,
+        splits,
+        ForecastObjective(recipe, model, standardizer, splits),
+        ForecastPredictor(recipe, model, standardizer),
+        ForecastEvaluator(recipe, model, standardizer),
+        ForecastInspector(recipe, model, standardizer),
+    )
+
+
+def prepared(name: str, **changes: Any) -> tuple[Any, Standardizer, dict[str, SeriesSpan]]:
+    """Return recipe, standardiser and splits."""
+    data = prepare_series(recipe_of(name, **changes), PrepareContext())
+    return data.recipe, data.preprocessor, data.splits
+
+
+def objective_of(run: Run) -> Any:
+    """Return the training objective of a run."""
+    assert run.components.objective is not None
+    return run.components.objective(run.recipe, run.model, run.preprocessor, run.data().splits)
 
 
 @pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saccade.runs.run.write_report", lambda run, options: None)
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train without drawing the figures of the report."""
+    monkeypatch.setattr("saccade.runs.train.write_report", lambda run, figures, log: None)
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    """A finished run of each model, looked at so seldom that the best is one that has converged."""
+    """A finished run of each model, evaluated so rarely that its best weights have converged."""
     root = tmp_path_factory.mktemp("forecasts")
-    seldom: dict[str, dict[str, Any]] = {
+    changes: dict[str, dict[str, Any]] = {
         "autoregressive": {"train__evaluate_every": 150},
         "recurrent": {"train__evaluate_every": 60, "model__window": 32},
     }
     return {
-        model: train_recipe(recipe_of(model, **changes), root / model, TrainOptions()).run
-        for model, changes in seldom.items()
+        model: train_recipe(recipe_of(model, **settings), root / model, TrainOptions()).run
+        for model, settings in changes.items()
     }
 
 
-# --- learning -----------------------------------------------------------------------------------
+# --- training -----------------------------------------------------------------------------------
 
 
 @both
-def test_it_learns(model: str, runs: dict[str, Run]) -> None:
+def test_forecaster_beats_last_value_baseline(model: str, runs: dict[str, Run]) -> None:
     scores = runs[model].evaluate()
     for horizon in (1, 4):
         assert scores[f"rmse_{horizon}"] < 0.85 * scores[f"naive_rmse_{horizon}"]
-    assert scores["rmse_1"] > 0.17  # the noise itself, 0.2, cannot be foretold
+    assert scores["rmse_1"] > 0.17  # the noise, 0.2, cannot be predicted
     assert scores["rmse_64"] > 1.3 * scores["rmse_1"]  # the error grows
 
 
-def least_squares(values: np.ndarray, lags: int) -> float:
-    """The mean squared error of the best linear model of the past, as numpy finds it."""
+def linear_regression_error(values: np.ndarray, lags: int) -> float:
+    """Return the mean squared error of the best linear model of the last values, by NumPy."""
     rows = np.stack([values[t : t + lags] for t in range(len(values) - lags)])
     table = np.column_stack([rows, np.ones(len(rows))])
     found, *_ = np.linalg.lstsq(table, values[lags:], rcond=None)
     return float(((table @ found - values[lags:]) ** 2).mean())
 
 
-def test_a_linear_model_reaches_the_optimum_of_least_squares(runs: dict[str, Run]) -> None:
-    task = runs["autoregressive"].task
-    runs["autoregressive"].evaluate()
+def test_autoregressive_forecaster_reaches_linear_regression_optimum(runs: dict[str, Run]) -> None:
+    objective = objective_of(runs["autoregressive"])
     values = noisy_sine(1000, 0.2, seed=0).values[:600]
     transform = (values - values.mean()) / values.std()
-    least = least_squares(transform, 4)
-    [batch] = islice(task.batches("train"), 1)
+    optimum = linear_regression_error(transform, 4)
+    [batch] = islice(objective.batches("train"), 1)
     assert batch.tokens == 596  # all of them
     with torch.no_grad():
-        found = float(task.loss(batch).total) / batch.tokens
-    assert least * (1 - 1e-6) <= found <= 1.01 * least
+        found = float(objective.loss(batch).total) / batch.tokens
+    assert optimum * (1 - 1e-6) <= found <= 1.01 * optimum
 
 
-def test_a_hidden_layer_learns_what_a_line_cannot(tmp_path: Path, no_pictures: None) -> None:
-    """x' = 1 − 2x² is all order to one who sees the square, and noise to one who does not."""
+def test_hidden_layer_fits_nonlinear_series(tmp_path: Path, no_report: None) -> None:
+    """x' = 1 − 1.99 x² is deterministic, and uncorrelated to a linear model."""
     values = [0.3]
     while len(values) < 200:
         values.append(1 - 1.99 * values[-1] ** 2)
@@ -105,60 +149,74 @@ def test_a_hidden_layer_learns_what_a_line_cannot(tmp_path: Path, no_pictures: N
     assert scores[16] < 0.2 * scores[None]
 
 
-# --- figures ------------------------------------------------------------------------------------
+# --- metrics ------------------------------------------------------------------------------------
 
 
 @both
-def test_forecasts_are_those_of_reading_the_past_anew_each_time(model: str) -> None:
-    task = task_of(model, data__length=60)
-    values, start = task.spans["test"]
-    found = task.rolling_forecasts(values, start, 5)
+def test_rolling_forecasts_equal_forecasts_from_each_origin(model: str) -> None:
+    parts = build_parts(model, data__length=60)
+    values, start = parts.splits["test"]
+    found = parts.predictor.rolling_forecasts(values, start, 5)
     assert found.shape == (len(values) - start, 5)
     for row, time in enumerate(range(start, len(values))):
         for horizon in range(1, 6):
-            alone = task.forecast(values[: time - horizon + 1], horizon)  # it knows nothing later
+            alone = parts.predictor.forecast(values[: time - horizon + 1], horizon)
             assert found[row, horizon - 1] == pytest.approx(alone[-1], abs=1e-5)
 
 
 @both
-def test_figures_are_those_of_slow_counting(model: str, runs: dict[str, Run]) -> None:
+def test_forecast_metrics_match_their_definitions(model: str, runs: dict[str, Run]) -> None:
     scores = runs[model].evaluate()
-    task = runs[model].task
+    predictor: Any = runs[model].predictor
     values = noisy_sine(1000, 0.2, seed=0).values
     for horizon in (1, 16):
         naive = np.mean([(values[t] - values[t - horizon]) ** 2 for t in range(700, 1000)]) ** 0.5
         assert scores[f"naive_rmse_{horizon}"] == pytest.approx(naive, rel=1e-9)
         times = range(700, 1000, 61)
-        slow = [task.forecast(values[: t - horizon + 1], horizon)[-1] - values[t] for t in times]
-        found = task.rolling_forecasts(values, 700, horizon)[::61, -1] - values[700::61]
+        slow = [
+            predictor.forecast(values[: t - horizon + 1], horizon)[-1] - values[t] for t in times
+        ]
+        found = predictor.rolling_forecasts(values, 700, horizon)[::61, -1] - values[700::61]
         np.testing.assert_allclose(found, slow, atol=1e-4)
-    whole = task.rolling_forecasts(values, 700, 64) - values[700:, None]
+    whole = predictor.rolling_forecasts(values, 700, 64) - values[700:, None]
     assert scores["rmse_64"] == pytest.approx(np.sqrt((whole[:, 63] ** 2).mean()), rel=1e-6)
     assert scores["loss"] == pytest.approx((scores["rmse_1"] / values[:600].std()) ** 2, rel=1e-6)
-    assert set(scores["conventions"]) == set(scores) - {"examples", "conventions"}
+    assert set(scores.conventions) == set(scores) - {"examples"}
     assert scores["examples"] == 300
 
 
-def test_as_far_ahead_as_the_data_allows() -> None:
-    figures, _ = task_of(data__length=40).evaluate_with_conventions("test")
-    assert "rmse_16" in figures and "rmse_64" not in figures
-    assert np.isfinite(list(figures.values())).all()
-    figures, _ = task_of(data__length=40).evaluate_with_conventions("train")
-    assert "rmse_1" in figures and "rmse_4" not in figures  # nothing lies before it
+def test_forecast_horizons_are_limited_by_history() -> None:
+    parts = build_parts(data__length=40)
+    scores = parts.evaluator.evaluate(parts.splits["test"])
+    assert "rmse_16" in scores and "rmse_64" not in scores
+    assert np.isfinite(list(scores.values())).all()
+    scores = parts.evaluator.evaluate(parts.splits["train"])
+    assert "rmse_1" in scores and "rmse_4" not in scores  # there is no earlier value
 
 
-def test_what_is_held_out_has_no_part_in_the_units() -> None:
-    task = task_of(data__length=100)
+def test_forecast_floor_repeats_last_value(runs: dict[str, Run]) -> None:
+    evaluation = runs["autoregressive"].evaluate()
+    values = noisy_sine(1000, 0.2, seed=0).values
+    expected = {
+        f"rmse_{k}": np.sqrt(np.mean([(values[t] - values[t - k]) ** 2 for t in range(700, 1000)]))
+        for k in (1, 4, 16, 64)
+    }
+    assert evaluation.floors == {"last value": pytest.approx(expected, rel=1e-12)}
+    reported = {f"rmse_{k}": evaluation[f"naive_rmse_{k}"] for k in (1, 4, 16, 64)}
+    assert evaluation.floors["last value"] == pytest.approx(reported, rel=1e-12)
+    assert "last value" in runs["autoregressive"].evaluate(split="train").floors
+
+
+def test_standardizer_is_fitted_to_training_values_only() -> None:
+    parts = build_parts(data__length=100)
     values = noisy_sine(100, 0.2, seed=0).values
-    assert task.standardizer == fit_standardizer(values[:60])
-    assert (len(task.train), task.spans["dev"].start, task.spans["test"].start) == (
-        60,
-        60,
-        70,
-    )
-    transform = task.standardizer.transform(values)
+    assert parts.standardizer == fit_standardizer(values[:60])
+    splits = parts.splits
+    starts = (len(splits["train"].values), splits["dev"].start, splits["test"].start)
+    assert starts == (60, 60, 70)
+    transform = parts.standardizer.transform(values)
     assert transform[:60].mean() == pytest.approx(0) and transform[:60].std() == pytest.approx(1)
-    np.testing.assert_allclose(task.standardizer.inverse_transform(transform), values)
+    np.testing.assert_allclose(parts.standardizer.inverse_transform(transform), values)
     assert fit_standardizer(np.full(5, 3.0)) == Standardizer(3.0, 1.0)
 
 
@@ -166,143 +224,144 @@ def test_what_is_held_out_has_no_part_in_the_units() -> None:
 
 
 @both
-def test_a_batch_is_rows_of_the_training_stretch_and_its_loss_slow_counting(model: str) -> None:
-    task = task_of(model, train__batch_tokens=130)
-    transform = task.standardizer.transform(task.train)
-    net: Any = task.model
-    for batch in islice(task.batches("train"), 2):
+def test_forecast_loss_sums_squared_errors_of_training_windows(model: str) -> None:
+    parts = build_parts(model, train__batch_tokens=130)
+    transform = parts.standardizer.transform(parts.splits["train"].values)
+    net = parts.model
+    for batch in islice(parts.objective.batches("train"), 2):
         for start, row in zip(batch.starts, batch.values, strict=True):
-            wanted = transform[start : start + net.input_length + 1]
-            np.testing.assert_allclose(row.numpy(), wanted, atol=1e-6)
+            window = transform[start : start + net.input_length + 1]
+            np.testing.assert_allclose(row.numpy(), window, atol=1e-6)
         total, count = 0.0, 0
         for row in batch.values:
             for t in range(net.first_scored, net.input_length):
                 expected, _ = net.step(row[None, : t + 1], net.init_state(1))
                 total += float((expected[0, -1] - row[t + 1]).detach()) ** 2
                 count += 1
-        assert float(task.loss(batch).total.detach()) == pytest.approx(total, rel=1e-4)
+        assert float(parts.objective.loss(batch).total.detach()) == pytest.approx(total, rel=1e-4)
         assert batch.tokens == count
 
 
 @both
-def test_batches_of_any_step_are_found_directly(model: str) -> None:
-    task = task_of(model, **SMALL)
-    whole = [batch.starts.tolist() for batch in islice(task.batches("train"), 30)]
-    later = [batch.starts.tolist() for batch in islice(task.batches("train", start=17), 13)]
+def test_forecast_batches_are_addressable_by_step(model: str) -> None:
+    objective = build_parts(model, **SMALL).objective
+    whole = [batch.starts.tolist() for batch in islice(objective.batches("train"), 30)]
+    later = [batch.starts.tolist() for batch in islice(objective.batches("train", start=17), 13)]
     assert later == whole[17:]
 
 
-# --- answers ------------------------------------------------------------------------------------
+# --- predictions --------------------------------------------------------------------------------
 
 
 @both
-def test_a_row_of_numbers_is_continued(model: str, runs: dict[str, Run]) -> None:
+def test_forecast_continues_a_row_of_numbers(model: str, runs: dict[str, Run]) -> None:
     run = runs[model]
-    answer = run.predict("0.1 0.2 0.3 0.4")
-    assert len(answer.values) == run.recipe.data.horizon == 16
-    shown = [float(number) for number in answer.text.split()]
-    np.testing.assert_allclose(shown, answer.values, atol=1e-4)
-    first, *_ = answer.values
+    prediction = run.predict("0.1 0.2 0.3 0.4")
+    assert len(prediction.values) == run.recipe.data.horizon == 16
+    printed = [float(number) for number in prediction.text.split()]
+    np.testing.assert_allclose(printed, prediction.values, atol=1e-4)
+    first, *_ = prediction.values
     assert run.predict(f"0.1 0.2 0.3 0.4 {first!r}").values[0] == pytest.approx(
-        answer.values[1], abs=1e-5
+        prediction.values[1], abs=1e-5
     )
-    assert run.predict(run.task.example_input()).text
-    assert not run.task.example_input().startswith("-")
+    example = run.inspector.example_input(run.split("test"))
+    assert run.predict(example).text
+    assert not example.startswith("-")
 
 
-def test_a_model_of_the_past_needs_its_past(runs: dict[str, Run]) -> None:
-    with pytest.raises(DataError, match=r"input 1 has 2 numbers; this model looks back on 4"):
+def test_autoregressive_forecast_uses_exactly_its_lags(runs: dict[str, Run]) -> None:
+    with pytest.raises(DataError, match=r"input 1: got 2 numbers; expected 4 or more"):
         runs["autoregressive"].predict("1 2")
     assert len(runs["recurrent"].predict("1").values) == 16
     before = runs["autoregressive"].predict("9 9 0.1 0.2 0.3 0.4")
-    assert before == runs["autoregressive"].predict("0.1 0.2 0.3 0.4")  # and no more than that
+    assert before == runs["autoregressive"].predict("0.1 0.2 0.3 0.4")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("0.1 x 0.3 0.4", "input 1: 'x' is not a number; wanted numbers with spaces between"),
-        ("1,2,3,4", "'1,2,3,4' is not a number"),
-        ("", "input 1 is empty"),
-        ("1 2 3 inf", "'inf' is not a number"),
-        ("1 2 3 1e300", "a number beyond all reason"),
+        (
+            "0.1 x 0.3 0.4",
+            "input 1: got 'x', which is not a number; expected numbers separated by spaces",
+        ),
+        ("1,2,3,4", "got '1,2,3,4', which is not a number"),
+        ("", "input 1: got an empty line"),
+        ("1 2 3 inf", "got 'inf', which is not a number"),
+        ("1 2 3 1e300", "a number far outside of the training data"),
     ],
 )
-def test_what_cannot_be_continued_is_named(text: str, message: str, runs: dict[str, Run]) -> None:
+def test_forecast_rejects_invalid_inputs(text: str, message: str, runs: dict[str, Run]) -> None:
     with pytest.raises(DataError, match=message):
         runs["autoregressive"].predict([text])
 
 
-def test_there_is_nothing_to_search_for_and_no_attention(runs: dict[str, Run]) -> None:
-    with pytest.raises(ConfigError, match="got top_k; forecast computes its one answer"):
+def test_forecaster_has_no_decoding_options_and_no_attention(runs: dict[str, Run]) -> None:
+    with pytest.raises(ConfigError, match="got top_k; expected no decoding options"):
         runs["recurrent"].predict("1 2 3 4", top_k=3)
     with pytest.raises(ConfigError, match="recurrent has no attention to look at"):
         runs["recurrent"].look("1 2 3 4")
 
 
-def test_numbers_far_from_zero_are_told_to_the_digits_that_vary(
-    tmp_path: Path, no_pictures: None
+def test_forecasts_far_from_zero_are_printed_with_the_digits_that_vary(
+    tmp_path: Path, no_report: None
 ) -> None:
     values = 1e6 + np.sin(np.arange(80) / 3)
     (tmp_path / "far.txt").write_text("\n".join(map(repr, values.tolist())))
     changes = {"data__path": str(tmp_path / "far.txt"), "data__synthetic": None}
     run = train_recipe(recipe_of(**changes), tmp_path / "run", TrainOptions()).run
-    run.evaluate()
-    asked = run.task.example_input().split()
-    assert len(set(asked)) == 4 and all(len(number) >= 10 for number in asked)
-    answer = [
-        float(number)
-        for number in run.predict(" ".join(map(repr, values[-4:].tolist()))).text.split()
-    ]
-    np.testing.assert_allclose(answer, 1e6 + np.sin(np.arange(80, 96) / 3), atol=0.05)
+    example = run.inspector.example_input(run.split("test")).split()
+    assert len(set(example)) == 4 and all(len(number) >= 10 for number in example)
+    prediction = run.predict(" ".join(map(repr, values[-4:].tolist())))
+    printed = [float(number) for number in prediction.text.split()]
+    np.testing.assert_allclose(printed, 1e6 + np.sin(np.arange(80, 96) / 3), atol=0.05)
 
 
-# --- laws and runs ------------------------------------------------------------------------------
+# --- invariants and runs ------------------------------------------------------------------------
 
 
 @both
-def test_every_law_holds(model: str, runs: dict[str, Run]) -> None:
-    findings = {f.invariant: f for f in runs[model].check(inputs=9)}
+def test_forecaster_passes_every_check(model: str, runs: dict[str, Run]) -> None:
+    results = {result.invariant: result for result in runs[model].check(inputs=9)}
     for invariant in (
-        "neighbours change nothing",
-        "the future is not seen",
-        "step by step equals all at once",
-        "saved and reopened agree",
+        "batch invariance",
+        "causality",
+        "cache consistency",
+        "reload consistency",
     ):
-        assert (findings[invariant].verdict, findings[invariant].num_inputs) == ("passed", 9)
+        assert (results[invariant].verdict, results[invariant].num_inputs) == ("passed", 9)
 
 
-def test_laws_that_are_broken_are_found() -> None:
-    task = task_of("recurrent", data__length=100)
-    net: Any = task.model
-    honest = net.step
+def test_checks_find_broken_invariants() -> None:
+    parts = build_parts("recurrent", data__length=100)
+    net, split = parts.model, parts.splits["test"]
+    step = net.step
 
-    def peeping(values: Any, state: Any) -> Any:
-        answers, state = honest(values, state)
-        return answers + values.mean(dim=1, keepdim=True), state
+    def step_with_future(values: Any, state: Any) -> Any:
+        predictions, state = step(values, state)
+        return predictions + values.mean(dim=1, keepdim=True), state
 
-    net.step = peeping
-    verdicts = {f.invariant: f.verdict for f in task.check("test", 5)}
-    assert verdicts["the future is not seen"] == "FAILED"
-    assert verdicts["step by step equals all at once"] == "FAILED"
-    assert verdicts["neighbours change nothing"] == "passed"
-    net.step = lambda values, state: (honest(values, state)[0] + values.mean(), state)
-    assert next(task.check("test", 5)).verdict == "FAILED"
-    other = task_of("recurrent", data__length=100, train__seed=2)
-    net.step = honest
-    assert task.compare_reloaded(other, "test", 5).verdict == "FAILED"
+    net.step = step_with_future
+    verdicts = {result.invariant: result.verdict for result in parts.inspector.checks(split, 5)}
+    assert verdicts["causality"] == "FAILED"
+    assert verdicts["cache consistency"] == "FAILED"
+    assert verdicts["batch invariance"] == "passed"
+    net.step = lambda values, state: (step(values, state)[0] + values.mean(), state)
+    assert next(parts.inspector.checks(split, 5)).verdict == "FAILED"
+    other = build_parts("recurrent", data__length=100, train__seed=2)
+    net.step = step
+    assert parts.inspector.compare_reloaded(other.model, split, 5).verdict == "FAILED"
 
 
 class Killed(Exception):
-    """The machine went down."""
+    """Interruption of a training."""
 
 
 @both
-def test_killed_and_resumed_is_as_never_killed(
+def test_resumed_forecaster_has_same_bits(
     model: str,
     outcome_of: Callable[[Path], dict[str, Any]],
     tmp_path: Path,
-    no_pictures: None,
+    no_report: None,
 ) -> None:
     recipe = recipe_of(model, **SMALL, train__checkpoint_seconds=0)
     train_recipe(recipe, tmp_path / "whole", TrainOptions())
@@ -312,16 +371,16 @@ def test_killed_and_resumed_is_as_never_killed(
             raise Killed
 
     with pytest.raises(Killed):
-        train_recipe(recipe, tmp_path / "broken", TrainOptions(on_event=on_event))
-    assert resume(tmp_path / "broken", {}, TrainOptions()).stop_reason == "steps"
-    assert outcome_of(tmp_path / "broken") == outcome_of(tmp_path / "whole")
-    one, two = (load_run(tmp_path / name) for name in ("whole", "broken"))
-    assert one.predict("0.1 0.2 0.3 0.4") == two.predict("0.1 0.2 0.3 0.4")
-    assert one.vocabulary == two.vocabulary
+        train_recipe(recipe, tmp_path / "resumed", TrainOptions(on_event=on_event))
+    assert resume(tmp_path / "resumed", {}, TrainOptions()).stop_reason == "steps"
+    assert outcome_of(tmp_path / "resumed") == outcome_of(tmp_path / "whole")
+    whole, resumed = (load_run(tmp_path / name) for name in ("whole", "resumed"))
+    assert whole.predict("0.1 0.2 0.3 0.4") == resumed.predict("0.1 0.2 0.3 0.4")
+    assert whole.preprocessor == resumed.preprocessor
 
 
 @both
-def test_the_report_has_the_forecasts_and_no_accuracy(model: str, runs: dict[str, Run]) -> None:
+def test_forecast_report_has_figures_and_no_accuracy(model: str, runs: dict[str, Run]) -> None:
     drawn = {path.name for path in (runs[model].folder / "report").iterdir()}
     assert drawn == {"forecast.png", "curves.png"}
     lines = read_metrics(runs[model].folder / "metrics.jsonl")
@@ -329,51 +388,50 @@ def test_the_report_has_the_forecasts_and_no_accuracy(model: str, runs: dict[str
     assert not any("accuracy" in line for line in lines)
 
 
-# --- files and what does not fit ----------------------------------------------------------------
+# --- files and rejected data --------------------------------------------------------------------
 
 
-def test_a_column_of_a_table_is_a_series_and_another_file_can_be_scored(
-    tmp_path: Path, no_pictures: None
+def test_forecaster_reads_a_table_column_and_scores_another_file(
+    tmp_path: Path, no_report: None
 ) -> None:
     table = tmp_path / "table.csv"
     table.write_text("day,a,b\n" + "".join(f"d{i},{i},{np.cos(i)}\n" for i in range(60)))
     changes = {"data__path": str(table), "data__synthetic": None, "train__steps": 20}
-    with pytest.raises(DataError, match=r"3 columns, 2 of them with numbers \(day, a, b\)"):
+    with pytest.raises(DataError, match="got 3 columns, 2 of them numeric; .*: day, a, b"):
         train_recipe(recipe_of(**changes), tmp_path / "run", TrainOptions())
     run = train_recipe(recipe_of(**changes, data__column="b"), tmp_path / "run", TrainOptions()).run
-    np.testing.assert_allclose(run.task.train, np.cos(np.arange(36)))
+    np.testing.assert_allclose(run.split("train").values, np.cos(np.arange(36)))
     scores = run.evaluate(table)
     assert scores["examples"] == 30 and "rmse_16" in scores and "rmse_64" not in scores
     table.write_text("a,b\n1,2\n2,3\n")
-    with pytest.raises(DataError, match=r"has 2 values; more than the 4 that are looked back on"):
+    with pytest.raises(DataError, match=r"got 2 values in .*; expected more than data.lags=4"):
         run.evaluate(table)
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_forecaster_rejects_invalid_settings_before_writing(tmp_path: Path) -> None:
     for model, changes, message in (
-        ("autoregressive", {"data__lags": 900}, "600 to learn from.*data.lags=900"),
-        ("autoregressive", {"data__length": 3}, "has 3 values"),
-        ("autoregressive", {"data__test_share": 0.95}, "leave nothing to learn from"),
-        ("recurrent", {"data__length": 50, "model__window": 40}, "window is 40 .* 30 .*29 or less"),
+        ("autoregressive", {"data__lags": 900}, "600 for training.*data.lags=900"),
+        ("autoregressive", {"data__length": 3}, "got 3 values"),
+        ("autoregressive", {"data__test_share": 0.95}, "leave nothing to train on"),
+        ("recurrent", {"data__length": 50, "model__window": 40}, "window=40 .* 30 .*29 or less"),
     ):
         with pytest.raises((DataError, ConfigError), match=message):
             train_recipe(recipe_of(model, **changes), tmp_path / "run", TrainOptions())
     assert not (tmp_path / "run").exists()
-    with pytest.raises(ConfigError, match="no made series 'sin'. Did you mean 'sine'"):
-        prepare_series(recipe_of(data__synthetic="sin"), lambda *told: None)
+    with pytest.raises(ConfigError, match="series 'sin'.*[Dd]id you mean 'sine'"):
+        prepare_series(recipe_of(data__synthetic="sin"), PrepareContext())
 
 
-def test_a_window_that_nobody_set_shrinks_to_the_data() -> None:
-    prepared = prepare_series(
-        recipe_of("recurrent", data__length=50), lambda what, done, total: None
-    )
-    assert prepared.recipe.model.window == 29
-    assert [choice.path for choice in prepared.choices] == ["model.window"]
-    assert not prepare_series(recipe_of("recurrent"), lambda what, done, total: None).choices
+def test_default_window_shrinks_to_the_training_values() -> None:
+    data = prepare_series(recipe_of("recurrent", data__length=50), PrepareContext())
+    assert data.recipe.model.model_dump()["window"] == 29
+    assert [choice.path for choice in data.choices] == ["model.window"]
+    assert not prepare_series(recipe_of("recurrent"), PrepareContext()).choices
 
 
-def test_a_loss_that_is_no_number_names_the_rows() -> None:
-    task = task_of(train__batch_tokens=8)
-    [batch] = islice(task.batches("train"), 1)
-    shown = ", ".join(str(start + 1) for start in batch.starts[:5])
-    assert task.describe_batch(batch) == f"sine, rows that begin with value {shown} and 3 more"
+def test_forecast_objective_describes_the_windows_of_a_batch() -> None:
+    objective = build_parts(train__batch_tokens=8).objective
+    [batch] = islice(objective.batches("train"), 1)
+    starts = ", ".join(str(start + 1) for start in batch.starts[:5])
+    description = f"sine, windows that start at value {starts} and 3 more"
+    assert objective.describe_batch(batch) == description

@@ -1,4 +1,4 @@
-"""A model that reads from both ends: it learns to fill gaps, never sees them, and says so."""
+"""Bidirectional language models fill gaps and never see the token that they predict."""
 
 from pathlib import Path
 
@@ -11,7 +11,8 @@ from saccade.cli.main import run as saccade
 from saccade.errors import ConfigError
 from saccade.models.bidirectional_lm import BidirectionalLM, BidirectionalLMConfig
 from saccade.recipes.resolve import resolve_recipe
-from saccade.runs.run import TrainOptions, load_run, train_recipe
+from saccade.runs.run import load_run
+from saccade.runs.train import TrainOptions, train_recipe
 
 VOCAB = 9
 
@@ -26,7 +27,7 @@ def model_of(cell: str, depth: int) -> BidirectionalLM:
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 @pytest.mark.parametrize("depth", [1, 3])
 @torch.no_grad()
-def test_a_place_is_told_by_all_others_and_not_by_itself(cell: str, depth: int) -> None:
+def test_bidirectional_lm_hides_a_token_from_its_own_state(cell: str, depth: int) -> None:
     model = model_of(cell, depth)
     ids = torch.randint(VOCAB, (1, 7), generator=torch.Generator().manual_seed(1))
     found = model.forward_hidden(ids, None)
@@ -35,13 +36,13 @@ def test_a_place_is_told_by_all_others_and_not_by_itself(cell: str, depth: int) 
         other[0, changed] = (other[0, changed] + 1) % VOCAB
         moved = (model.forward_hidden(other, None) - found).abs().amax(dim=-1)[0]
         assert moved[changed] == 0
-        assert all(moved[place] > 0 for place in range(7) if place != changed)
+        assert all(moved[position] > 0 for position in range(7) if position != changed)
 
 
 @settings(max_examples=10, deadline=None)
 @given(lengths=st.lists(st.integers(1, 8), min_size=1, max_size=4))
 @torch.no_grad()
-def test_padding_and_neighbours_change_nothing(lengths: list[int]) -> None:
+def test_bidirectional_lm_is_padding_and_batch_invariant(lengths: list[int]) -> None:
     model = model_of("lstm", 2)
     rows = [torch.arange(length) % VOCAB for length in lengths]
     padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
@@ -50,7 +51,7 @@ def test_padding_and_neighbours_change_nothing(lengths: list[int]) -> None:
         torch.testing.assert_close(found[: len(row)], model.forward_hidden(row[None], None)[0])
 
 
-def test_it_learns_to_fill_gaps_and_is_refused_as_a_predictor(
+def test_gap_filler_learns_and_refuses_to_continue_texts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ["ann", "bob", "cat", "dan"]
@@ -78,11 +79,13 @@ def test_it_learns_to_fill_gaps_and_is_refused_as_a_predictor(
     assert "_" not in several.text and len(several.alternatives) == 2
     again = load_run(tmp_path / "run")
     assert again.predict("bob likes ___").text == run.predict("bob likes ___").text
-    with pytest.raises(ConfigError, match="text 1 has no gap. two_way reads .* from both its ends"):
+    with pytest.raises(
+        ConfigError, match="input 1: got a text without a gap; a bidirectional model .* both sides"
+    ):
         run.predict("ann likes")
-    with pytest.raises(ConfigError, match="leave beam out"):
+    with pytest.raises(ConfigError, match="got beam; expected no decoding options"):
         run.evaluate(beam=2)
     assert saccade(["predict", str(tmp_path / "run"), "ann likes", "--max-new-tokens", "3"]) == 2
-    assert "two_way fills gaps" in capsys.readouterr().err
+    assert "max_new_tokens; a bidirectional model" in capsys.readouterr().err
     findings = run.check(inputs=5)
     assert {finding.verdict for finding in findings if finding.num_inputs} == {"passed"}

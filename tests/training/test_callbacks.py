@@ -11,6 +11,7 @@ from saccade.io.run_folder import read_metrics
 from saccade.training.callbacks import MetricsLog, training_progress_bar
 from saccade.training.loop import EvalEvent, ReportEvent, StepEvent, TrainState
 from saccade.training.progress import show_progress
+from saccade.types.progress import Progress, ignore_progress
 
 
 def stepped(step: int, loss: float = 2.5, progress: float | None = None) -> StepEvent:
@@ -30,7 +31,7 @@ def steps_in(path: Path) -> list[int]:
 # --- the log --------------------------------------------------------------------------------------
 
 
-def test_the_log_has_a_line_for_each_report_and_evaluation(tmp_path: Path) -> None:
+def test_metrics_log_has_a_line_for_each_report_and_evaluation(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     with MetricsLog(path, TrainState()) as log:
         for event in (stepped(1), stepped(2), reported(2), EvalEvent(2, {"exact": 0.5}, True)):
@@ -43,7 +44,7 @@ def test_the_log_has_a_line_for_each_report_and_evaluation(tmp_path: Path) -> No
     assert second == {"step": 2, "dev_exact": 0.5, "best": True}
 
 
-def test_the_rate_is_of_the_steps_alone_and_of_this_sitting(
+def test_metrics_log_rate_counts_only_the_steps_of_this_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
@@ -63,13 +64,13 @@ def test_the_rate_is_of_the_steps_alone_and_of_this_sitting(
     assert rates == [240 / 6, 120 / 3]
 
 
-def test_a_line_is_on_the_disk_as_soon_as_it_is_told(tmp_path: Path) -> None:
+def test_metrics_log_flushes_every_line(tmp_path: Path) -> None:
     with MetricsLog(tmp_path / "metrics.jsonl", TrainState()) as log:
         log(reported(2))
         assert steps_in(tmp_path / "metrics.jsonl") == [2]
 
 
-def test_going_on_drops_what_the_sitting_that_was_cut_off_wrote_later(tmp_path: Path) -> None:
+def test_metrics_log_drops_later_lines_of_an_interrupted_session(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     with MetricsLog(path, TrainState()) as log:
         for step in (2, 4, 6):
@@ -80,7 +81,7 @@ def test_going_on_drops_what_the_sitting_that_was_cut_off_wrote_later(tmp_path: 
     assert steps_in(path) == [2, 4, 6]
 
 
-def test_an_evaluation_after_the_last_checkpoint_is_dropped_at_the_same_step(
+def test_metrics_log_drops_an_evaluation_after_the_last_checkpoint(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "metrics.jsonl"
@@ -95,7 +96,7 @@ def test_an_evaluation_after_the_last_checkpoint_is_dropped_at_the_same_step(
 
 
 @pytest.mark.parametrize("cut", ['{"step": 6, "lo', "{", '{"step": 6, "loss": "\xc3', "\x00\x00"])
-def test_a_last_line_that_was_cut_short_is_left_out(tmp_path: Path, cut: str) -> None:
+def test_read_metrics_skips_a_truncated_last_line(tmp_path: Path, cut: str) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 2}\n{"step": 4}\n' + cut.encode("latin-1"))
     assert steps_in(path) == [2, 4]
@@ -105,23 +106,23 @@ def test_a_last_line_that_was_cut_short_is_left_out(tmp_path: Path, cut: str) ->
     assert all(json.loads(line) for line in path.read_text().splitlines())
 
 
-def test_no_log_is_no_lines(tmp_path: Path) -> None:
+def test_read_metrics_of_a_missing_file_is_empty(tmp_path: Path) -> None:
     assert read_metrics(tmp_path / "metrics.jsonl") == []
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_full_disk_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_metrics_log_reports_a_full_disk(tmp_path: Path) -> None:
     with MetricsLog(tmp_path / "metrics.jsonl", TrainState()) as log:
         log._file.close()
         log._file = open("/dev/full", "a", encoding="utf-8")
-        with pytest.raises(RunError, match="No space left on device.*go on with --resume"):
+        with pytest.raises(RunError, match="No space left on device.*continue with --resume"):
             log(reported(2))
 
 
 # --- the bar --------------------------------------------------------------------------------------
 
 
-def shown(terminal: bool, *events: StepEvent | ReportEvent | EvalEvent, start: int = 0) -> str:
+def output_of(terminal: bool, *events: StepEvent | ReportEvent | EvalEvent, start: int = 0) -> str:
     file = StringIO()
     console = Console(file=file, force_terminal=terminal, width=140, color_system=None)
     with training_progress_bar(console, start, 10) as on_event:
@@ -130,8 +131,8 @@ def shown(terminal: bool, *events: StepEvent | ReportEvent | EvalEvent, start: i
     return file.getvalue()
 
 
-def test_the_bar_shows_loss_accuracy_speed_and_the_last_evaluation() -> None:
-    text = shown(True, stepped(1), stepped(2), EvalEvent(2, {"exact": 0.5, "chrf": 61.0}, True))
+def test_progress_bar_shows_loss_accuracy_speed_and_evaluation() -> None:
+    text = output_of(True, stepped(1), stepped(2), EvalEvent(2, {"exact": 0.5, "chrf": 61.0}, True))
     assert "loss 2.500" in text
     assert "accuracy 25.0 %" in text
     assert "tokens/s" in text
@@ -139,7 +140,7 @@ def test_the_bar_shows_loss_accuracy_speed_and_the_last_evaluation() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
-def test_the_bar_and_its_figures_stay_on_one_line(width: int) -> None:
+def test_progress_bar_stays_on_one_line(width: int) -> None:
     file = StringIO()
     console = Console(file=file, force_terminal=True, width=width, color_system=None)
     with training_progress_bar(console, 0, 10) as on_event:
@@ -151,25 +152,25 @@ def test_the_bar_and_its_figures_stay_on_one_line(width: int) -> None:
     assert "━" in last and "tokens/s  dev exact 50.0 %" in last
 
 
-def test_the_bar_is_not_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(True, stepped(1))
+def test_progress_bar_is_not_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert output_of(True, stepped(1))
     assert capsys.readouterr().out == ""
 
 
-def test_the_loss_shown_moves_towards_the_new_one() -> None:
-    text = shown(False, stepped(1, loss=4.0), stepped(2, loss=2.0), EvalEvent(2, {}, False))
+def test_progress_bar_shows_a_moving_average_of_the_loss() -> None:
+    text = output_of(False, stepped(1, loss=4.0), stepped(2, loss=2.0), EvalEvent(2, {}, False))
     assert "loss 3.900" in text  # 0.95 · 4 + 0.05 · 2
 
 
-def test_on_no_terminal_a_plain_line_comes_at_each_evaluation() -> None:
-    text = shown(False, stepped(1), stepped(2), EvalEvent(2, {"exact": 0.5}, True), stepped(3))
+def test_plain_lines_are_printed_at_each_evaluation_without_a_terminal() -> None:
+    text = output_of(False, stepped(1), stepped(2), EvalEvent(2, {"exact": 0.5}, True), stepped(3))
     [line] = text.splitlines()
     assert line.startswith("step 2/10  loss 2.500  accuracy 25.0 %")
     assert line.endswith("dev exact 50.0 %")
     assert "\x1b" not in text
 
 
-def test_a_quiet_console_stays_quiet() -> None:
+def test_progress_bar_respects_a_quiet_console() -> None:
     console = Console(file=(file := StringIO()), quiet=True)
     with training_progress_bar(console, 0, 10) as on_event:
         on_event(stepped(1))
@@ -177,10 +178,21 @@ def test_a_quiet_console_stays_quiet() -> None:
     assert file.getvalue() == ""
 
 
-def test_counting_shows_a_bar_on_a_terminal_and_nothing_elsewhere() -> None:
+def test_show_progress_shows_a_bar_on_terminals_only() -> None:
     for terminal in (True, False):
         file = StringIO()
         console = Console(file=file, force_terminal=terminal, width=100)
-        with show_progress(console, "answering") as on_event:
-            on_event(3)
+        with show_progress(console, "answering") as bar:
+            bar.update("answering", 3, None)
         assert ("answering" in file.getvalue()) == terminal
+
+
+def test_show_progress_update_is_a_progress_callback() -> None:
+    console = Console(file=StringIO(), force_terminal=True, width=100)
+    with show_progress(console, "reading") as bar:
+        on_progress: Progress = bar.update
+        on_progress("encoding", 3, 10)
+        task = bar.bars.tasks[0]
+        assert (task.description, task.completed, task.total) == ("encoding", 3, 10)
+        on_progress("encoding", 3, None)
+    assert ignore_progress("encoding", 3, None) is None

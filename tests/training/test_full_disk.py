@@ -1,29 +1,30 @@
-"""A disk that is really full: a small one of its own, filled to the last byte during training."""
+"""Training on a small file system that is filled to the last byte."""
 
+import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-# mounts a disk of two megabytes, which only this process sees; trains on it, fills it at a step,
-# and goes on when there is room again
+# mounts a disk of two megabytes for each step at which it is to be full, visible to this process
+# only; trains on it, fills it at that step, and resumes when there is space again
 ON_A_SMALL_DISK = """
-import shutil, subprocess, sys
+import json, shutil, subprocess, sys
 from pathlib import Path
 from saccade.errors import RunError
+from saccade.runs import train
 from saccade.recipes.resolve import resolve_recipe
-from saccade.runs.run import TrainOptions, resume, train_recipe
+from saccade.runs.train import TrainOptions, resume, train_recipe
 
-words, place, result, full_at = sys.argv[1:]
-subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place], check=True)
-run, ballast = Path(place) / "run", Path(place) / "ballast"
+words, root, *steps = sys.argv[1:]
+train.write_report = lambda run, figures, log: None
 
-def fill(event):
-    if event.step == int(full_at) and not ballast.exists():
+def fill(ballast):
+    if not ballast.exists():
         with ballast.open("wb", buffering=0) as file:
             try:
                 while file.write(bytes(512)):
@@ -37,50 +38,69 @@ changes = {
     "train.checkpoint_seconds": 0, "train.threads": 1,
 }
 recipe = resolve_recipe(words, model="bahdanau", changes=changes).recipe
-try:
-    train_recipe(recipe, run, TrainOptions(on_event=fill))
-except RunError as error:
-    print(error)
-for path in sorted(run.rglob("*")):
-    print(path.relative_to(run))
-ballast.unlink(missing_ok=True)
-resume(run, {}, TrainOptions())
-shutil.copytree(run, result)
+for step in map(int, steps):
+    mount_point = Path(root) / f"disk-{step}"
+    mount_point.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", mount_point], check=True)
+    run, ballast = mount_point / "run", mount_point / "ballast"
+    message = ""
+    try:
+        on_event = lambda event: event.step == step and fill(ballast)
+        train_recipe(recipe, run, TrainOptions(on_event=on_event))
+    except RunError as error:
+        message = str(error)
+    files = [str(path.relative_to(run)) for path in sorted(run.rglob("*"))]
+    print(json.dumps({"message": message, "files": files}))
+    ballast.unlink(missing_ok=True)
+    resume(run, {}, TrainOptions())
+    shutil.copytree(run, Path(root) / f"resumed-{step}")
 """
+STEPS = {"between reports": 6, "at an evaluation": 10}
+
+
+class FullDisk(NamedTuple):
+    """Result of a training whose disk was full, and which was resumed later."""
+
+    message: str  # of the error
+    files: list[str]  # of the run before it was resumed
+    resumed: Path
 
 
 @pytest.fixture(scope="module")
-def disk() -> list[str]:
-    """The command that runs another with mounts of its own."""
-    command = ["unshare", "--map-root-user", "--mount"]
+def full_disks(words_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, FullDisk]:
+    """Results by the step at which the disk was full, of one process with its own mounts."""
+    namespace = ["unshare", "--map-root-user", "--mount"]
     if shutil.which("unshare") is None:
-        pytest.skip("there is no unshare here, so no disk of one's own")
-    if subprocess.run([*command, "true"], capture_output=True).returncode:
-        pytest.skip("unshare may not make mounts here, so there is no disk of one's own")
-    return command
-
-
-@pytest.mark.parametrize("full_at", [6, 10], ids=["between reports", "at an evaluation"])
-def test_a_full_disk_loses_nothing(
-    full_at: int,
-    disk: list[str],
-    trained_runs: dict[str, Path],
-    words_file: Path,
-    outcome_of: Callable[[Path], dict[str, Any]],
-    tmp_path: Path,
-) -> None:
-    place = tmp_path / "disk"
-    place.mkdir()
-    program = [sys.executable, "-c", ON_A_SMALL_DISK, words_file, place, tmp_path / "out", full_at]
-    done = subprocess.run([*disk, *map(str, program)], capture_output=True, text=True, timeout=120)
+        pytest.skip("needs unshare, to mount a small file system")
+    if subprocess.run([*namespace, "true"], capture_output=True).returncode:
+        pytest.skip("unshare is not permitted to mount a small file system here")
+    root = tmp_path_factory.mktemp("disks")
+    program = [sys.executable, "-c", ON_A_SMALL_DISK, words_file, root, *STEPS.values()]
+    done = subprocess.run(
+        [*namespace, *map(str, program)], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
-    said, *there = done.stdout.splitlines()
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    return {
+        step: FullDisk(**result, resumed=root / f"resumed-{step}")
+        for step, result in zip(STEPS.values(), results, strict=True)
+    }
+
+
+@pytest.mark.parametrize("full_at", STEPS.values(), ids=STEPS)
+def test_full_disk_loses_no_checkpoint(
+    full_at: int,
+    full_disks: dict[int, FullDisk],
+    trained_runs: dict[str, Path],
+    outcome_of: Callable[[Path], dict[str, Any]],
+) -> None:
+    result = full_disks[full_at]
     assert (
         f"checkpoint/{full_at:09d}.safetensors could not be written: No space left on device"
-        in said
+        in result.message
     )
-    assert "make room" in said
+    assert "free some space" in result.message
     kept = [f"checkpoint/{step:09d}.safetensors" for step in (full_at - 2, full_at - 1)]
-    assert [name for name in there if name.startswith("checkpoint/")] == kept
-    assert not any(name.endswith(".part") for name in there)
-    assert outcome_of(tmp_path / "out") == outcome_of(trained_runs["bahdanau"])
+    assert [name for name in result.files if name.startswith("checkpoint/")] == kept
+    assert not any(name.endswith(".part") for name in result.files)
+    assert outcome_of(result.resumed) == outcome_of(trained_runs["bahdanau"])

@@ -1,4 +1,4 @@
-"""Real training processes, killed for real: what goes on is, to the bit, what was never stopped."""
+"""Training processes killed with SIGKILL: resuming is bit-exact."""
 
 import random
 import subprocess
@@ -63,7 +63,7 @@ for line in sys.stdin:
             break
         if step is not None and newest(folder) >= step and (moments or writing(folder)):
             time.sleep(moments)
-            os.kill(child, signal.SIGKILL)  # of one that has ended there is something left to kill
+            os.kill(child, signal.SIGKILL)  # a child that has ended is still a zombie until waitpid
             step = None
         time.sleep(0.001)
     print(os.waitstatus_to_exitcode(status), flush=True)
@@ -99,9 +99,9 @@ def start(*arguments: Any, program: tuple[str, ...] = ("-m", "saccade")) -> subp
 
 
 def ended(process: subprocess.Popen[str]) -> int:
-    said = process.communicate()[1]
+    stderr = process.communicate()[1]
     if process.returncode > 0:
-        print(said)
+        print(stderr)
     return process.returncode
 
 
@@ -116,7 +116,7 @@ def kill_after(process: subprocess.Popen[str], folder: Path, step: int) -> None:
     assert ended(process) == -9
 
 
-def test_a_killed_training_goes_on_to_the_bit(
+def test_resume_after_sigkill_is_bit_exact(
     words_file: Path, outcome_of: Outcomes, tmp_path: Path
 ) -> None:
     first, second = sorted(random.SystemRandom().sample(range(1, 11), 2))
@@ -164,7 +164,7 @@ def nursery(nursery_of: Callable[[str], Any]) -> Any:
 @pytest.mark.long
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("case", CASES)
-def test_killed_again_and_again(
+def test_resume_after_repeated_sigkills_is_bit_exact(
     case: str,
     model: str,
     nursery: Any,
@@ -175,18 +175,18 @@ def test_killed_again_and_again(
     changes = for_model(model) | CASES[case]
     asked = ["train", words_file, "--model", model, *settings(changes)]
     assert nursery([*asked, "--out", tmp_path / "whole"], tmp_path / "whole")
-    wanted = outcome_of(tmp_path / "whole")
+    expected = outcome_of(tmp_path / "whole")
     kills = half_written = finished = 0
     while kills < KILLS or not finished:
         folder = tmp_path / f"run{finished}"
-        begun = (folder / "run.toml").exists()
-        what = ["train", "--resume", folder] if begun else [*asked, "--out", folder]
+        started = (folder / "run.toml").exists()
+        what = ["train", "--resume", folder] if started else [*asked, "--out", folder]
         made = [int(path.stem) for path in (folder / "checkpoint").glob("[0-9]*.safetensors")]
         step = max(made, default=-1) + random.randint(1, 4)
         # before the first checkpoint it reads data, which takes a while
         moments = random.choice([0.0, random.uniform(0.001, 0.05 if step else 0.5)])
         if nursery(what, folder, step if kills < KILLS else None, moments):
-            assert outcome_of(folder) == wanted
+            assert outcome_of(folder) == expected
             finished += 1
         else:
             kills += 1

@@ -1,4 +1,4 @@
-"""Parts of a batch in threads of their own give what the whole batch gives, each time the same."""
+"""Thread-parallel gradients: equal to those of the whole batch, and deterministic."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from saccade.runs.run import TrainOptions, train_recipe
+from saccade.runs.train import TrainOptions, train_recipe
 from saccade.seeding import thread_generator, thread_rng
-from saccade.tasks import translation
+from saccade.tasks.translation import objective as translation_objective
 from saccade.training.config import TrainConfig
-from saccade.training.loop import Loss
+from saccade.training.objective import Loss
 from saccade.training.thread_parallel import ThreadParallel
 
 Recipes = Callable[..., Any]
@@ -24,7 +24,7 @@ def two_threads(threads_given_back: None) -> None:
 
 
 class Squares:
-    """Rows of numbers, of which each is to be learned; a third weight is not used at all."""
+    """Squared error on rows of numbers; a third weight is unused."""
 
     def __init__(self) -> None:
         torch.manual_seed(0)
@@ -42,20 +42,22 @@ class Squares:
         return list(batch.chunk(limit))
 
 
-def learned(task: Squares, batch: Tensor, threads: int) -> tuple[float, int | None, list[Any]]:
+def gradients_of(
+    objective: Squares, batch: Tensor, threads: int
+) -> tuple[float, int | None, list[Any]]:
     torch.set_num_threads(threads)
-    task.model.zero_grad()
-    with ThreadParallel(task, TrainConfig()) as workers:
+    objective.model.zero_grad()
+    with ThreadParallel(objective, TrainConfig()) as workers:
         total, correct = workers.accumulate_gradients(batch, 7, step=1)
         assert workers.count == threads
-    return total, correct, [weight.grad for weight in task.model.parameters()]
+    return total, correct, [weight.grad for weight in objective.model.parameters()]
 
 
-def test_parts_add_up_to_the_whole() -> None:
-    task, batch = Squares(), torch.randn(7, 3, dtype=torch.float64)
-    total, correct, gradients = learned(task, batch, 1)
+def test_thread_parallel_gradients_equal_those_of_the_batch() -> None:
+    objective, batch = Squares(), torch.randn(7, 3, dtype=torch.float64)
+    total, correct, gradients = gradients_of(objective, batch, 1)
     for threads in (2, 3, 4):
-        again, right, others = learned(task, batch, threads)
+        again, right, others = gradients_of(objective, batch, threads)
         assert again == pytest.approx(total, rel=1e-12)
         assert right == correct
         for mine, theirs in zip(gradients, others, strict=True):
@@ -66,47 +68,47 @@ def test_parts_add_up_to_the_whole() -> None:
     assert any(gradient is None for gradient in gradients)
 
 
-def test_gradients_are_added_to_those_that_are_there() -> None:
-    task, batch = Squares(), torch.randn(4, 3, dtype=torch.float64)
-    with ThreadParallel(task, TrainConfig()) as workers:
+def test_thread_parallel_accumulates_gradients() -> None:
+    objective, batch = Squares(), torch.randn(4, 3, dtype=torch.float64)
+    with ThreadParallel(objective, TrainConfig()) as workers:
         workers.accumulate_gradients(batch, 4, step=1)
-        once = task.model["used"].weight.grad.clone()
+        once = objective.model["used"].weight.grad.clone()
         workers.accumulate_gradients(batch, 4, step=1)
-    torch.testing.assert_close(task.model["used"].weight.grad, 2 * once)
+    torch.testing.assert_close(objective.model["used"].weight.grad, 2 * once)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_gradients_lie_in_memory_as_their_weights_do(threads: int) -> None:
-    """An optimiser in one kernel does not look at strides, and would take them for others."""
+def test_thread_parallel_gradients_have_the_strides_of_the_weights(threads: int) -> None:
+    """Fused optimizers ignore strides and would mix up the entries."""
 
     class Turned(Squares):
         def loss(self, batch: Tensor) -> Loss:
             # the gradient of this comes back transposed
             return Loss(torch.einsum("rk,ok->ro", batch, self.model["used"].weight).square().sum())
 
-    task, batch = Turned(), torch.randn(4, 3, dtype=torch.float64)
-    task.model["used"] = nn.Linear(3, 5).double()
-    weight = task.model["used"].weight
-    task.loss(batch).total.backward()
-    wanted = weight.grad.clone()
-    (bare,) = torch.autograd.grad(task.loss(batch).total, [weight])
+    objective, batch = Turned(), torch.randn(4, 3, dtype=torch.float64)
+    objective.model["used"] = nn.Linear(3, 5).double()
+    weight = objective.model["used"].weight
+    objective.loss(batch).total.backward()
+    expected = weight.grad.clone()
+    (bare,) = torch.autograd.grad(objective.loss(batch).total, [weight])
     print(bare.stride(), weight.stride())
-    learned(task, batch, threads)
+    gradients_of(objective, batch, threads)
     assert weight.grad.stride() == weight.stride()
-    torch.testing.assert_close(7 * weight.grad, wanted)
+    torch.testing.assert_close(7 * weight.grad, expected)
 
 
-def test_what_goes_wrong_in_a_part_is_raised() -> None:
-    task, batch = Squares(), torch.zeros(4, 3, dtype=torch.float64)
-    task.broken, batch[2:] = True, 9.0
+def test_thread_parallel_raises_exceptions_of_a_part() -> None:
+    objective, batch = Squares(), torch.zeros(4, 3, dtype=torch.float64)
+    objective.broken, batch[2:] = True, 9.0
     with (
         pytest.raises(ArithmeticError, match="of one part"),
-        ThreadParallel(task, TrainConfig()) as some,
+        ThreadParallel(objective, TrainConfig()) as some,
     ):
         some.accumulate_gradients(batch, 4, step=1)
 
 
-def test_each_thread_draws_its_own_luck() -> None:
+def test_thread_parallel_dropout_has_a_generator_for_each_part() -> None:
     assert thread_generator() is None
     with thread_rng(1, "dropout", 3):
         first = torch.rand(5, generator=thread_generator())
@@ -117,24 +119,24 @@ def test_each_thread_draws_its_own_luck() -> None:
 
 
 @pytest.mark.parametrize("model", ["bahdanau", "luong", "seq2seq", "transformer"])
-def test_a_training_in_two_threads_is_the_same_each_time(
+def test_training_with_two_threads_is_deterministic(
     model: str,
     smallest: Recipes,
     outcome_of: Callable[[Path], dict[str, Any]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    no_report: None,
 ) -> None:
-    monkeypatch.setattr("saccade.runs.run.write_report", lambda run, options: None)
-    asked = []
-    original = translation.slice_batch
+    calls = []
+    original = translation_objective.slice_batch
 
     def counting(*arguments: Any) -> Any:
-        asked.append(arguments[1:])
+        calls.append(arguments[1:])
         return original(*arguments)
 
-    monkeypatch.setattr(translation, "slice_batch", counting)
+    monkeypatch.setattr(translation_objective, "slice_batch", counting)
     recipe = smallest(model, {"train.threads": 2, "train.batch_tokens": 1024, "train.steps": 5})
     for name in ("one", "other"):
         train_recipe(recipe, tmp_path / name, TrainOptions())
-    assert len(asked) > 8 and len(asked) % 4 == 0  # two parts of some batches, twice
+    assert len(calls) > 8 and len(calls) % 4 == 0  # two parts of some batches, twice
     assert outcome_of(tmp_path / "one") == outcome_of(tmp_path / "other")

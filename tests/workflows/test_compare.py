@@ -9,18 +9,22 @@ import pytest
 from saccade.cli.main import run as command
 from saccade.errors import ConfigError, DataError, RunError
 from saccade.plots.comparison import align_curves, save_comparison
-from saccade.runs.run import TrainOptions, load_run
+from saccade.runs.run import load_run
+from saccade.runs.train import TrainOptions
 from saccade.tasks.registry import TASKS
 from saccade.training.loop import StepEvent
-from saccade.workflows import compare, compare_measure
-from saccade.workflows.compare_measure import (
+from saccade.workflows import compare_models
+from saccade.workflows.compare.measure import (
     ComparisonMetric,
     ModelResults,
     RunResult,
-    pairwise_differences,
-    rank_models,
     seconds_to_converge,
     validation_curve,
+)
+from saccade.workflows.compare.significance import (
+    pairwise_differences,
+    rank_models,
+    separation_probability,
 )
 
 EXACT, LOSS = ComparisonMetric("exact", True, 100.0), ComparisonMetric("loss", False)
@@ -34,12 +38,12 @@ SMALL = {
 }
 
 
-# --- what can be said -------------------------------------------------------------------------
+# --- significance -------------------------------------------------------------------------------
 
 
 def one(test, per_example=None, seed=1):
-    nothing = np.empty((0, 2))
-    return RunResult(seed, "steps", 10, 5.0, test, test, 1.0, 1.0, nothing, per_example)
+    no_curve = np.empty((0, 2))
+    return RunResult(seed, "steps", 10, 5.0, test, test, 1.0, 1.0, no_curve, per_example)
 
 
 def row(name, *eachs):
@@ -50,53 +54,57 @@ def row(name, *eachs):
 
 
 def right(share, count=1000, start=0):
-    """A share of the inputs right, 100 or 0 each, beginning at one."""
+    """A share of the inputs right, 100 or 0 each, starting at one."""
     per_example = np.zeros(count)
     per_example[np.arange(start, start + int(share * count)) % count] = 100.0
     return per_example
 
 
-def test_a_clear_difference_is_stated():
+def test_pairwise_differences_clear_difference():
     rows = [row("good", right(0.9), right(0.92)), row("bad", right(0.5), right(0.55))]
-    (said,) = pairwise_differences(rows, EXACT)
-    assert said.is_significant and (said.better, said.worse) == ("good", "bad")
-    assert said.summary.startswith("good is better than bad by 38.5 points of exact (95 % of test")
-    assert said.seeds_overlap is False and said.interval[0] > 0
+    (result,) = pairwise_differences(rows, EXACT)
+    assert result.is_significant and (result.better, result.worse) == ("good", "bad")
+    assert result.summary.startswith(
+        "good is better than bad by 38.5 points of exact (95 % interval"
+    )
+    assert result.seeds_overlap is False and result.interval[0] > 0
     (turned,) = pairwise_differences(rows[::-1], EXACT)
     assert turned.is_significant and (turned.better, turned.difference) == ("good", -38.5)
 
 
-def test_the_same_is_no_difference():
+def test_pairwise_differences_equal_scores_are_undecided():
     rows = [row("one", right(0.9), right(0.9)), row("other", right(0.9), right(0.9))]
-    (said,) = pairwise_differences(rows, EXACT)
-    assert not said.is_significant and said.difference == 0
-    assert "one and other: no difference" in said.summary and "holds 0" in said.summary
+    (result,) = pairwise_differences(rows, EXACT)
+    assert not result.is_significant and result.difference == 0
+    assert "one and other: undecided" in result.summary and "contains 0" in result.summary
 
 
-def test_seeds_that_overlap_are_no_difference_however_large_the_test_set():
+def test_pairwise_differences_overlapping_seeds_are_undecided():
     many = 20_000
     rows = [
         row("a", right(0.9, many), right(0.95, many)),
         row("b", right(0.85, many), right(0.91, many)),
     ]
-    (said,) = pairwise_differences(rows, EXACT)
-    assert said.interval[0] > 0 and said.seeds_overlap and not said.is_significant
-    assert "a and b: no difference" in said.summary and "which overlap" in said.summary
+    (result,) = pairwise_differences(rows, EXACT)
+    assert result.interval[0] > 0 and result.seeds_overlap and not result.is_significant
+    assert "a and b: undecided" in result.summary and " overlap" in result.summary
 
 
-def test_a_small_test_set_is_no_difference_however_alike_the_seeds():
+def test_pairwise_differences_small_test_set_is_undecided():
     # 21 and 20 of 25 right, on different inputs
     a = row("a", right(0.84, 25), right(0.84, 25), right(0.88, 25))
     rows = [a, row("b", *[right(0.8, 25, 10)] * 3)]
-    (said,) = pairwise_differences(rows, EXACT)
-    assert said.seeds_overlap is False and said.interval[0] < 0 < said.interval[1]
-    assert not said.is_significant and "do not overlap" in said.summary
+    (result,) = pairwise_differences(rows, EXACT)
+    assert result.seeds_overlap is False and result.interval[0] < 0 < result.interval[1]
+    assert not result.is_significant and "do not overlap" in result.summary
 
 
-def test_one_seed_speaks_of_these_trainings_only():
-    (said,) = pairwise_differences([row("a", right(0.9)), row("b", right(0.5))], EXACT)
+def test_pairwise_differences_one_seed():
+    (result,) = pairwise_differences([row("a", right(0.9)), row("b", right(0.5))], EXACT)
     assert (
-        said.is_significant and said.seeds_overlap is None and "these two trainings" in said.summary
+        result.is_significant
+        and result.seeds_overlap is None
+        and "these two trainings" in result.summary
     )
 
 
@@ -104,57 +112,57 @@ def losses(name, *tests):
     return ModelResults(name, tuple(one(test) for test in tests))
 
 
-def test_seeds_that_change_nothing_do_not_speak():
+def test_pairwise_differences_constant_seeds():
     alike = [losses("a", 1.0, 1.0, 1.0, 1.0), losses("b", 2.0, 2.0, 2.0, 2.0)]
-    (said,) = pairwise_differences(alike, LOSS)
+    (result,) = pairwise_differences(alike, LOSS)
     assert (
-        not said.is_significant
-        and said.seeds_overlap is None
-        and "the seeds change nothing" in said.summary
+        not result.is_significant
+        and result.seeds_overlap is None
+        and "the seeds change nothing" in result.summary
     )
-    (said,) = pairwise_differences([alike[0], losses("b", 2.0, 2.0, 2.0, 2.1)], LOSS)
+    (result,) = pairwise_differences([alike[0], losses("b", 2.0, 2.0, 2.0, 2.1)], LOSS)
     assert (
-        said.is_significant
+        result.is_significant
     )  # one that is the same every time, and one that is above it every time
 
 
-def test_without_a_score_for_each_input_it_takes_seeds_and_less_loss_is_better():
+def test_pairwise_differences_by_loss_needs_seeds():
     low, high = (1.0, 1.1, 1.2, 1.3), (2.0, 2.1, 2.2, 2.3)
-    (said,) = pairwise_differences([losses("low", *low), losses("high", *high)], LOSS)
-    assert said.is_significant and said.better == "low" and said.interval is None
-    assert said.summary.startswith("low is better than high by 1 of loss")
-    for seeds, luck in ((3, "10 %"), (2, "33.3 %")):  # 2 / 20 and 2 / 6
-        (said,) = pairwise_differences(
+    (result,) = pairwise_differences([losses("low", *low), losses("high", *high)], LOSS)
+    assert result.is_significant and result.better == "low" and result.interval is None
+    assert result.summary.startswith("low is better than high by 1 of loss")
+    for seeds, probability in ((3, "10 %"), (2, "33.3 %")):  # 2 / 20 and 2 / 6
+        (result,) = pairwise_differences(
             [losses("low", *low[:seeds]), losses("high", *high[:seeds])], LOSS
         )
-        assert not said.is_significant
-        assert f"by luck in {luck} of cases: 4 seeds would be needed" in said.summary
-    (said,) = pairwise_differences([losses("low", *low), losses("high", 1.3, *high[1:])], LOSS)
-    assert not said.is_significant and said.seeds_overlap
-    (said,) = pairwise_differences([losses("low", 1.0), losses("high", 2.0)], LOSS)
-    assert not said.is_significant and "one seed" in said.summary
+        assert not result.is_significant
+        assert f"{probability} probable by seed variation alone: 4 seeds needed" in result.summary
+    (result,) = pairwise_differences([losses("low", *low), losses("high", 1.3, *high[1:])], LOSS)
+    assert not result.is_significant and result.seeds_overlap
+    (result,) = pairwise_differences([losses("low", 1.0), losses("high", 2.0)], LOSS)
+    assert not result.is_significant and "one seed" in result.summary
     order = rank_models([losses("high", 2.0), losses("low", 1.0)], LOSS)
     assert [r.model for r in order] == ["low", "high"]
 
 
-def test_the_chance_of_no_overlap_is_that_of_all_orders():
+def test_separation_probability_by_simulation():
     draw = np.random.default_rng(3)
-    apart = 0
+    separated = 0
     for _ in range(4000):
         a, b = draw.random(3), draw.random(3)
-        apart += a.min() > b.max() or b.min() > a.max()
-    assert apart / 4000 == pytest.approx(compare_measure._by_luck(3, 3), abs=0.02)
+        separated += a.min() > b.max() or b.min() > a.max()
+    assert separated / 4000 == pytest.approx(separation_probability(3, 3), abs=0.02)
 
 
-def test_of_more_pairs_each_interval_is_wider():
+def test_pairwise_differences_bonferroni():
     rows = [row(name, right(share)) for name, share in (("a", 0.9), ("b", 0.7), ("c", 0.5))]
     two, three = pairwise_differences(rows[:2], EXACT)[0], pairwise_differences(rows, EXACT)[0]
     assert len(pairwise_differences(rows, EXACT)) == 3
     assert three.interval[0] < two.interval[0] < two.interval[1] < three.interval[1]
-    assert "98.3 % of test sets" in three.summary
+    assert "98.3 % interval" in three.summary
 
 
-def test_chance_is_rarely_taken_for_a_difference():
+def test_pairwise_differences_false_positive_rate():
     draw = np.random.default_rng(0)
     is_significant = 0
     for _ in range(20):
@@ -168,7 +176,7 @@ def test_chance_is_rarely_taken_for_a_difference():
 # --- the log ----------------------------------------------------------------------------------
 
 
-def test_seconds_of_evaluations_lie_between_the_reports():
+def test_validation_curve_interpolates_seconds():
     lines = [
         {"step": 10, "loss": 1.0, "seconds": 4.0, "rate": 3.0},
         {"step": 15, "dev_exact": 0.5, "best": True},
@@ -178,8 +186,8 @@ def test_seconds_of_evaluations_lie_between_the_reports():
         {"step": 30, "dev_exact": 0.8, "best": False, "seconds": 40.0},
     ]
     found = validation_curve(lines, EXACT)
-    wanted = [[7.0, 50.0], [10.0, 90.0], [16.0, 100.0], [40.0, 80.0]]  # 16: up to the timed one
-    np.testing.assert_allclose(found, wanted)
+    expected = [[7.0, 50.0], [10.0, 90.0], [16.0, 100.0], [40.0, 80.0]]  # 16: up to the timed one
+    np.testing.assert_allclose(found, expected)
     assert validation_curve(lines[:5], EXACT)[2, 0] == pytest.approx(
         11.0
     )  # at the pace up to the last
@@ -192,7 +200,7 @@ def test_seconds_of_evaluations_lie_between_the_reports():
     )
 
 
-def test_curves_of_seeds_are_read_at_the_same_seconds():
+def test_align_curves():
     short, long = np.array([[1.0, 0.0], [3.0, 4.0]]), np.array([[2.0, 1.0], [6.0, 5.0]])
     seconds, scores = align_curves([short, long])
     assert seconds[0] == 2.0 and seconds[-1] == 6.0
@@ -210,10 +218,10 @@ def test_curves_of_seeds_are_read_at_the_same_seconds():
 def compared(words_file, tmp_path_factory):
     out = tmp_path_factory.mktemp("compared")
     call = {"models": ["seq2seq", "bahdanau"], "steps": 6, "seeds": 2, "set": SMALL, "out": out}
-    return compare(str(words_file), **call), call
+    return compare_models(str(words_file), **call), call
 
 
-def test_every_model_is_trained_with_every_seed_on_the_same(compared):
+def test_compare_trains_every_model_with_every_seed(compared):
     found, call = compared
     assert {row.model for row in found.rows} == {"seq2seq", "bahdanau"}
     assert found.plot == call["out"] / "comparison.png" and found.plot.stat().st_size > 1000
@@ -234,92 +242,94 @@ def test_every_model_is_trained_with_every_seed_on_the_same(compared):
             assert one.tokens_per_second > 0 and one.milliseconds > 0 and one.seconds > 0
             assert one.curve.shape == (2, 2)
     assert [d.is_significant for d in found.differences] == [False]  # six steps teach nothing
-    assert "One tokenizer for all, learned once" in found.notes[0]
+    assert "Same tokenizer for all, fitted once" in found.notes[0]
     assert json.loads(json.dumps(found.to_dict()))["rows"][0]["seeds"][1]["seed"] == 2
 
 
-def test_what_is_finished_is_not_trained_again_and_more_seeds_are(compared, words_file):
+def test_compare_reuses_finished_runs(compared, words_file):
     found, call = compared
     trained = []
     options = TrainOptions(on_event=lambda event: trained.append(event))
-    again = compare(str(words_file), **call, options=options)
+    again = compare_models(str(words_file), **call, options=options)
     assert not trained
     assert [r.mean("test") for r in again.rows] == [r.mean("test") for r in found.rows]
-    more = compare(str(words_file), **{**call, "seeds": 3, "models": ["seq2seq"]}, options=options)
+    more = compare_models(
+        str(words_file), **{**call, "seeds": 3, "models": ["seq2seq"]}, options=options
+    )
     assert sum(isinstance(event, StepEvent) for event in trained) == 6
     assert len(more.rows[0].runs) == 3 and more.differences == []
 
 
-def test_stopped_and_called_again_it_goes_on(words_file, tmp_path, outcome_of):
+def test_compare_resumes(words_file, tmp_path, outcome_of):
     call = {"models": ["seq2seq"], "steps": 6, "seeds": 1, "set": SMALL}
 
     def interrupt(event):
         if isinstance(event, StepEvent) and event.step == 4:
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt, match="The same command goes on"):
-        compare(
+    with pytest.raises(KeyboardInterrupt, match="The same command resumes"):
+        compare_models(
             str(words_file), **call, out=tmp_path / "a", options=TrainOptions(on_event=interrupt)
         )
     steps = []
     options = TrainOptions(on_event=lambda event: steps.append(event.step))
-    compare(str(words_file), **call, out=tmp_path / "a", options=options)
+    compare_models(str(words_file), **call, out=tmp_path / "a", options=options)
     assert min(steps) == 5
-    compare(str(words_file), **call, out=tmp_path / "b")
+    compare_models(str(words_file), **call, out=tmp_path / "b")
     assert outcome_of(tmp_path / "a" / "seq2seq-1") == outcome_of(tmp_path / "b" / "seq2seq-1")
 
 
-def test_the_clock_ends_it_whatever_steps_the_recipe_has(words_file, tmp_path):
+def test_compare_time_budget_overrides_steps(words_file, tmp_path):
     quick = {**SMALL, "train.patience": 10**6, "train.evaluate_every": 1000}
     call = {"data": str(words_file), "seeds": 1, "set": quick, "out": tmp_path}
-    found = compare("copy", models=["seq2seq"], minutes=0.01, **call)
+    found = compare_models("copy", models=["seq2seq"], minutes=0.01, **call)
     assert found.rows[0].runs[0].stop_reason == "minutes"
     kept = load_run(tmp_path / "seq2seq-1").recipe.train
     assert kept.minutes == 0.01 and kept.steps > 300  # which copy has
-    found = compare("copy", models=["bahdanau"], minutes=5.0, steps=3, **call)
+    found = compare_models("copy", models=["bahdanau"], minutes=5.0, steps=3, **call)
     assert found.rows[0].runs[0].stop_reason == "steps"
 
 
-def test_a_folder_of_another_comparison_is_refused(compared, words_file, trained_runs, tmp_path):
+def test_compare_refuses_runs_of_another_comparison(compared, words_file, trained_runs, tmp_path):
     _, call = compared
     with pytest.raises(RunError, match=r"train.steps: 6 → 9.*another folder \(--out\)"):
-        compare(str(words_file), **{**call, "steps": 9})
+        compare_models(str(words_file), **{**call, "steps": 9})
     wider = {**SMALL, "model.depth": 1}
-    with pytest.raises(RunError, match="model.depth: 'open' → 1"):
-        compare(str(words_file), **{**call, "set": wider})
+    with pytest.raises(RunError, match="model.depth: 'unset' → 1"):
+        compare_models(str(words_file), **{**call, "set": wider})
     (tmp_path / "bahdanau-1").symlink_to(trained_runs["bahdanau"])
-    with pytest.raises(RunError, match="it is of no comparison"):
-        compare(str(words_file), **{**call, "out": tmp_path})
+    with pytest.raises(RunError, match="not part of a comparison"):
+        compare_models(str(words_file), **{**call, "out": tmp_path})
 
 
-def test_data_that_has_changed_is_noticed_before_more_is_trained(words_file, tmp_path):
+def test_compare_refuses_changed_data(words_file, tmp_path):
     own = tmp_path / "words.tsv"
     own.write_text(words_file.read_text("utf-8"), encoding="utf-8")
     call = {"steps": 2, "seeds": 1, "set": SMALL, "out": tmp_path / "out"}
-    compare(str(own), models=["seq2seq"], **call)
+    compare_models(str(own), models=["seq2seq"], **call)
     lines = own.read_text("utf-8").splitlines()
     own.write_text("\n".join(lines[:-20]) + "\n", encoding="utf-8")
     with pytest.raises(DataError, match="bahdanau-1 and .*seq2seq-1 do not have the same training"):
-        compare(str(own), models=["seq2seq", "bahdanau"], **call)
+        compare_models(str(own), models=["seq2seq", "bahdanau"], **call)
     assert not (tmp_path / "out" / "bahdanau-1").exists()
 
 
-def test_a_task_that_answers_with_numbers(tmp_path):
-    found = compare(
+def test_compare_by_loss(tmp_path):
+    found = compare_models(
         "forecast", steps=4, seeds=2, set={"train.threads": 1}, out=tmp_path, models=["recurrent"]
     )
     assert found.metric.name == "loss" and found.rows[0].runs[0].per_example is None
-    assert found.rows[0].mean("dev") > 0 and "before training" in found.notes[0]
+    assert found.rows[0].mean("dev") > 0 and "Same preprocessing" in found.notes[0]
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"models": ["seq2sec"]}, "Did you mean 'seq2seq'"),
-        ({"models": ["seq2seq", "seq2seq"]}, "each was wanted once"),
-        ({"models": []}, "models are none"),
-        ({"seeds": 0}, "0 seeds were asked for"),
-        ({"set": {"train.seed": 4}}, "compare sets train.seed by itself"),
+        ({"models": ["seq2seq", "seq2seq"]}, "expected one or more, each once"),
+        ({"models": []}, "got the models none"),
+        ({"seeds": 0}, "got 0 seeds"),
+        ({"set": {"train.seed": 4}}, "compare sets train.seed itself"),
         ({"set": {"model.widht": 4}}, "there is no setting 'model.widht'"),
         ({"set": {"model.heads": 4}}, "there is no setting 'model.heads'"),
         ({"steps": 0}, "train.steps"),
@@ -328,36 +338,36 @@ def test_a_task_that_answers_with_numbers(tmp_path):
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_nonsense_is_refused_before_anything_is_trained(wrong, message, words_file, tmp_path):
+def test_compare_refuses_invalid_options(wrong, message, words_file, tmp_path):
     call = {"models": ["transformer", "seq2seq"], "steps": 3, "out": tmp_path / "new", **wrong}
     with pytest.raises(ConfigError, match=message):
-        compare(str(words_file), **call)
+        compare_models(str(words_file), **call)
     assert not (tmp_path / "new").exists()
 
 
-def test_without_models_all_of_the_task_are_compared(words_file, tmp_path):
-    begun = []
+def test_compare_defaults_to_all_models(words_file, tmp_path):
+    logged = []
 
-    def said(message):
-        begun.append(message)
-        raise KeyboardInterrupt  # as the first is to begin
+    def result(message):
+        logged.append(message)
+        raise KeyboardInterrupt  # before the first training
 
     with pytest.raises(KeyboardInterrupt):
-        compare(str(words_file), steps=3, out=tmp_path, options=TrainOptions(log=said))
+        compare_models(str(words_file), steps=3, out=tmp_path, options=TrainOptions(log=result))
     asked = json.loads((tmp_path / "comparison.json").read_text("utf-8"))["asked"]
-    assert set(asked) == set(TASKS["translate"].models) and "bahdanau" in begun[0]
+    assert set(asked) == set(TASKS["translate"].models) and "bahdanau" in logged[0]
 
 
-def test_the_command_prints_a_table_or_json(compared, words_file, capsys, monkeypatch):
+def test_compare_command_prints_table_or_json(compared, words_file, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     _, call = compared
     settings = [f"--set={path}={value}" for path, value in SMALL.items()]
     arguments = ["compare", str(words_file), "--models", "seq2seq,bahdanau", "--steps", "6"]
     arguments += ["--seeds", "2", "--out", str(call["out"]), *settings]
     assert command(arguments) == 0
-    shown = capsys.readouterr().out
-    assert "tokens/s" in shown and "no difference" in shown and "learned once" in shown
+    output = capsys.readouterr().out
+    assert "tokens/s" in output and "undecided" in output and "fitted once" in output
     assert command([*arguments, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["rows"]) == 2
     assert command([*arguments, "--max-length", "128"]) == 2
-    assert "--longest is for compare layers" in capsys.readouterr().err
+    assert "--max-length is an option of compare layers only" in capsys.readouterr().err

@@ -22,29 +22,29 @@ from saccade.workflows.layer_benchmark import (
 
 @pytest.fixture(scope="module")
 def found():
-    told = []
-    made = compare_layers(128, on_progress=lambda *what: told.append(what))
-    assert told[-1][1:] == (7, 8)
+    messages = []
+    made = compare_layers(128, on_progress=lambda *what: messages.append(what))
+    assert messages[-1][1:] == (7, 8)
     return made
 
 
-def test_paths_and_turns_are_as_the_books_say(found):
+def test_layer_benchmark_paths_match_theory(found):
     assert [(row.layer, row.length) for row in found.rows] == [
         (name, n) for n in (64, 128) for name in LAYER_SPECS
     ]
     for row in found.rows:
         n, d, k = row.length, found.width, found.kernel
-        wanted = {
+        expected = {
             "convolution": (1, n - 1, k * n * d**2),
             "recurrence": (n, n, n * d**2),
             "self-attention": (2, 1, n**2 * d),  # the three matrices, then the kernel
             "self-attention, table": (3, 1, n**2 * d),  # the matrices, the scores, the mean
         }
-        assert (row.sequential_products, row.path, row.operations) == wanted[row.layer]
+        assert (row.sequential_products, row.path, row.operations) == expected[row.layer]
         assert row.milliseconds > 0
 
 
-def test_only_the_table_is_kept_by_the_square(found):
+def test_layer_benchmark_memory_growth(found):
     kept = {(row.layer, row.length): row.megabytes for row in found.rows}
     table, fused = "self-attention, table", "self-attention"
     for n in (64, 128):
@@ -64,21 +64,21 @@ class Squared(torch.nn.Module):
         return y * y  # keeps y, once
 
 
-def test_what_is_kept_is_counted_once_and_weights_are_not():
+def test_saved_tensor_bytes():
     x = torch.randn(1, 7, 5, requires_grad=True)
     assert saved_tensor_bytes(Squared(), x) == 2 * 7 * 5 * 4
 
 
-def test_products_in_turn_is_the_longest_chain():
+def test_count_sequential_products():
     x, w = torch.randn(3, 3, requires_grad=True), torch.randn(3, 3)
     assert count_sequential_products(x + 1) == 0
     assert count_sequential_products((x @ w) + ((x @ w).tanh() @ w @ w)) == 3
-    beside = torch.cat([x @ w for _ in range(9)])
-    assert count_sequential_products(beside) == 1
+    alongside = torch.cat([x @ w for _ in range(9)])
+    assert count_sequential_products(alongside) == 1
 
 
 @pytest.mark.parametrize("kernel", [3, 5, 7])
-def test_a_wider_kernel_has_a_shorter_path(kernel, monkeypatch):
+def test_longest_path_shrinks_with_the_kernel(kernel, monkeypatch):
     class Wider(ConvolutionLayer):
         def __init__(self, width):
             super().__init__(width)
@@ -92,18 +92,20 @@ def test_a_wider_kernel_has_a_shorter_path(kernel, monkeypatch):
     assert longest_path("recurrence", 9) == 9
 
 
-def test_a_layer_that_never_gets_there_is_named(monkeypatch):
+def test_longest_path_refuses_disconnected_layers(monkeypatch):
     alone = LAYER_SPECS["convolution"]._replace(build=lambda width: torch.nn.Linear(width, width))
     monkeypatch.setitem(LAYER_SPECS, "convolution", alone)
-    with pytest.raises(ValueError, match="convolution of 5 places never reaches"):
+    with pytest.raises(
+        ValueError, match="convolution of 5 positions: the last never depends on the first"
+    ):
         longest_path("convolution", 5)
 
 
-def test_exponents_are_those_of_the_longest_lengths():
+def test_layer_benchmark_fits_the_longest_lengths():
     def rows(power):
         for name in LAYER_SPECS:
             for n in (64, 128, 256, 512):
-                slow = 1.0 if n == 64 else n**power  # what is short says nothing
+                slow = 1.0 if n == 64 else n**power  # short sequences carry no information
                 yield LayerMeasurement(name, n, 3 * slow, 5.0 * n, 1, 1, 1)
 
     for power in (1, 2):
@@ -112,7 +114,7 @@ def test_exponents_are_those_of_the_longest_lengths():
             assert growth.memory_exponent == pytest.approx(1)
 
 
-def test_the_machine_is_left_as_it_was(found):
+def test_layer_benchmark_restores_threads_and_generator(found):
     torch.set_num_threads(2)
     torch.manual_seed(5)
     before = torch.get_rng_state()
@@ -121,23 +123,23 @@ def test_the_machine_is_left_as_it_was(found):
     assert np.array_equal(torch.get_rng_state(), before)
 
 
-def test_the_picture_and_the_command(found, tmp_path, capsys, monkeypatch):
+def test_compare_layers_command(found, tmp_path, capsys, monkeypatch):
     for name in ("layers.png", "layers.svg"):
         save_layer_benchmark(found.panels(), tmp_path / name)
         assert (tmp_path / name).stat().st_size > 5000
     monkeypatch.setattr(layers_module, "MIN_TIMING_SECONDS", 0.0)
     picture = tmp_path / "more.png"
     assert command(["compare", "layers", "--max-length", "128", "--save", str(picture)]) == 0
-    shown = capsys.readouterr().out
-    assert "O(n² d)" in shown and "(n^2)" in shown and "O(n / k)" in shown and picture.exists()
+    output = capsys.readouterr().out
+    assert "O(n² d)" in output and "(n^2)" in output and "O(n / k)" in output and picture.exists()
     assert command(["compare", "layers", "--max-length", "130", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["rows"]) == 8
 
 
-def test_nonsense_is_refused(tmp_path, capsys):
-    with pytest.raises(ConfigError, match="longest sequence is 100; .* at least 128"):
+def test_compare_layers_refuses_invalid_options(tmp_path, capsys):
+    with pytest.raises(ConfigError, match="longest sequence of 100; expected at least 128"):
         compare_layers(100)
     assert command(["compare", "layers", "--models", "seq2seq", "--steps", "3"]) == 2
-    assert "takes no --models, --steps; it takes --longest" in capsys.readouterr().err
+    assert "takes no --models, --steps; it takes --max-length" in capsys.readouterr().err
     assert command(["compare", "layers", "--save", str(tmp_path / "x.txt")]) == 2
     assert "x.png" in capsys.readouterr().err

@@ -9,8 +9,11 @@ from saccade.cli.main import run as command
 from saccade.errors import ConfigError, RunError
 from saccade.inspection import invariants
 from saccade.nn.pruning import count_heads, masked_heads, prune_heads
-from saccade.runs.run import TrainOptions, load_run, train_recipe
-from saccade.tasks.translation import TRANSLATION_SPECIAL_TOKENS
+from saccade.runs.run import load_run
+from saccade.runs.train import TrainOptions, train_recipe
+from saccade.tasks.translation.predict import TRANSLATION_SPECIAL_TOKENS
+from saccade.types.progress import ignore_progress
+from saccade.types.results import Evaluation
 from saccade.workflows import prune
 from saccade.workflows.prune import (
     PRUNE_METRICS,
@@ -43,19 +46,19 @@ def learned(smallest, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pruned(learned, tmp_path_factory):
-    told = []
+    messages = []
     out = tmp_path_factory.mktemp("pruned") / "smaller"
     run = load_run(learned)
-    before = {name: tensor.clone() for name, tensor in run.task.weights().items()}
-    found = prune(run, out=out, tolerance=0.4, on_progress=lambda *what: told.append(what))
-    assert told and all(done <= total or total == 0 for _, done, total in told)
-    for name, tensor in run.task.weights().items():  # what was opened stays as it was
+    before = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+    found = prune(run, out=out, tolerance=0.4, on_progress=lambda *what: messages.append(what))
+    assert messages and all(done <= total or total == 0 for _, done, total in messages)
+    for name, tensor in run.model.state_dict().items():  # what was opened stays as it was
         assert torch.equal(tensor, before[name])
     return found
 
 
 def off_by_name(found):
-    """What was taken out, as the model calls it."""
+    """Removed heads by their names in the model."""
     names = {"encoder": "encoder.{}.self_attention", "decoder": "decoder.{}.self_attention"}
     names["cross"] = "decoder.{}.source_attention"
     off = {}
@@ -66,45 +69,44 @@ def off_by_name(found):
     return off
 
 
-def test_the_pruned_run_is_the_masked_one(learned, pruned):
+def test_pruned_run_equals_masked_run(learned, pruned):
     whole, smaller = load_run(learned), load_run(pruned.folder)
     off = off_by_name(pruned)
     assert off and smaller.recipe.model.pruned_heads == off
-    whole.evaluate()
-    example = whole.task.example("test", np.arange(4))
+    example = whole.inspector.example(whole.split("test"), np.arange(4))
     for dtype, near in ((torch.float32, 1e-5), (torch.float64, 1e-10)):
         logits = []
         for run in (whole, smaller):
-            model = run.task.model.to(dtype)
+            model = run.model.to(dtype)
             with torch.no_grad(), masked_heads(model, off if run is whole else {}):
                 state = model.init_state(model.encode(example.source, example.lengths))
                 logits.append(model.step(example.target, state)[0])
         torch.testing.assert_close(*logits, atol=near, rtol=near)
 
 
-def test_what_is_out_is_gone(learned, pruned):
+def test_pruned_heads_are_removed(learned, pruned):
     whole, smaller = load_run(learned), load_run(pruned.folder)
     out = sum(head.is_pruned for head in pruned.heads)
     assert len(pruned.heads) == pruned.before.heads == 3 * 4
-    assert pruned.after.heads == 12 - out == sum(count_heads(smaller.task.model).values())
+    assert pruned.after.heads == 12 - out == sum(count_heads(smaller.model).values())
     # W_q, W_k, W_v with their biases and W_o have so many numbers for one head of width 4
     assert whole.parameters - smaller.parameters == out * (4 * 16 * 4 + 3 * 4)
     assert pruned.after.parameters == smaller.parameters
-    assert min(count_heads(smaller.task.model).values()) >= 1
+    assert min(count_heads(smaller.model).values()) >= 1
     assert pruned.after.test["loss"] == pytest.approx(smaller.evaluate()["loss"])
     assert pruned.before.test["loss"] == pytest.approx(whole.evaluate()["loss"])
     assert pruned.before.milliseconds > 0 and pruned.after.milliseconds > 0
 
 
-def test_the_dev_scores_are_kept_and_each_head_is_measured(learned, pruned):
+def test_prune_keeps_dev_scores(learned, pruned):
     whole, smaller = load_run(learned), load_run(pruned.folder)
     before, after = (run.evaluate(split="dev") for run in (whole, smaller))
     assert pruned.dev["chrf"] == pytest.approx(before["chrf"])
     assert is_within_tolerance(before, after, 0.4)
     head = pruned.heads[5]
     assert (head.kind, head.layer, head.head) == ("decoder", 1, 2)
-    with masked_heads(whole.task.model, {"decoder.0.self_attention": [1]}):
-        without = whole.task.evaluate("dev")
+    with masked_heads(whole.model, {"decoder.0.self_attention": [1]}):
+        without = whole.evaluate(split="dev")
     assert head.loss == pytest.approx(without["loss"])
     assert head.scores == pytest.approx({name: without[name] for name in PRUNE_METRICS})
     for head in pruned.heads:  # what alone loses too much is kept
@@ -112,44 +114,43 @@ def test_the_dev_scores_are_kept_and_each_head_is_measured(learned, pruned):
             assert not head.is_pruned and head.verdict == "kept"
 
 
-def test_a_pruned_run_is_a_run_like_any_other(pruned, tmp_path):
+def test_pruned_run_can_be_used(pruned, tmp_path):
     run = load_run(pruned.folder)
     assert run.predict("abc").text == load_run(pruned.folder).predict("abc").text
-    counts = count_heads(run.task.model)
+    counts = count_heads(run.model)
     maps = run.look("abc", answer="cba", kind="encoder").maps
     assert len(maps) == counts["encoder.0.self_attention"]
-    run.evaluate()
-    model, shown = run.task.model, run.task.example("test", np.arange(4))
+    model, output = run.model, run.inspector.example(run.split("test"), np.arange(4))
     findings = [
-        invariants.padding_invariance(model, shown),
-        invariants.batch_invariance(model, shown),
-        invariants.causality(model, shown, run.task.tokenizers.target.vocab_size),
-        invariants.cache_consistency(model, shown),
-        invariants.beam1_is_greedy(model, shown, TRANSLATION_SPECIAL_TOKENS, 5),
-        invariants.beam_score_consistency(model, shown, TRANSLATION_SPECIAL_TOKENS, 5),
-        invariants.kernel_parity(model, shown),
+        invariants.padding_invariance(model, output),
+        invariants.batch_invariance(model, output),
+        invariants.causality(model, output, run.preprocessor.target.vocab_size),
+        invariants.cache_consistency(model, output),
+        invariants.beam1_is_greedy(model, output, TRANSLATION_SPECIAL_TOKENS, 5),
+        invariants.beam_score_consistency(model, output, TRANSLATION_SPECIAL_TOKENS, 5),
+        invariants.kernel_parity(model, output),
     ]
     assert all(finding.passed for finding in findings), findings
     run.save(tmp_path / "copy")
     assert load_run(tmp_path / "copy").recipe.model.pruned_heads == run.recipe.model.pruned_heads
 
 
-def test_pruned_again_heads_are_counted_as_in_the_whole(learned, pruned, tmp_path, capsys):
+def test_prune_twice_numbers_heads_of_the_original(learned, pruned, tmp_path, capsys):
     out = tmp_path / "again"
     command(["prune", str(pruned.folder), "--out", str(out), "--tolerance", "0.9", "--json"])
-    said = json.loads(capsys.readouterr().out)
-    assert said["run"] == str(out) and len(said["heads"]) == pruned.after.heads
+    result = json.loads(capsys.readouterr().out)
+    assert result["run"] == str(out) and len(result["heads"]) == pruned.after.heads
     smaller, before = load_run(out), load_run(pruned.folder).recipe.model.pruned_heads
     now = smaller.recipe.model.pruned_heads
     assert sum(map(len, now.values())) > sum(map(len, before.values()))
     assert all(set(heads) <= set(now[name]) for name, heads in before.items())
-    cut = load_run(learned).task.model
+    cut = load_run(learned).model
     prune_heads(cut, now)
-    for name, tensor in smaller.task.weights().items():
+    for name, tensor in smaller.model.state_dict().items():
         assert torch.equal(tensor, cut.state_dict()[name]), name
 
 
-def test_it_can_be_trained_further(smallest, pruned, tmp_path):
+def test_pruned_run_can_be_trained(smallest, pruned, tmp_path):
     recipe = smallest("transformer", {**LEARNED, "train.steps": 2})
     trained = train_recipe(recipe, tmp_path / "more", TrainOptions(init_from=pruned.folder))
     assert (
@@ -161,7 +162,7 @@ def test_it_can_be_trained_further(smallest, pruned, tmp_path):
 # --- the three steps --------------------------------------------------------------------------
 
 
-def test_variance_by_the_equation():
+def test_attention_variance_by_the_equation():
     weights = torch.rand(2, 3, 4, 5, dtype=torch.float64)
     may_see = torch.rand(2, 1, 4, 5) < 0.6
     may_see[..., 0] = True
@@ -182,51 +183,51 @@ def test_variance_by_the_equation():
     )
 
 
-def test_padding_is_not_weighed(learned):
+def test_score_heads_ignores_padding(learned):
     run = load_run(learned)
-    run.evaluate()
-    run.task.model.double()
-    together = score_heads(run.task, lambda *what: None)
-    settings = run.recipe.train.with_values(batch_tokens=1)  # each pair alone, without padding
-    run.task.recipe = run.recipe.with_values(train=settings.model_dump())
-    assert any(batch.target_positions is not None for batch in open_and_batch(learned))
-    alone = score_heads(run.task, lambda *what: None)
+    run.model.double()
+    assert any(batch.target_positions is not None for batch in objective_of(run).batches("dev", 0))
+    together = score_heads(run, ignore_progress)
+    one_pair_per_batch(run)  # without padding
+    alone = score_heads(run, ignore_progress)
     for one, other in zip(together, alone, strict=True):
-        assert set(one) == set(count_heads(run.task.model))
+        assert set(one) == set(count_heads(run.model))
         for name in one:
             assert one[name] == pytest.approx(other[name], rel=1e-9), name
 
 
-def open_and_batch(folder):
-    run = load_run(folder)
-    run.evaluate()
-    return list(run.task.batches("dev", 0))
+def objective_of(run):
+    return run.components.objective(run.recipe, run.model, run.preprocessor, run.data().splits)
 
 
-def test_the_gradient_is_the_slope_of_the_loss(learned):
-    run = load_run(learned)
-    run.evaluate()
-    run.task.model.double()
-    _, gradients = score_heads(run.task, lambda *what: None)
-    name, head, nudge = "decoder.0.source_attention", 2, 1e-5
-    out = run.task.model.get_submodule(name).out
-    place = slice(4 * head, 4 * head + 4)
+def one_pair_per_batch(run):
     settings = run.recipe.train.with_values(batch_tokens=1)
-    run.task.recipe = run.recipe.with_values(train=settings.model_dump())
+    run.recipe = run.recipe.with_values(train=settings.model_dump())
+
+
+def test_score_heads_gradient(learned):
+    run = load_run(learned)
+    run.model.double()
+    _, gradients = score_heads(run, ignore_progress)
+    name, head, nudge = "decoder.0.source_attention", 2, 1e-5
+    out = run.model.get_submodule(name).out
+    columns = slice(4 * head, 4 * head + 4)
+    one_pair_per_batch(run)
+    objective = objective_of(run)
     total = tokens = 0.0
     with torch.no_grad():
-        kept = out.weight[:, place].clone()
-        for batch in run.task.batches("dev", 0):
+        kept = out.weight[:, columns].clone()
+        for batch in objective.batches("dev", 0):
             losses = []
             for sign in (1, -1):  # ξ_h = 1 ± nudge
-                out.weight[:, place] = kept * (1 + sign * nudge)
-                losses.append(float(run.task.loss(batch).total))
+                out.weight[:, columns] = kept * (1 + sign * nudge)
+                losses.append(float(objective.loss(batch).total))
             total += abs(losses[0] - losses[1]) / (2 * nudge)
             tokens += batch.tokens
     assert gradients[name][head] == pytest.approx(total / tokens, rel=1e-5)
 
 
-def test_kept_up_asks_every_score():
+def test_is_within_tolerance_checks_every_score():
     whole = {"loss": 1.0, "exact": 0.8, "chrf": 90.0}
     assert is_within_tolerance(whole, {"loss": 9.0, "exact": 0.8, "chrf": 89.6}, 0.005)
     assert not is_within_tolerance(whole, {"loss": 1.0, "exact": 0.79, "chrf": 90.0}, 0.005)
@@ -238,35 +239,36 @@ def test_kept_up_asks_every_score():
 # --- what is refused, and the command ---------------------------------------------------------
 
 
-def test_what_cannot_be_pruned_is_said(learned, trained_runs, tmp_path, monkeypatch):
-    with pytest.raises(ConfigError, match="bahdanau, which has no heads to take out"):
+def test_prune_errors(learned, trained_runs, tmp_path, monkeypatch):
+    with pytest.raises(ConfigError, match="got the model bahdanau; expected a transformer"):
         prune(trained_runs["bahdanau"], out=tmp_path / "new")
-    with pytest.raises(ConfigError, match="the tolerance is 1.5; a share"):
+    with pytest.raises(ConfigError, match="got a tolerance of 1.5; expected a share"):
         prune(learned, out=tmp_path / "new", tolerance=1.5)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("dear", encoding="utf-8")
-    with pytest.raises(RunError, match="full is there already; choose another"):
+    with pytest.raises(RunError, match="full already exists; choose another"):
         prune(learned, out=tmp_path / "full")
     with pytest.raises(RunError, match="is not a run"):
         prune(tmp_path / "full", out=tmp_path / "new")
-    nothing = load_run(learned)
-    scores = {"loss": 3.0, "exact": 0.0, "chrf": 0.0}
-    monkeypatch.setattr(nothing.task, "evaluate", lambda split, limit=None: scores)
-    with pytest.raises(ConfigError, match="no right answer on its dev data.*Train it for longer"):
-        prune(nothing, out=tmp_path / "new")
+    untrained = load_run(learned)
+    scores = Evaluation({"loss": 3.0, "exact": 0.0, "chrf": 0.0}, {})
+    monkeypatch.setattr(untrained.evaluator, "evaluate", lambda split, **options: scores)
+    with pytest.raises(
+        ConfigError, match="no correct prediction on its dev split.*Train it for longer"
+    ):
+        prune(untrained, out=tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
-def test_where_every_head_matters_nothing_is_written(learned, tmp_path, monkeypatch):
+def test_prune_writes_no_run_if_every_head_matters(learned, tmp_path, monkeypatch):
     run = load_run(learned)
-    run.evaluate()
-    whole = run.task.evaluate("dev")
+    whole = run.evaluate(split="dev")
 
-    def evaluate(split, limit=None):
-        hooks = [len(m._forward_pre_hooks) for m in run.task.model.modules()]
-        return {**whole, "chrf": whole["chrf"] / 2} if any(hooks) else whole
+    def evaluate(split, **options):
+        hooks = [len(m._forward_pre_hooks) for m in run.model.modules()]
+        return Evaluation({**whole, "chrf": whole["chrf"] / 2}, {}) if any(hooks) else whole
 
-    monkeypatch.setattr(run.task, "evaluate", evaluate)
+    monkeypatch.setattr(run.evaluator, "evaluate", evaluate)
     found = prune(run, out=tmp_path / "new")
     assert found.after is None and found.folder is None and not (tmp_path / "new").exists()
     assert not any(head.is_pruned for head in found.heads)
@@ -275,13 +277,13 @@ def test_where_every_head_matters_nothing_is_written(learned, tmp_path, monkeypa
     assert len(time_runs(run, run)) == 2
 
 
-def test_the_command_prints_a_table_or_json(learned, tmp_path, capsys, monkeypatch):
+def test_prune_command_prints_table_or_json(learned, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     out = tmp_path / "small one"
     assert command(["prune", str(learned), "--out", str(out), "--tolerance", "0.4"]) == 0
-    shown = capsys.readouterr().out
-    assert "variance" in shown and "pruned" in shown and "ms for one input" in shown
-    assert f"'{out}'" in shown.replace("\n", "")
+    output = capsys.readouterr().out
+    assert "variance" in output and "pruned" in output and "ms per input" in output
+    assert f"'{out}'" in output.replace("\n", "")
     assert command(["evaluate", str(out)]) == 0
     assert command(["prune", str(learned), "--out", str(out)]) == 2
-    assert "there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err

@@ -1,13 +1,13 @@
-"""Parallel text: from files to `Pairs`.
+"""Readers of parallel text.
 
-What can be read, each of them plain, .gz or .xz:
+Formats, each of them plain, .gz or .xz:
 - `pairs.tsv`: source TAB target in each line;
 - `a.en,a.de`: two files, line by line;
 - `pairs.jsonl`: {"source": …, "target": …} in each line, or "src" and "tgt"; other fields are
-  left alone. Two fields with other names are refused: which one is the source would be a guess.
+  ignored. Two fields with other names are an error: which one is the source would be a guess.
 
-Empty lines, pairs with an empty side and pairs beyond a limit are left out, and `Pairs.notes`
-says how many and where. All else that is wrong is an error, said all at once.
+Empty lines, pairs with an empty side and pairs beyond a limit are left out, and
+`SentencePairs.notes` has their number and lines. Anything else is an error; one message lists all.
 """
 
 import json
@@ -18,24 +18,28 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from saccade.data.parallel.pairs import SentencePairs, assign_split, excerpt, split_indices
-from saccade.data.string_array import IntArray, StringArrayBuilder, make_readonly
+from saccade.data.string_array import StringArrayBuilder, make_readonly
 from saccade.errors import DataError
-from saccade.io.text_files import LineBlock, read_blocks, read_first_bytes, read_lines
+from saccade.io.text_files import (
+    MAX_LISTED_ERRORS,
+    LineBlock,
+    read_blocks,
+    read_first_bytes,
+    read_lines,
+)
+from saccade.types.arrays import BoolArray, ByteArray, IntArray
 
 __all__ = ["SentencePairs", "read_lines", "read_pairs", "split_indices", "assign_split"]
-
-MAX_LISTED_ERRORS = 5  # complaints and line numbers that are written out; the others are counted
 
 _NEWLINE, _TAB, _RETURN, _SPACE = b"\n\t\r "
 
 
 class _Texts(NamedTuple):
-    """Some texts in a block: buffer[start:end] for each."""
+    """Strings of a block: buffer[start:end] for each."""
 
-    buffer: NDArray[np.uint8]
+    buffer: ByteArray
     starts: IntArray
     ends: IntArray
 
@@ -45,24 +49,24 @@ class _Texts(NamedTuple):
     def text(self, row: int) -> bytes:
         return self.buffer[self.starts[row] : self.ends[row]].tobytes()
 
-    def blank(self) -> NDArray[np.bool_]:
-        """Which of them hold nothing but spaces."""
+    def blank(self) -> BoolArray:
+        """Return which of them are empty or white space only."""
         empty = self.starts == self.ends
-        # only what begins with a space can be all spaces, and that is rare
+        # only a string that starts with white space can be blank, and that is rare
         for row in np.flatnonzero(~empty & (self.buffer[self.starts] <= _SPACE)).tolist():
             empty[row] = not self.text(row).strip()
         return empty
 
-    def longer(self, limit: int) -> NDArray[np.bool_]:
-        """Which of them have more characters than that."""
-        long = self.ends - self.starts > limit  # in bytes, so perhaps in characters
+    def longer(self, limit: int) -> BoolArray:
+        """Return which of them have more than `limit` characters."""
+        long = self.ends - self.starts > limit  # in bytes, so possibly in characters
         for row in np.flatnonzero(long).tolist():
             long[row] = len(self.text(row).decode()) > limit
         return long
 
 
 class _Reading:
-    """What a file has given so far: pairs, what was left out, what is wrong."""
+    """The pairs read so far, the lines left out, and the errors."""
 
     def __init__(self, name: str, limit: int | None):
         self.name = name
@@ -75,7 +79,7 @@ class _Reading:
         self.complaints: list[str] = []
 
     def keep(self, source: _Texts, target: _Texts, lines: IntArray) -> None:
-        """Add the pairs that have something on both sides and are not too long."""
+        """Add the pairs with text on both sides that are not too long."""
         blank_source, blank_target = source.blank(), target.blank()
         kept = ~(blank_source | blank_target)
         self.leave_out("empty line", lines[blank_source & blank_target])
@@ -98,11 +102,11 @@ class _Reading:
             ]
 
     def complain(self, lines: IntArray, complaints: Iterable[str]) -> None:
-        """Count the lines as wrong; only the first complaints are looked at."""
+        """Count the lines as errors; only the first messages are kept."""
         self.wrong += len(lines)
         room = MAX_LISTED_ERRORS - len(self.complaints)
-        shown = zip(lines[:room], complaints, strict=False)
-        self.complaints += [f"line {line}: {complaint}" for line, complaint in shown]
+        listed = zip(lines[:room], complaints, strict=False)
+        self.complaints += [f"line {line}: {complaint}" for line, complaint in listed]
 
     def notes(self) -> list[str]:
         return [
@@ -110,19 +114,19 @@ class _Reading:
             for what, count in self.left_out.items()
         ]
 
-    def pairs(self, wanted: str, advice: str) -> SentencePairs:
-        """All of it, or one error that says all that is wrong."""
+    def pairs(self, expected: str, advice: str) -> SentencePairs:
+        """Return the pairs, or raise one error that lists all that is wrong."""
         if self.wrong:
             more = self.wrong - len(self.complaints)
-            shown = [f"  - {complaint}" for complaint in self.complaints]
+            listed = [f"  - {complaint}" for complaint in self.complaints]
             rest = [f"  … and {more} more"] if more else []
             count = "1 line" if self.wrong == 1 else f"{self.wrong} lines"
-            heading = f"{self.name}: {count} cannot be used; {wanted}."
-            raise DataError("\n".join([heading, *shown, *rest, advice]))
+            heading = f"{self.name}: {count} cannot be used; expected {expected}."
+            raise DataError("\n".join([heading, *listed, *rest, advice]))
         source, target = (side.build() for side in self.sides)
         if not len(source):
             found = " ".join(self.notes()) or f"{self.name} is empty."
-            raise DataError(f"{self.name} holds no pair; {wanted}. {found}")
+            raise DataError(f"{self.name}: got no pairs; expected {expected}. {found}")
         return SentencePairs(
             self.name, source, target, make_readonly(np.concatenate(self.lines)), self.notes()
         )
@@ -132,12 +136,12 @@ def _left_out(what: str, count: int, lines: list[int]) -> str:
     noun, space, rest = what.partition(" with")
     if count == 1:
         return f"1 {what} was left out (line {lines[0]})."
-    shown = ", ".join(map(str, lines)) + (", …" if count > len(lines) else "")
-    return f"{count} {noun}s{space}{rest} were left out (lines {shown})."
+    listed = ", ".join(map(str, lines)) + (", …" if count > len(lines) else "")
+    return f"{count} {noun}s{space}{rest} were left out (lines {listed})."
 
 
 def read_pairs(spec: str | Path | Sequence[str | Path], limit: int | None = None) -> SentencePairs:
-    """The pairs of a file or of two parallel files ("a.en,a.de"); the module says which kinds.
+    """Return the pairs of a file or of two parallel files ("a.en,a.de").
 
     A pair with more than `limit` characters on a side is left out, with a note.
     """
@@ -154,20 +158,19 @@ def read_pairs(spec: str | Path | Sequence[str | Path], limit: int | None = None
 
 def _paths(spec: str | Path | Sequence[str | Path]) -> list[Path]:
     if isinstance(spec, str | Path):
-        # a name may hold a comma of its own
+        # a file name may contain a comma
         whole = isinstance(spec, Path) or os.path.exists(spec)
         spec = [spec] if whole else [part.strip() for part in str(spec).split(",")]
     if len(spec) not in (1, 2) or not all(map(str, spec)):
-        given = ", ".join(map(str, spec)) or "nothing"
+        given = ",".join(map(str, spec)) or "no file"
         raise DataError(
-            "One file of pairs or two parallel files (a.en,a.de) were wanted, "
-            f"and {len(spec)} were given: {given}."
+            f"got {given}; expected one file of pairs or two parallel files (a.en,a.de)."
         )
     return [Path(part) for part in spec]
 
 
 def _is_json(path: Path) -> bool:
-    """By the name, and where that says nothing by the first line."""
+    """Detect JSON lines by the suffix, or without a known one by the first line."""
     plain = path.with_suffix("") if path.suffix in (".gz", ".xz") else path
     if plain.suffix in (".jsonl", ".json", ".ndjson"):
         return True
@@ -181,12 +184,12 @@ def _lines_of(block: LineBlock) -> _Texts:
     buffer = np.frombuffer(block.content, dtype=np.uint8)
     ends = np.flatnonzero(buffer == _NEWLINE)
     starts = np.concatenate([[0], ends[:-1] + 1])
-    # before the first byte stands, in numpy's counting, the last: a newline, so no harm
+    # index -1, before the first byte, is the last byte in numpy: a newline, so it is no "\r"
     return _Texts(buffer, starts, ends - ((buffer[ends - 1] == _RETURN) & (ends > starts)))
 
 
 def _read_tsv(path: Path, reading: _Reading) -> SentencePairs:
-    most = 1
+    max_columns = 1
     for block in read_blocks(path):
         texts = _lines_of(block)
         numbers = np.arange(len(texts.starts)) + block.first_line
@@ -203,53 +206,54 @@ def _read_tsv(path: Path, reading: _Reading) -> SentencePairs:
             blank = texts.where(others).blank()
             reading.leave_out("empty line", numbers[others[blank]])
             wrong = others[~blank]
-            most = int(columns[wrong].max(initial=most))
+            max_columns = int(columns[wrong].max(initial=max_columns))
             complaints = (
                 f"{_columns(int(columns[row]))}: {excerpt(texts.text(row))}"
                 for row in wrong.tolist()
             )
             reading.complain(numbers[wrong], complaints)
-    return reading.pairs("each line must be source TAB target", _tsv_advice(path, most))
+    return reading.pairs("source TAB target in each line", _tsv_advice(path, max_columns))
 
 
 def _columns(count: int) -> str:
-    return "1 column (no tab)" if count == 1 else f"{count} columns"
+    return "got 1 column (no tab)" if count == 1 else f"got {count} columns"
 
 
-def _tsv_advice(path: Path, most: int) -> str:
-    if most > 2:
+def _tsv_advice(path: Path, max_columns: int) -> str:
+    if max_columns > 2:
         return f"To keep the first two columns: cut -f1,2 {path} > new-file"
     if path.suffix == ".csv":
-        return "Commas do not part the columns here: save the table as TSV (tab-separated)."
+        return "Commas do not separate the columns here: save the table as TSV (tab-separated)."
     return "Put one tab between source and target, or give two parallel files (a.en,a.de)."
 
 
 def _read_parallel(left: Path, right: Path, reading: _Reading) -> SentencePairs:
     streams = [map(_lines_of, read_blocks(path)) for path in (left, right)]
-    waiting: list[_Texts | None] = [None, None]
+    pending: list[_Texts | None] = [None, None]
     done = 0
     while True:
         for side, stream in enumerate(streams):
-            if waiting[side] is None:
-                waiting[side] = next(stream, None)
-        source, target = waiting
+            if pending[side] is None:
+                pending[side] = next(stream, None)
+        source, target = pending
         if source is None or target is None:
             break
         ready = min(len(source.starts), len(target.starts))
         lines = np.arange(done, done + ready) + 1
         reading.keep(source.where(slice(ready)), target.where(slice(ready)), lines)
-        waiting = [_rest(texts, ready) for texts in (source, target)]
+        pending = [_rest(texts, ready) for texts in (source, target)]
         done += ready
     counts = [
         done + (len(texts.starts) if texts else 0) + sum(len(more.starts) for more in stream)
-        for texts, stream in zip(waiting, streams, strict=True)
+        for texts, stream in zip(pending, streams, strict=True)
     ]
     if counts[0] != counts[1]:
         raise DataError(
-            f"{left} has {counts[0]} lines and {right} has {counts[1]}; line n of one must be the "
-            "translation of line n of the other. Find where they part, or use one TSV file."
+            f"got {counts[0]} lines in {left} and {counts[1]} in {right}; expected line n of one "
+            "to be the translation of line n of the other; try one TSV file, or find where they "
+            "differ."
         )
-    return reading.pairs("the same line of the two files makes a pair", "")
+    return reading.pairs("a pair in each line of the two files", "")
 
 
 def _rest(texts: _Texts, done: int) -> _Texts | None:
@@ -276,11 +280,11 @@ def _read_json(path: Path, reading: _Reading) -> SentencePairs:
                 reading.complain(np.array([number]), [str(error)])
         reading.keep(*_sides_of(texts), np.array(lines, dtype=np.int64))
     advice = "To turn one JSON list into lines: jq -c '.[]' FILE > new.jsonl"
-    return reading.pairs('each line must be {"source": "…", "target": "…"}', advice)
+    return reading.pairs('{"source": "…", "target": "…"} in each line', advice)
 
 
 def _pair_of(line: bytes) -> tuple[bytes, bytes]:
-    """Source and target of one line, or a ValueError that says what is wrong with it."""
+    """Return source and target of one line, or raise a ValueError with the reason."""
     try:
         value = json.loads(line.decode())
     except (ValueError, RecursionError) as error:
@@ -295,16 +299,16 @@ def _pair_of(line: bytes) -> tuple[bytes, bytes]:
 
 def _text_of(name: str, value: Any) -> bytes:
     if not isinstance(value, str):
-        raise ValueError(f'"{name}" is {json.dumps(value)[:40]}, where text was wanted')
+        raise ValueError(f'got {json.dumps(value)[:40]} in "{name}"; expected text')
     try:
         return value.encode()
     except UnicodeEncodeError as error:
         half = f"\\u{ord(value[error.start]):04x}"
-        raise ValueError(f'"{name}" has half a character ({half}): {excerpt(value)}') from None
+        raise ValueError(f'got a lone surrogate ({half}) in "{name}": {excerpt(value)}') from None
 
 
 def _sides_of(texts: list[bytes]) -> tuple[_Texts, _Texts]:
-    # a byte behind the last, so that an empty text at the end also has a first byte to look at
+    # a byte behind the last, so that an empty string at the end has a first byte, too
     buffer = np.frombuffer(b"".join([*texts, b"\n"]), dtype=np.uint8)
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     starts = np.concatenate([[0], ends[:-1]]) if texts else ends

@@ -1,21 +1,21 @@
-"""Days written as people write them in many languages, and in ISO 8601: `dates`.
+"""The synthetic set `dates`: dates as 46 languages write them → ISO 8601.
 
-The names, orders and marks are those of the Unicode CLDR, as Babel carries it: no network, no
-corpus. Babel's own `format_date` looks everything up again for each day; here a pattern is
-compiled once into a function from day to text, and the tests hold it equal to Babel's.
+Names, field orders and punctuation are those of the Unicode CLDR, which Babel includes: no network,
+no corpus. Babel's own `format_date` looks everything up again for each date; here a pattern is
+compiled once into a function from date to text, and the tests compare it with Babel's.
 
-Which strings are left out, so that every string has one reading:
+Patterns and strings that are left out, so that every string has one meaning:
 
 1. A pattern with a two-digit year.
-2. A pattern all of whose fields are numbers, if two of the languages read its shape
-   differently. The shape is the separators (without spaces and invisible marks) and the place
-   of the year; a weekday beside the numbers does not count, since it names no month. So
-   `5.3.2024` and `2024/3/5` stay, and `05/03/2024` goes in every language: English reads it as
-   the third of May, Spanish as the fifth of March.
-3. A string that still turns up with two days (none does; `without_two_readings` sees to it).
+2. A pattern of numeric fields only, if two of the languages order day and month differently in its
+   shape. The shape is the separators (without spaces and invisible characters) and the position of
+   the year; a weekday next to the numbers does not count, since it names no month. So `5.3.2024`
+   and `2024/3/5` are kept, and `05/03/2024` is left out in every language: in English it is the
+   third of May, in Spanish the fifth of March.
+3. A string that still occurs with two dates (none does; `drop_ambiguous_sources` checks it).
 
-CLDR writes narrow and no-break spaces (U+202F, U+00A0) and direction marks (U+200E, U+200F)
-that no keyboard has. Half of the examples keep them, the other half have plain spaces and no
+CLDR has narrow and no-break spaces (U+202F, U+00A0) and direction marks (U+200E, U+200F) that no
+keyboard has. Half of the examples keep them, the other half have plain spaces and no direction
 marks.
 """
 
@@ -28,19 +28,20 @@ from typing import NamedTuple
 from babel import Locale
 from babel.dates import tokenize_pattern
 
+from saccade.data.splits import SPLIT_NAMES, hash_split
 from saccade.data.synthetic.base import (
-    SPLIT_NAMES,
     PairSampler,
-    ProgressCallback,
     SyntheticPairs,
     TextPair,
     generate_pairs,
-    hash_split,
     uniform_stream,
 )
 from saccade.registry import lookup
+from saccade.types.progress import ProgressCallback
 
-DATES_DESCRIPTION = "days as written in 46 languages → ISO 8601: 'mardi 5 mars 2024' → '2024-03-05'"
+DATES_DESCRIPTION = (
+    "dates as written in 46 languages → ISO 8601: 'mardi 5 mars 2024' → '2024-03-05'"
+)
 
 _LANGUAGES = (
     "am ar bg bn ca cs da de el en es et fa fi fr he hi hr hu hy id it ja ka kk ko "
@@ -59,47 +60,47 @@ DateFormatter = Callable[[date], str]
 
 
 class NumericDateShape(NamedTuple):
-    """What a reader sees of an all-numeric date: the separators, and where the year stands."""
+    """The separators of an all-numeric date, and the position of the year among its fields."""
 
     separators: tuple[str, ...]
     year: int
 
 
 def date_languages() -> list[str]:
-    """The languages that days are written in, by their codes."""
+    """Return the codes of the languages."""
     return list(_LANGUAGES)
 
 
 def date_styles(language: str) -> list[str]:
-    """The styles a language has: CLDR's own formats first, then skeletons that add to them."""
-    return list(lookup(_writers(), language, "language of dates"))
+    """Return the styles of a language: CLDR's formats first, then further skeletons."""
+    return list(lookup(_formatters(), language, "language of dates"))
 
 
 def format_cldr_date(day: date, language: str, style: str) -> str:
-    """The day as CLDR writes it: `write_date(date(2024, 3, 5), "fr", "long")`, '5 mars 2024'."""
-    writers = lookup(_writers(), language, "language of dates")
-    return lookup(writers, style, f"style of dates in {language!r}")(day)
+    """Format a date as CLDR does: `format_cldr_date(day, "fr", "long")` is '5 mars 2024'."""
+    formatters = lookup(_formatters(), language, "language of dates")
+    return lookup(formatters, style, f"style of dates in {language!r}")(day)
 
 
 def normalise_spaces(text: str) -> str:
-    """Plain spaces for CLDR's special ones, and no invisible direction marks."""
+    """Replace CLDR's special spaces by plain ones and drop invisible direction marks."""
     return text.translate(_AS_TYPED)
 
 
 def generate_dates(
     size: int = 120_000, seed: int = 1, on_progress: ProgressCallback | None = None
 ) -> SyntheticPairs:
-    """Days in many languages and styles → ISO 8601; the held-out days are in no training pair.
+    """Return dates in many languages and styles → ISO 8601; held-out dates are in no training pair.
 
-    `size` pairs to train on, 2,000 each for dev and test. The languages take turns,
-    so each has the same number of pairs; day and style are drawn.
+    There are `size` training pairs and 2,000 each for dev and test. The languages alternate, so
+    each has the same number of pairs; date and style are random.
     """
     draws = {split: _draw(split, seed) for split in SPLIT_NAMES}
     return generate_pairs("dates", DATES_DESCRIPTION, draws, size, 2_000, _notes(), on_progress)
 
 
 def date_examples() -> list[TextPair]:
-    """Eight held-out days, each in another script, to show what a model has learned."""
+    """Return eight held-out dates in different scripts, to show what a model has learned."""
     days = _days("test")
     languages = ("fr", "ru", "el", "ar", "hi", "zh", "ko", "th")
     chosen = [days[len(days) * (2 * k + 1) // (2 * len(languages))] for k in range(len(languages))]
@@ -112,11 +113,11 @@ def date_examples() -> list[TextPair]:
 def _draw(split: str, seed: int) -> PairSampler:
     days = _days(split)
     written = [day.isoformat() for day in days]
-    writers = [list(styles.values()) for styles in _writers().values()]
+    formatters = [list(styles.values()) for styles in _formatters().values()]
     random = uniform_stream(seed, f"dates/{split}")
 
-    def draw(turn: int) -> TextPair:
-        styles = writers[turn % len(writers)]
+    def draw(index: int) -> TextPair:
+        styles = formatters[index % len(formatters)]
         where = int(next(random) * len(days))
         source = styles[int(next(random) * len(styles))](days[where])
         return (source if next(random) < 0.5 else normalise_spaces(source)), written[where]
@@ -126,34 +127,34 @@ def _draw(split: str, seed: int) -> PairSampler:
 
 @cache
 def _days(split: str) -> list[date]:
-    """All days of the range that fall on this side."""
-    every = (_FIRST + timedelta(days) for days in range((_LAST - _FIRST).days + 1))
-    return [day for day in every if hash_split(day.isoformat()) == split]
+    """Return all days of the range that belong to a split."""
+    days = (_FIRST + timedelta(offset) for offset in range((_LAST - _FIRST).days + 1))
+    return [day for day in days if hash_split(day.isoformat()) == split]
 
 
 def _notes() -> list[str]:
-    kept = sum(len(styles) for styles in _writers().values())
-    doubtful = ", ".join(
+    kept = sum(len(styles) for styles in _formatters().values())
+    ambiguous = ", ".join(
         f"{'year first' if shape.year == 0 else 'year last'} with {' '.join(shape.separators)}"
-        for shape in sorted(_read_two_ways(_patterns()))
+        for shape in sorted(_ambiguous_shapes(_patterns()))
     )
     return [
         f"{len(_LANGUAGES)} languages, {kept} styles, {_FIRST.year} to {_LAST.year}.",
-        f"All-numeric shapes that languages read differently are left out: {doubtful or 'none'}.",
+        f"All-numeric shapes that are ambiguous are left out: {ambiguous or 'none'}.",
         "Half of the examples have plain spaces where CLDR has narrow or no-break ones.",
     ]
 
 
 @cache
-def _writers() -> dict[str, dict[str, DateFormatter]]:
-    """Language → style → the function that writes a day; without the shapes read two ways."""
+def _formatters() -> dict[str, dict[str, DateFormatter]]:
+    """Return language → style → function that formats a date; without the ambiguous shapes."""
     patterns = _patterns()
-    doubtful = _read_two_ways(patterns)
+    ambiguous = _ambiguous_shapes(patterns)
     return {
         language: {
             style: _compile(tokens, Locale.parse(language))
             for style, tokens in styles.items()
-            if _shape(tokens) not in doubtful
+            if _shape(tokens) not in ambiguous
         }
         for language, styles in patterns.items()
     }
@@ -161,7 +162,7 @@ def _writers() -> dict[str, dict[str, DateFormatter]]:
 
 @cache
 def _patterns() -> dict[str, dict[str, list[PatternToken]]]:
-    """Language → style → pattern, each pattern once, none with a two-digit year."""
+    """Return language → style → pattern, each pattern once, none with a two-digit year."""
     patterns: dict[str, dict[str, list[PatternToken]]] = {}
     for language in _LANGUAGES:
         locale = Locale.parse(language)
@@ -178,8 +179,8 @@ def _patterns() -> dict[str, dict[str, list[PatternToken]]]:
     return patterns
 
 
-def _read_two_ways(patterns: dict[str, dict[str, list[PatternToken]]]) -> set[NumericDateShape]:
-    """The all-numeric shapes in which one language has the day first and another the month."""
+def _ambiguous_shapes(patterns: dict[str, dict[str, list[PatternToken]]]) -> set[NumericDateShape]:
+    """Return the all-numeric shapes with the day first in one language and the month in another."""
     orders: dict[NumericDateShape, set[str]] = defaultdict(set)
     for styles in patterns.values():
         for tokens in styles.values():
@@ -190,7 +191,7 @@ def _read_two_ways(patterns: dict[str, dict[str, list[PatternToken]]]) -> set[Nu
 
 
 def _shape(tokens: list[PatternToken]) -> NumericDateShape | None:
-    """The shape of an all-numeric pattern; None where the month has a name."""
+    """Return the shape of an all-numeric pattern; None if the month is a name."""
     if any(kind == "field" and value[0] in "ML" and int(value[1]) > 2 for kind, value in tokens):
         return None
     gaps = [""]
@@ -203,19 +204,19 @@ def _shape(tokens: list[PatternToken]) -> NumericDateShape | None:
 
 
 def _order(tokens: list[PatternToken]) -> str:
-    """The order of day, month and year: 'dMy', 'Mdy' or 'yMd'."""
+    """Return the order of day, month and year: 'dMy', 'Mdy' or 'yMd'."""
     letters = [str(value[0]) for kind, value in tokens if kind == "field" and value[0] in "dMLy"]
     return "".join(letters).replace("L", "M")
 
 
 def _compile(tokens: list[PatternToken], locale: Locale) -> DateFormatter:
-    """The function that writes a day after this pattern."""
+    """Return the function that formats a date by a pattern."""
     parts = [_part(kind, value, locale) for kind, value in tokens]
     return lambda day: "".join([part(day) for part in parts])
 
 
 def _part(kind: str, value: str | tuple[str, int], locale: Locale) -> DateFormatter:
-    """The function that writes one field, or the text between two."""
+    """Return the function that formats one field, or the text between two."""
     if isinstance(value, str):
         text = value
         return lambda day: text
@@ -235,11 +236,13 @@ def _part(kind: str, value: str | tuple[str, int], locale: Locale) -> DateFormat
     if letter == "G":
         era = locale.eras[_WIDTHS[max(count, 3)]][1]
         return lambda day: era
-    raise ValueError(f"The date pattern of {locale} has a field {letter!r} that is not known here.")
+    raise ValueError(
+        f"got a field {letter!r} in a date pattern of {locale}; expected y, d, M, L, E, c or G."
+    )
 
 
 def _months(letter: str, count: int, locale: Locale) -> list[str]:
-    """How each month is written, at its number; nothing at 0."""
+    """Return the name or number of each month at its index; index 0 is empty."""
     if count < 3:
         return [f"{number:0{count}d}" for number in range(13)]
     names = locale.months[_CONTEXTS[letter]][_WIDTHS[count]]

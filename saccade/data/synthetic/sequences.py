@@ -1,37 +1,36 @@
-"""Data that is always there: made on the spot, with no network and no files.
+"""Registry of the synthetic sets of pairs, and the sets `reverse` and `copy`.
 
-`SYNTHETIC` names every kind, `ABOUT` has a line about each. How they are drawn is in
-`saccade.data.synthetic.base`; `reverse` and `copy`, the smallest tasks on which attention can be seen to
-work, are here.
+These two are the smallest tasks on which the effect of attention is visible. The sampling is in
+`saccade.data.synthetic.base`.
 """
 
 from collections.abc import Callable
 from string import ascii_lowercase
 
+from saccade.data.splits import SPLIT_NAMES, hash_split
 from saccade.data.synthetic.base import (
-    SPLIT_NAMES,
     PairSampler,
-    ProgressCallback,
     SyntheticPairs,
     TextPair,
     generate_pairs,
-    hash_split,
     uniform_stream,
 )
-from saccade.data.synthetic.dates import DATES_DESCRIPTION as ABOUT_DATES
-from saccade.data.synthetic.dates import generate_dates
-from saccade.data.synthetic.spelled_numbers import SPELLED_NUMBERS_DESCRIPTION as ABOUT_NUMBERS
-from saccade.data.synthetic.spelled_numbers import generate_spelled_numbers
+from saccade.data.synthetic.dates import DATES_DESCRIPTION, generate_dates
+from saccade.data.synthetic.spelled_numbers import (
+    SPELLED_NUMBERS_DESCRIPTION,
+    generate_spelled_numbers,
+)
 from saccade.errors import ConfigError
+from saccade.types.progress import ProgressCallback
 
 SYNTHETIC_DESCRIPTIONS = {
-    "dates": ABOUT_DATES,
-    "numbers": ABOUT_NUMBERS,
-    "reverse": "short words of made-up letters, backwards: 'acb' → 'bca'",
-    "copy": "short words of made-up letters, as they are: 'acb' → 'acb'",
+    "dates": DATES_DESCRIPTION,
+    "numbers": SPELLED_NUMBERS_DESCRIPTION,
+    "reverse": "random short sequences of letters, reversed: 'acb' → 'bca'",
+    "copy": "random short sequences of letters, copied: 'acb' → 'acb'",
 }
 
-_TRIES = 20  # words in one draw: one in twenty falls on a held-out side
+_TRIES = 20  # words in one draw: one in twenty belongs to each held-out split
 
 
 def generate_reverse(
@@ -41,7 +40,7 @@ def generate_reverse(
     seed: int = 1,
     on_progress: ProgressCallback | None = None,
 ) -> SyntheticPairs:
-    """Letters → the same letters backwards. A model without attention finds the far end hard."""
+    """Return random words → the same letters reversed: hard for a model without attention."""
     return _letters(
         "reverse", lambda word: word[::-1], symbols, max_length, size, seed, on_progress
     )
@@ -54,7 +53,7 @@ def generate_copy(
     seed: int = 1,
     on_progress: ProgressCallback | None = None,
 ) -> SyntheticPairs:
-    """Letters → the same letters: the attention map of a good model is the diagonal."""
+    """Return random words → the same words: the attention map of a good model is the diagonal."""
     return _letters("copy", lambda word: word, symbols, max_length, size, seed, on_progress)
 
 
@@ -68,11 +67,9 @@ def _letters(
     on_progress: ProgressCallback | None,
 ) -> SyntheticPairs:
     if not 1 <= symbols <= len(ascii_lowercase):
-        raise ConfigError(f"{name}: symbols is {symbols}; choose from 1 to {len(ascii_lowercase)}.")
+        raise ConfigError(f"{name}: got symbols={symbols}; expected 1 to {len(ascii_lowercase)}.")
     if max_length < 1:
-        raise ConfigError(
-            f"{name}: longest is {max_length}; the longest word has at least 1 letter."
-        )
+        raise ConfigError(f"{name}: got max_length={max_length}; expected at least 1 letter.")
     draws = {split: _draw(name, answer, symbols, max_length, split, seed) for split in SPLIT_NAMES}
     possible = sum(symbols**length for length in range(1, max_length + 1))
     notes = [f"{possible} words of 1 to {max_length} letters out of {symbols} are possible."]
@@ -85,9 +82,9 @@ def _draw(
     random = uniform_stream(seed, f"{name}/{split}")
     seen: set[str] = set()
 
-    def draw(turn: int) -> TextPair | None:
+    def draw(index: int) -> TextPair | None:
         for _ in range(_TRIES):
-            # all lengths alike: drawn from all words alike, seven in eight would have the greatest
+            # uniform over lengths: uniform over words, seven in eight would have the greatest one
             length = 1 + int(next(random) * max_length)
             word = "".join([ascii_lowercase[int(next(random) * symbols)] for _ in range(length)])
             if word in seen:

@@ -1,8 +1,8 @@
-"""Numbers spelt out in many languages, and in digits: `numbers`, with num2words.
+"""The synthetic set `numbers`: numbers spelt out in 39 languages (num2words) → digits.
 
-The languages are those in which num2words spells every number from 0 to 9999, each number
-differently. Left out are Amharic (it raises an error), Telugu (stray spaces) and the regional
-variants, which hardly differ. Spellings are in Unicode's NFC.
+The languages are those in which num2words spells every number from 0 to 9999, and no two alike.
+Left out are Amharic (num2words raises an error), Telugu (stray spaces) and the regional variants,
+which hardly differ. Spellings are in Unicode's NFC.
 """
 
 from collections.abc import Callable
@@ -11,17 +11,16 @@ from unicodedata import normalize
 
 from num2words import num2words
 
+from saccade.data.splits import SPLIT_NAMES, hash_split
 from saccade.data.synthetic.base import (
-    SPLIT_NAMES,
     PairSampler,
-    ProgressCallback,
     SyntheticPairs,
     TextPair,
     generate_pairs,
-    hash_split,
     uniform_stream,
 )
 from saccade.registry import lookup
+from saccade.types.progress import ProgressCallback
 
 SPELLED_NUMBERS_DESCRIPTION = (
     "numbers spelt out in 39 languages → digits: 'trois cent quarante-deux' → '342'"
@@ -32,18 +31,18 @@ _LANGUAGES = (
     "nl no pl pt ro ru sk sl sr sv th tr uk vi"
 ).split()
 _KNOWN = dict.fromkeys(_LANGUAGES)
-_NUMBERS = 10_000
+_NUMBER_COUNT = 10_000
 
 
 def number_languages() -> list[str]:
-    """The languages that numbers are spelt in, by num2words' codes."""
+    """Return the languages, by num2words' codes."""
     return list(_LANGUAGES)
 
 
 @cache
 def spell_number(number: int, language: str) -> str:
-    """The number in words: `spell(342, "fr")` is 'trois cent quarante-deux'."""
-    # num2words would fall back on the first two letters of a language it does not know
+    """Return a number in words: `spell_number(342, "fr")` is 'trois cent quarante-deux'."""
+    # num2words would fall back to the first two letters of an unknown language
     lookup(_KNOWN, language, "language of numbers")
     return normalize("NFC", num2words(number, lang=language))
 
@@ -54,14 +53,14 @@ def generate_spelled_numbers(
     direction: str = "to_digits",
     on_progress: ProgressCallback | None = None,
 ) -> SyntheticPairs:
-    """Numbers in words → digits; with `direction="to_words"`, 'fr 342' → the words.
+    """Return numbers in words → digits; with `direction="to_words"`, 'fr 342' → the words.
 
-    The languages take turns, the number is drawn from 0 to 9999; a held-out number is in no
+    The languages alternate, the number is random from 0 to 9999; a held-out number is in no
     training pair, in any language.
     """
     pair = lookup(_DIRECTIONS, direction, "direction of numbers")
     draws = {split: _draw(split, seed, pair) for split in SPLIT_NAMES}
-    notes = [f"{len(_LANGUAGES)} languages, 0 to {_NUMBERS - 1}."]
+    notes = [f"{len(_LANGUAGES)} languages, 0 to {_NUMBER_COUNT - 1}."]
     return generate_pairs(
         "numbers", SPELLED_NUMBERS_DESCRIPTION, draws, size, 2_000, notes, on_progress
     )
@@ -79,11 +78,11 @@ _DIRECTIONS = {"to_digits": _to_digits, "to_words": _to_words}
 
 
 def _draw(split: str, seed: int, pair: Callable[[int, str], TextPair]) -> PairSampler:
-    numbers = [number for number in range(_NUMBERS) if hash_split(str(number)) == split]
+    numbers = [number for number in range(_NUMBER_COUNT) if hash_split(str(number)) == split]
     random = uniform_stream(seed, f"numbers/{split}")
 
-    def draw(turn: int) -> TextPair:
-        language = _LANGUAGES[turn % len(_LANGUAGES)]
+    def draw(index: int) -> TextPair:
+        language = _LANGUAGES[index % len(_LANGUAGES)]
         return pair(numbers[int(next(random) * len(numbers))], language)
 
     return draw

@@ -1,4 +1,4 @@
-r"""Tables that are always there: two that are drawn, and those that scikit-learn carries."""
+"""Built-in tables: two synthetic ones and scikit-learn's toy datasets."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,11 +10,11 @@ from saccade.data.tables.csv import Table, table_from_columns
 from saccade.errors import MissingPackageError
 from saccade.seeding import generator
 
-PLANE_WEIGHTS, PLANE_BIAS = (2.0, -3.4), 4.2  # of the plane
+PLANE_WEIGHTS, PLANE_BIAS = (2.0, -3.4), 4.2
 
 
 def generate_plane(count: int = 400, noise: float = 0.5, seed: int = 0) -> Table:
-    r"""y = 2 a - 3.4 b + 4.2 + ε with a, b and ε/noise from N(0, 1)."""
+    r"""Return y = 2 a - 3.4 b + 4.2 + ε with a, b and ε/noise from N(0, 1)."""
     draw = generator(seed, "plane")
     inputs = draw.normal(size=(count, 2))
     y = inputs @ np.array(PLANE_WEIGHTS) + PLANE_BIAS + draw.normal(0.0, noise, count)
@@ -23,7 +23,7 @@ def generate_plane(count: int = 400, noise: float = 0.5, seed: int = 0) -> Table
 
 
 def generate_moons(count: int = 400, noise: float = 0.15, seed: int = 0) -> Table:
-    r"""Two half circles, one hanging into the other, with noise: no line parts them.
+    r"""Return two interleaved half circles with noise, which no line separates.
 
     (cos t, sin t) is "upper", (1 - cos t, ½ - sin t) is "lower", t uniform on [0, π].
     """
@@ -36,16 +36,16 @@ def generate_moons(count: int = 400, noise: float = 0.15, seed: int = 0) -> Tabl
     return table_from_columns("moons", {"x": x.tolist(), "y": y.tolist(), "moon": names}, "moon")
 
 
-def load_sklearn_table(name: str, **how: Any) -> Table:
-    """One of the sets that scikit-learn carries; what is to be foretold is called "target"."""
+def load_sklearn_table(name: str, **options: Any) -> Table:
+    """Return a toy dataset of scikit-learn; the target column is called "target"."""
     try:
         from sklearn import datasets
     except ImportError:
         raise MissingPackageError(
-            f"{name} comes with scikit-learn, which is not installed: pip install "
-            "'saccade[tables]'. moons and plane are there without it."
+            f"{name} is a dataset of scikit-learn, which is not installed: pip install "
+            "'saccade[tables]'. moons and plane do not need it."
         ) from None
-    found = getattr(datasets, f"load_{name}")(**how)
+    found = getattr(datasets, f"load_{name}")(**options)
     columns = dict(zip(map(str, found.feature_names), found.data.T.tolist(), strict=True))
     target = found.target
     if getattr(found, "target_names", None) is not None:

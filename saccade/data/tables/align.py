@@ -1,9 +1,9 @@
-r"""Two tables side by side: the columns that both have, as arrays, and a class for each row.
+r"""Alignment of two tables: their common columns as arrays, and a class for each row.
 
-A number that is missing is NaN, a missing category a value of its own. What says nothing about
-rows of another file is left out, and said: columns of one file only, empty ones, those that count
-the rows, and texts that hardly come back (names, sentences). A target of numbers becomes four
-classes, cut at the quartiles of the first table.
+A missing number is NaN, a missing category a category of its own. Columns that cannot be compared
+are left out with a note: columns of one file only, empty ones, row numbers, and texts that hardly
+repeat (names, sentences). A numeric target becomes four classes, cut at the quartiles of the first
+table.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from saccade.data.tables.csv import MISSING_VALUES, Table, pluralise
 from saccade.data.tables.schema import (
     ColumnsConfig,
-    FloatArray,
     drop_missing_target,
     fit_numeric_column,
     infer_target_type,
@@ -27,24 +26,25 @@ from saccade.data.tables.schema import (
 )
 from saccade.errors import DataError
 from saccade.registry import did_you_mean
+from saccade.types.arrays import FloatArray
 
-MISSING_CATEGORY = "missing"  # what a category is called that is not there
+MISSING_CATEGORY = "missing"  # the category of a missing value
 NOT_A_TABLE = (
-    "Two tables were wanted: a row of names, then a row of cells for each example. A text, or "
-    "pairs of sentences, is none."
+    "Expected two tables: a header row, then a row for each example. A text or sentence pairs "
+    "cannot be compared."
 )
 
 
 class AlignedTable(NamedTuple):
-    """One of the two."""
+    """One of two aligned tables."""
 
-    table: Table  # the rows that are compared
+    table: Table  # the compared rows
     columns: dict[str, NDArray[Any]]  # float64, or text
-    labels: NDArray[np.str_] | None  # None: not known in both
+    labels: NDArray[np.str_] | None  # None: not in both tables
 
 
 class TablePair(NamedTuple):
-    """Both, with the same columns, and what a person should know of it."""
+    """Two tables with the same columns, and notes for the user."""
 
     source: AlignedTable
     target: AlignedTable
@@ -54,7 +54,7 @@ class TablePair(NamedTuple):
 def align_tables(
     source: Table, target: Table, config: ColumnsConfig, target_column: str | None = None
 ) -> TablePair:
-    """What can be compared; `asked` is the column that is foretold, and says what classes are."""
+    """Return the comparable part of two tables; `target_column` gives the classes."""
     for table in (source, target):
         raise_data_errors(
             table.name, [*table.row_errors, *([NOT_A_TABLE] if _is_ragged(table) else [])]
@@ -64,22 +64,26 @@ def align_tables(
         tables, [*config.categories, *config.ignore, *([target_column] if target_column else [])]
     )
     notes, labels = [], None
-    if target_column is not None and (bare := _without(tables, target_column)) is not None:
+    if (
+        target_column is not None
+        and (unlabelled := _table_without(tables, target_column)) is not None
+    ):
         notes = [
-            f"{bare.name} has no {target_column!r} in any row, so only the inputs are compared."
+            f"{unlabelled.name} has no {target_column!r} in any row, "
+            "so only the inputs are compared."
         ]
     elif target_column is not None:
-        notes = [note for table in tables for note in _left_out(table, target_column)]
+        notes = [note for table in tables for note in _dropped_rows_note(table, target_column)]
         tables = (
             drop_missing_target(source, target_column),
             drop_missing_target(target, target_column),
         )
-        labels, more = _classes(*tables, target_column, target_column in config.categories)
+        labels, more = _class_labels(*tables, target_column, target_column in config.categories)
         notes += more
     columns, more = _columns(*tables, config, target_column)
     sides = [
-        AlignedTable(table, own, None if labels is None else labels[place])
-        for place, (table, own) in enumerate(zip(tables, columns, strict=True))
+        AlignedTable(table, own, None if labels is None else labels[side])
+        for side, (table, own) in enumerate(zip(tables, columns, strict=True))
     ]
     return TablePair(sides[0], sides[1], [*notes, *more])
 
@@ -90,62 +94,60 @@ def _is_ragged(table: Table) -> bool:
 
 def _check_names(tables: Sequence[Table], names: Sequence[str]) -> None:
     known = list(dict.fromkeys(name for table in tables for name in table.columns))
-    strange = [f"no column {n!r}.{did_you_mean(n, known)}" for n in names if n not in known]
-    if strange:
+    unknown = [f"no column {n!r}.{did_you_mean(n, known)}" for n in names if n not in known]
+    if unknown:
         both = " and ".join(table.name for table in tables)
-        raise DataError(f"{both} have {' They have '.join(strange)} There are: {', '.join(known)}.")
+        raise DataError(f"{both}: got {' Got '.join(unknown)} Columns: {', '.join(known)}.")
 
 
 # --- classes --------------------------------------------------------------------------------------
 
 
-def _without(tables: Sequence[Table], target_column: str) -> Table | None:
-    """The table that has no class for any row."""
-    bare = (
+def _table_without(tables: Sequence[Table], target_column: str) -> Table | None:
+    """Return the table that has no class in any row, if there is one."""
+    unlabelled = (
         t
         for t in tables
         if all(cell in MISSING_VALUES for cell in t.columns.get(target_column, []))
     )
-    return next(bare, None)
+    return next(unlabelled, None)
 
 
-def _left_out(table: Table, target_column: str) -> list[str]:
-    """What is said of rows whose class is not known."""
+def _dropped_rows_note(table: Table, target_column: str) -> list[str]:
+    """Return a note about the rows without a class."""
     count = len(table) - len(drop_missing_target(table, target_column))
     are = "is" if count == 1 else "are"
-    without = (
-        f"{pluralise(count, 'row')} of {table.name} without a {target_column!r} {are} left out."
-    )
-    return [without] if count else []
+    note = f"{pluralise(count, 'row')} of {table.name} without a {target_column!r} {are} left out."
+    return [note] if count else []
 
 
-def _classes(
-    source: Table, target: Table, target_column: str, of_names: bool
+def _class_labels(
+    source: Table, target: Table, target_column: str, is_categorical: bool
 ) -> tuple[list[NDArray[np.str_]], list[str]]:
-    """The class of each row of both, and how they came about."""
+    """Return the class of each row of both tables, and notes about the classes."""
     cells = [table.columns[target_column] for table in (source, target)]
-    of_numbers = not of_names and is_mostly_numeric(cells[0])
-    if of_numbers:
+    is_numeric = not is_categorical and is_mostly_numeric(cells[0])
+    if is_numeric:
         for table in (source, target):
             raise_data_errors(table.name, non_numeric_errors(table, target_column))
-    if not of_numbers or infer_target_type(cells[0]) == "class":
-        # 1 and 1.0 are one class, where they are numbers
-        said = [[f"{float(c):.12g}" for c in part] if of_numbers else part for part in cells]
-        labels = [np.array(part, np.str_) for part in said]
+    if not is_numeric or infer_target_type(cells[0]) == "class":
+        # 1 and 1.0 are one class of a numeric target
+        names = [[f"{float(c):.12g}" for c in part] if is_numeric else part for part in cells]
+        labels = [np.array(part, np.str_) for part in names]
         _check_classes(source, target_column, labels[0])
         return labels, []
     values = [parse_numbers(part) for part in cells]
     cuts = np.unique(np.quantile(values[0], [0.25, 0.5, 0.75]))
-    names = _between(cuts)
-    labels = [names[np.searchsorted(cuts, part, side="left")] for part in values]
+    intervals = _interval_names(cuts)
+    labels = [intervals[np.searchsorted(cuts, part, side="left")] for part in values]
     _check_classes(source, target_column, labels[0])
-    at = ", ".join(f"{cut:.4g}" for cut in cuts)
+    edges = ", ".join(f"{cut:.4g}" for cut in cuts)
     return labels, [
-        f"{target_column!r} is a number: it is cut at the quartiles of {source.name} ({at})."
+        f"{target_column!r} is numeric: its classes are the quartiles of {source.name} ({edges})."
     ]
 
 
-def _between(cuts: FloatArray) -> NDArray[np.str_]:
+def _interval_names(cuts: FloatArray) -> NDArray[np.str_]:
     edges = [f"{cut:.4g}" for cut in cuts]
     inner = [f"{low} to {high}" for low, high in zip(edges, edges[1:], strict=False)]
     return np.array([f"up to {edges[0]}", *inner, f"above {edges[-1]}"])
@@ -155,14 +157,14 @@ def _check_classes(source: Table, target_column: str, labels: NDArray[np.str_]) 
     different = len(set(labels.tolist()))
     if different == 1:
         raise DataError(
-            f"{source.name}: the target {target_column!r} has one value ({labels[0][:40]}), so nothing can "
-            "be learned of what the inputs mean. Take another column, or leave --target out."
+            f"{source.name}: the target {target_column!r} has only one value ({labels[0][:40]}); "
+            "expected two or more; try another column, or leave --target out."
         )
     if 2 * different > len(labels):
         raise DataError(
             f"{source.name}: the target {target_column!r} has {different:,} different values in "
-            f"{pluralise(len(labels), 'row')}: it names the rows, and is no class that comes back. "
-            "Take another column, or leave --target out."
+            f"{pluralise(len(labels), 'row')}; expected classes that repeat; try another column, "
+            "or leave --target out."
         )
 
 
@@ -172,24 +174,24 @@ def _check_classes(source: Table, target_column: str, labels: NDArray[np.str_]) 
 def _columns(
     source: Table, target: Table, config: ColumnsConfig, target_column: str | None
 ) -> tuple[list[dict[str, NDArray[Any]]], list[str]]:
-    """The columns of both, by name, and what is left out."""
-    apart = {target_column, *config.ignore}
+    """Return the columns of both tables by name, and notes about those left out."""
+    excluded = {target_column, *config.ignore}
     notes = [
         f"{', '.join(map(repr, only))} of {here.name}, not in {there.name}: left out."
         for here, there in ((source, target), (target, source))
-        if (only := [n for n in here.columns if n not in there.columns and n not in apart])
+        if (only := [n for n in here.columns if n not in there.columns and n not in excluded])
     ]
     found: list[dict[str, NDArray[Any]]] = [{}, {}]
     complaints: list[str] = []
     for name in source.columns:
-        if name in apart or name not in target.columns:
+        if name in excluded or name not in target.columns:
             continue
         cells = source.columns[name], target.columns[name]
-        as_names = name in config.categories or not _are_numbers(*cells)
-        if (why := _says_nothing(cells, as_names)) is not None:
+        is_categorical = name in config.categories or not _are_numbers(*cells)
+        if (why := _not_comparable(cells, is_categorical)) is not None:
             notes.append(f"{name!r} {why}: left out.")
-        elif as_names:
-            complaints += _of_two_kinds(source, target, name, config)
+        elif is_categorical:
+            complaints += _type_errors(source, target, name, config)
             for side, part in zip(found, cells, strict=True):
                 side[name] = np.array(
                     [MISSING_CATEGORY if c in MISSING_VALUES else c for c in part], np.str_
@@ -203,33 +205,33 @@ def _columns(
     raise_data_errors(f"{source.name} and {target.name}", complaints)
     if not found[0]:
         raise DataError(
-            f"{source.name} and {target.name} have no column that can be compared. "
+            f"{source.name} and {target.name}: got no column that can be compared. "
             f"{' '.join(notes)} {NOT_A_TABLE}"
         )
     return found, notes
 
 
 def _are_numbers(*parts: Sequence[str]) -> bool:
-    """Whether both hold numbers; an empty column fits any."""
+    """Return True if both are numeric; an empty column fits any type."""
     filled = [part for part in parts if any(cell not in MISSING_VALUES for cell in part)]
     return bool(filled) and all(map(is_mostly_numeric, filled))
 
 
-def _says_nothing(parts: tuple[Sequence[str], Sequence[str]], as_names: bool) -> str | None:
-    """Why a column cannot be held against that of another file; None if it can."""
+def _not_comparable(parts: tuple[Sequence[str], Sequence[str]], is_categorical: bool) -> str | None:
+    """Return why a column cannot be compared with that of another file; None if it can."""
     known = [[cell for cell in part if cell not in MISSING_VALUES] for part in parts]
     if not any(known):
         return "is empty"
-    if as_names:
-        comes_back = all(2 * len(set(part)) <= len(part) for part in known)
-        return None if comes_back else "holds texts that hardly come back"
+    if is_categorical:
+        repeats = all(2 * len(set(part)) <= len(part) for part in known)
+        return None if repeats else "has texts that hardly repeat"
     values = [parse_numbers(part) for part in parts]
     rises = all(len(v) > 1 and bool((np.diff(v) > 0).all()) and not (v % 1).any() for v in values)
-    return "counts the rows" if rises else None
+    return "is a row number" if rises else None
 
 
-def _of_two_kinds(source: Table, target: Table, name: str, config: ColumnsConfig) -> list[str]:
-    """A complaint if numbers stand in one of the tables, and text in the other."""
+def _type_errors(source: Table, target: Table, name: str, config: ColumnsConfig) -> list[str]:
+    """Return an error if a column is numeric in one table and text in the other."""
     tables = {is_mostly_numeric(table.columns[name]): table for table in (source, target)}
     filled = all(any(c not in MISSING_VALUES for c in t.columns[name]) for t in (source, target))
     if name in config.categories or len(tables) == 1 or not filled:
@@ -240,7 +242,7 @@ def _of_two_kinds(source: Table, target: Table, name: str, config: ColumnsConfig
         if c not in MISSING_VALUES and not is_mostly_numeric([c])
     )
     return [
-        f"the column {name!r} holds numbers in {tables[True].name} and text in "
-        f"{tables[False].name} ({text[:40]!r}); mend that, or say --set data.categories={name} or "
-        f"data.ignore={name}"
+        f"got numbers in the column {name!r} of {tables[True].name} and text in "
+        f"{tables[False].name} ({text[:40]!r}); expected one type; try "
+        f"--set data.categories={name} or data.ignore={name}"
     ]

@@ -1,8 +1,8 @@
-r"""Tables as files have them: a first row of names, then a row of cells for each example.
+r"""Reading, writing and splitting of delimited tables: a header row, then a row for each example.
 
-Cells stand with commas, semicolons or tabs between them, in quotation marks where they have to be.
-They stay text here; what they mean is for `saccade.data.tables.schema` to find out. Empty lines are no
-rows. In a file with semicolons 1,5 is read as 1.5.
+The delimiter is a comma, a semicolon or a tab; cells may be quoted. Cells stay text here; their
+types are inferred by `saccade.data.tables.schema`. Empty lines are skipped. In a file with
+semicolons 1,5 is read as 1.5.
 """
 
 import csv
@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import chain
-from math import isfinite
 from pathlib import Path
 
 import numpy as np
@@ -20,55 +19,54 @@ from numpy.typing import NDArray
 
 from saccade.errors import ConfigError, DataError
 from saccade.io.atomic import write_atomically
-from saccade.io.text_files import read_lines
-
-IntArray = NDArray[np.int64]
+from saccade.io.numbers import is_number
+from saccade.io.text_files import MAX_LISTED_ERRORS, read_lines
+from saccade.types.arrays import IntArray
 
 DELIMITERS = (",", ";", "\t")
 MISSING_VALUES = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "NULL", "null"})
-MAX_LISTED_ERRORS = 5  # complaints of one kind that are written out; the others are counted
-MAX_MAGNITUDE = 1e100  # squares of what is larger may be more than a float64 holds
+MAX_MAGNITUDE = 1e100  # the square of a larger number may overflow a float64
 
-_COMMA = re.compile(r"[+-]?\d+,\d+")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Cells as text, column by column, and the line of the file that each row began in."""
+    """Cells as text, by column, and the line of the file on which each row starts."""
 
     name: str
     columns: dict[str, list[str]]
     lines: IntArray
     delimiter: str = ","
-    unit: str = "line"  # what a row's number counts
-    row_errors: tuple[str, ...] = ()  # complaints about rows, which are left out
-    target: str | None = None  # what is asked for, where the table itself says so
+    unit: str = "line"  # what `lines` counts: "line" of a file or "row"
+    row_errors: tuple[str, ...] = ()  # errors of rows that are left out
+    target: str | None = None  # default target column of a built-in table
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def take(self, rows: IntArray) -> "Table":
-        """The chosen rows, in the chosen order."""
-        places = rows.tolist()
-        some = {name: [cells[at] for at in places] for name, cells in self.columns.items()}
-        return replace(self, columns=some, lines=self.lines[rows])
+        """Return the rows at the indices, in that order."""
+        indices = rows.tolist()
+        columns = {name: [cells[row] for row in indices] for name, cells in self.columns.items()}
+        return replace(self, columns=columns, lines=self.lines[rows])
 
     def where(self, row: int) -> str:
-        """The place of a row, for a message."""
+        """Return the position of a row for a message: "line 7"."""
         return f"{self.unit} {self.lines[row]}"
 
 
 def table_from_columns(
     name: str, columns: Mapping[str, Sequence[object]], target: str | None = None
 ) -> Table:
-    """A table of values that are in memory; None is a missing one."""
+    """Return a table of values in memory; None is a missing value."""
     texts = {
         column: ["" if cell is None else str(cell) for cell in cells]
         for column, cells in columns.items()
     }
     counts = {len(cells) for cells in texts.values()}
     if len(counts) != 1:
-        raise ValueError(f"got columns of {sorted(counts)} cells; all of one length were wanted.")
+        raise ValueError(f"got columns of {sorted(counts)} cells; expected columns of one length.")
     return Table(name, texts, np.arange(1, counts.pop() + 1), unit="row", target=target)
 
 
@@ -76,12 +74,12 @@ def table_from_columns(
 
 
 def read_table(path: str | Path) -> Table:
-    """A file as a table; complaints about single rows are kept in it, to be said with others."""
+    """Read a table from a file; errors of single rows are kept in `row_errors`."""
     delimiter, rows = _rows(path)
     first = next(rows, None)
     if first is None:
-        raise DataError(f"{path} is empty; a row of names and rows below it were wanted.")
-    names = _names(path, *first)
+        raise DataError(f"{path}: got an empty file; expected a header row and rows below it.")
+    names = _column_names(path, *first)
     kept: list[list[str]] = []
     lines: list[int] = []
     ragged: list[str] = []
@@ -90,9 +88,10 @@ def read_table(path: str | Path) -> Table:
             kept.append(cells)
             lines.append(line)
         else:
-            ragged.append(f"line {line}: {pluralise(len(cells), 'cell')}; {len(names)} were wanted")
+            found = pluralise(len(cells), "cell")
+            ragged.append(f"line {line}: got {found}; expected {len(names)}")
     if not kept and not ragged:
-        raise DataError(f"{path} has a row of names and nothing below; rows were wanted.")
+        raise DataError(f"{path}: got a header row and no row below it; expected at least one row.")
     columns = dict(zip(names, map(list, zip(*kept, strict=True)), strict=True)) if kept else {}
     return Table(
         str(path),
@@ -104,21 +103,21 @@ def read_table(path: str | Path) -> Table:
 
 
 def _rows(path: str | Path) -> tuple[str, Iterator[tuple[int, list[str]]]]:
-    """What stands between cells, and each row with the line it began in."""
+    """Return the delimiter, and an iterator over the rows with the line each starts on."""
     lines = read_lines(path)
-    begun = []
+    first_lines = []
     for line in lines:
-        begun.append(line)
+        first_lines.append(line)
         if line.strip():
             break
-    delimiter = detect_delimiter(begun[-1]) if begun else DELIMITERS[0]
-    return delimiter, _cells(path, chain(begun, lines), delimiter)
+    delimiter = detect_delimiter(first_lines[-1]) if first_lines else DELIMITERS[0]
+    return delimiter, _cells(path, chain(first_lines, lines), delimiter)
 
 
 def _cells(
     path: str | Path, lines: Iterator[str], delimiter: str
 ) -> Iterator[tuple[int, list[str]]]:
-    ended = (f"{line}\n" for line in lines)  # a cell in quotation marks may go over several
+    ended = (f"{line}\n" for line in lines)  # a quoted cell may span several lines
     reader = csv.reader(ended, delimiter=delimiter, skipinitialspace=True, strict=True)
     while True:
         line = reader.line_num + 1
@@ -126,59 +125,59 @@ def _cells(
             cells = next(reader, None)
         except csv.Error as error:
             raise DataError(
-                f"{path}, line {line}: this is no row of a table ({error}). "
-                "Look for a quotation mark that is not closed, or stands alone."
+                f"{path}, line {line}: got a row that cannot be parsed ({error}); expected cells "
+                f"with {delimiter!r} between; try closing or removing a single quotation mark."
             ) from None
         if cells is None:
             return
-        plain = [parse_cell(cell, delimiter) for cell in cells]
-        if any(plain):
-            yield line, plain
+        parsed = [parse_cell(cell, delimiter) for cell in cells]
+        if any(parsed):
+            yield line, parsed
 
 
 def parse_cell(cell: str, delimiter: str) -> str:
-    """A cell without the spaces around it; where commas part no cells they may part digits."""
+    """Strip a cell; where commas are not the delimiter, read a decimal comma as a point."""
     cell = cell.strip()
-    return cell.replace(",", ".") if delimiter == ";" and _COMMA.fullmatch(cell) else cell
+    return cell.replace(",", ".") if delimiter == ";" and _DECIMAL_COMMA.fullmatch(cell) else cell
 
 
 def detect_delimiter(line: str) -> str:
-    """What stands between the cells of a line: what parts it into most."""
+    """Return the delimiter that splits a line into the largest number of cells."""
     return max(DELIMITERS, key=lambda delimiter: len(split_row(line, delimiter) or []))
 
 
 def split_row(line: str, delimiter: str) -> list[str] | None:
-    """The cells of one line; None if it cannot be read."""
+    """Return the cells of one line; None if it cannot be parsed."""
     try:
         return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=True), [])
     except csv.Error:
         return None
 
 
-def _names(path: str | Path, line: int, cells: list[str]) -> list[str]:
-    numbers = [cell for cell in cells if is_numeric_cell(cell)]
+def _column_names(path: str | Path, line: int, cells: list[str]) -> list[str]:
+    numbers = [cell for cell in cells if is_number(cell, MAX_MAGNITUDE)]
     if 2 * len(numbers) >= len(cells):
         raise DataError(
-            f"{path}, line {line}: the first row holds numbers ({', '.join(numbers[:3])}); names "
-            "of the columns were wanted there. Put a row of names before it."
+            f"{path}, line {line}: got numbers in the first row ({', '.join(numbers[:3])}); "
+            "expected the names of the columns; try inserting a header row."
         )
     if len(cells) == 1:
         raise DataError(
-            f"{path}, line {line}: the first row is one cell ({cells[0][:40]!r}); two columns or "
-            "more were wanted, with commas, semicolons or tabs between."
+            f"{path}, line {line}: got one cell in the first row ({cells[0][:40]!r}); expected two "
+            "columns or more, with commas, semicolons or tabs between."
         )
-    names = [cell or f"column {place}" for place, cell in enumerate(cells, start=1)]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    names = [cell or f"column {number}" for number, cell in enumerate(cells, start=1)]
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
         raise DataError(
-            f"{path}, line {line}: {', '.join(map(repr, twice))} names more than one column; give "
-            "each a name of its own."
+            f"{path}, line {line}: got {', '.join(map(repr, duplicates))} as the name of more than "
+            "one column; expected different names."
         )
     return names
 
 
 def write_table(table: Table, path: Path) -> None:
-    """A file that `read_table` reads as this table."""
+    """Write a file that `read_table` reads as this table."""
     written = io.StringIO()
     writer = csv.writer(written, delimiter=table.delimiter, lineterminator="\n")
     writer.writerow(table.columns)
@@ -187,67 +186,56 @@ def write_table(table: Table, path: Path) -> None:
     write_atomically(path, written.getvalue().encode())
 
 
-# --- cells ----------------------------------------------------------------------------------------
-
-
-def is_numeric_cell(cell: str) -> bool:
-    """Whether a cell is a number that can be learned from."""
-    try:
-        return isfinite(value := float(cell)) and abs(value) <= MAX_MAGNITUDE and "_" not in cell
-    except ValueError:
-        return False
+# --- messages -------------------------------------------------------------------------------------
 
 
 def pluralise(count: int, what: str) -> str:
-    """1 row, 2 rows."""
+    """Return a count with its noun: 1 row, 2 rows."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def first_errors(complaints: list[str]) -> list[str]:
-    """The first few, and how many more there are."""
-    more = len(complaints) - MAX_LISTED_ERRORS
-    return complaints[:MAX_LISTED_ERRORS] + (
-        [f"… and {more:,} more like these"] if more > 0 else []
-    )
+def first_errors(errors: list[str]) -> list[str]:
+    """Return the first errors, and one line with the number of the others."""
+    more = len(errors) - MAX_LISTED_ERRORS
+    return errors[:MAX_LISTED_ERRORS] + ([f"… and {more:,} more like these"] if more > 0 else [])
 
 
-# --- sides ----------------------------------------------------------------------------------------
+# --- splits ---------------------------------------------------------------------------------------
 
 
 def split_rows(table: Table, dev: float, test: float, seed: int = 0) -> dict[str, IntArray]:
-    """Which rows are to learn from, which for dev and which for test, each in the table's order.
+    """Return the rows of train, dev and test, each in the table's order.
 
-    Rows stand in the order of a hash of the seed and their cells; the first of them are test, the
-    next dev, so that the shares are exact. Rows that are alike are on one side, wherever they stand
-    in the file.
+    Rows are sorted by a hash of the seed and their cells; the first are test, the next dev, so that
+    the shares are exact. Equal rows are in one split, wherever they are in the file.
     """
     if dev + test >= 1:
         raise ConfigError(
-            f"data.dev_share={dev} and data.test_share={test} leave nothing to learn from; they "
-            "must be under 1 together."
+            f"got data.dev_share={dev} and data.test_share={test}; expected a sum under 1, so that "
+            "rows are left for training."
         )
     count = len(table)
     rows = zip(*table.columns.values(), strict=True)
     digests = np.array([_digest(seed, row) for row in rows], np.uint64)
     order = np.argsort(digests, kind="stable")
-    places = digests[order]
-    first = _past_alike(places, max(1, round(test * count)))
-    second = _past_alike(places, first + max(1, round(dev * count)))
+    sorted_digests = digests[order]
+    first = _end_of_equal_rows(sorted_digests, max(1, round(test * count)))
+    second = _end_of_equal_rows(sorted_digests, first + max(1, round(dev * count)))
     cuts = {"train": order[second:], "dev": order[first:second], "test": order[:first]}
     sizes = {name: len(rows) for name, rows in cuts.items()}
     if sizes["train"] < 2 or not sizes["dev"]:
-        shown = ", ".join(f"{size} for {name}" for name, size in sizes.items())
+        counts = ", ".join(f"{size} for {name}" for name, size in sizes.items())
         raise DataError(
-            f"{table.name} has {pluralise(count, 'row')} ({shown}); two or more to learn from and "
-            "one or more for each of the others were wanted. Rows that are alike count together."
+            f"{table.name}: got {pluralise(count, 'row')} ({counts}); expected at least two for "
+            "train and one each for dev and test. Equal rows are kept together; try more rows."
         )
     return {name: np.sort(rows).astype(np.int64) for name, rows in cuts.items()}
 
 
-def _past_alike(places: NDArray[np.uint64], cut: int) -> int:
-    while 0 < cut < len(places) and places[cut] == places[cut - 1]:
+def _end_of_equal_rows(sorted_digests: NDArray[np.uint64], cut: int) -> int:
+    while 0 < cut < len(sorted_digests) and sorted_digests[cut] == sorted_digests[cut - 1]:
         cut += 1
-    return min(cut, len(places))
+    return min(cut, len(sorted_digests))
 
 
 def _digest(seed: int, cells: tuple[str, ...]) -> int:

@@ -1,12 +1,12 @@
-r"""What the columns of a table mean, and rows as numbers.
+r"""Column types of a table, and the encoding of its rows as features.
 
-    a number     (x - mean) / deviation, those of the rows to learn from; 0 where it is missing, and
-                 then, if any was missing there, 1 in a place beside it
-    a category   a place for each one that the rows to learn from have, 1 at its own; a missing one
-                 has a place too. Those met fewer than `data.min_count` times share a place, which is
-                 also that of the unseen; if there are none, an unseen one is 0 at every place
+    numeric      (x - mean) / deviation; 0 if missing, with a second feature that is 1 then (only if
+                 a training row lacks the value)
+    categorical  one-hot over the categories of the training rows; a feature for missing values; one
+                 for categories with fewer than `data.min_count` rows, which is also that of unseen
+                 ones; without it an unseen category is 0 everywhere
 
-All of it is learned from the rows to learn from, and kept with the run.
+All statistics are fitted to the training rows and stored with the run.
 """
 
 from collections import Counter
@@ -18,108 +18,105 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from saccade.config import Config
+from saccade.data.source import SourceConfig
 from saccade.data.tables.csv import (
     DELIMITERS,
+    MAX_MAGNITUDE,
     MISSING_VALUES,
-    IntArray,
     Table,
     first_errors,
-    is_numeric_cell,
     parse_cell,
     pluralise,
     split_row,
 )
 from saccade.errors import DataError, bullet_list
+from saccade.io.numbers import is_number
 from saccade.registry import did_you_mean
+from saccade.types.arrays import FloatArray, IntArray
 
-FloatArray = NDArray[np.float64]
 TargetType = Literal["class", "number"]
 
-MAX_TEXT_SHARE = 0.1  # of a column's cells: so few texts among numbers are taken for slips
-MAX_INTEGER_CLASSES = 10  # a target of whole numbers with no more different ones is one of classes
-MIN_ROWS_PER_CLASS = 5  # … if every one is there so often, on average
-MAX_DEVIATIONS = 1e18  # deviations from the mean: float32 can still square them
+MAX_TEXT_SHARE = 0.1  # of a numeric column's cells that may be text, as errors
+MAX_INTEGER_CLASSES = 10  # an integer target with at most so many values is a class
+MIN_ROWS_PER_CLASS = 5  # … if it has so many rows per value, on average
+MAX_DEVIATIONS = 1e18  # standard deviations from the mean; their square fits a float32
 
 
 class ColumnsConfig(Config):
-    """What cannot be seen from the cells of a column."""
+    """Column types that cannot be inferred from the cells."""
 
-    categories: tuple[str, ...] = ()  # columns of numbers that are names of something
-    ignore: tuple[str, ...] = ()  # columns that are not to be looked at
+    categories: tuple[str, ...] = ()  # numeric columns that are categories
+    ignore: tuple[str, ...] = ()  # columns that are not used
 
     @field_validator("categories", "ignore", mode="before")
     @classmethod
     def _named(cls, value: Any) -> Any:
-        """One name, or several with commas between, as they are typed."""
+        """Accept one name, or several with commas between, as they are typed."""
         return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
 
 
-class TableConfig(ColumnsConfig):
-    """Where a table comes from, what is asked of it, and what is held out."""
+class TableConfig(ColumnsConfig, SourceConfig):
+    """Source, target, column types and splits of a table."""
 
-    synthetic: str | None = None  # the name of a table that is always there
-    path: str | None = None
-    target: str | None = None  # the column that is to be foretold
-    target_type: TargetType | None = (
-        None  # open: follows from the model and from what the target holds
-    )
-    weight_column: str | None = None  # a column that says how much each row counts
-    min_count: int = Field(2, ge=1)  # rows; a category that is met less often is one of "other"
+    target: str | None = None  # column to predict
+    target_type: TargetType | None = None  # None: inferred from the model and the target's cells
+    weight_column: str | None = None  # column with the weight of each row
+    min_count: int = Field(2, ge=1)  # rows; a category with fewer is encoded as "other"
     dev_share: float = Field(0.1, gt=0, lt=1)
     test_share: float = Field(0.2, gt=0, lt=1)
-    seed: int = 0  # of what is held out
+    seed: int = 0  # of the splits
 
 
 class NumericColumn(NamedTuple):
-    """A column of numbers, and what 0 and 1 are for a model."""
+    """A numeric column, and the mean and deviation that standardise it."""
 
     name: str
     mean: float
     deviation: float
-    missing: bool = False  # whether a place says so
+    missing: bool = False  # a feature marks missing values
 
     @property
     def feature_names(self) -> list[str]:
-        """What each place of the features is about."""
+        """The names of the features."""
         return [self.name, f"{self.name} missing"] if self.missing else [self.name]
 
     def features(self, cells: Sequence[str]) -> FloatArray:
-        """(N, places)."""
+        """Return the features of cells, (N, features)."""
         transform = self.transform(parse_numbers(cells))
         absent = np.isnan(transform)
         columns = [np.where(absent, 0.0, transform), absent.astype(np.float64)]
         return np.stack(columns[: len(self.feature_names)], axis=1)
 
     def transform(self, values: FloatArray) -> FloatArray:
-        """As the model has them."""
+        """Standardise values."""
         return (values - self.mean) / self.deviation
 
     def inverse_transform(self, values: FloatArray) -> FloatArray:
-        """As the table has them."""
+        """Return standardised values in the units of the table."""
         return values * self.deviation + self.mean
 
 
 class CategoricalColumn(NamedTuple):
-    """A column of names."""
+    """A categorical column and its categories."""
 
     name: str
     values: tuple[str, ...]
-    missing: bool = False  # whether a place says so
-    others: bool = False  # whether there is a place for those that are rare
+    missing: bool = False  # a feature marks missing values
+    others: bool = False  # a feature marks rare and unseen categories
 
     @property
     def feature_names(self) -> list[str]:
-        """What each place of the features is about."""
+        """The names of the features."""
         more = [f"{self.name} missing"] * self.missing + [f"{self.name}=other"] * self.others
         return [f"{self.name}={value}" for value in self.values] + more
 
     def codes(self, cells: Sequence[str]) -> IntArray:
-        """The place of each among the values; −1 if it is none of them."""
+        """Return the index of each cell's category; −1 if it is unknown."""
         index = {value: number for number, value in enumerate(self.values)}
         return np.array([index.get(cell, -1) for cell in cells], np.int64)
 
     def features(self, cells: Sequence[str]) -> FloatArray:
-        """(N, places)."""
+        """Return the features of cells, (N, features)."""
         found = self.codes(cells)
         count = len(self.feature_names)
         if self.others:
@@ -133,41 +130,41 @@ class CategoricalColumn(NamedTuple):
 
 
 class EncodedRows(NamedTuple):
-    """N rows as numbers."""
+    """N rows as features, targets and weights."""
 
-    features: FloatArray  # (N, places)
-    target: NDArray[Any]  # (N,) in deviations from the mean, or the class (−1: not known)
+    features: FloatArray  # (N, features)
+    target: NDArray[Any]  # (N,) standardised, or the class (−1: unknown)
     weights: FloatArray | None  # (N,)
     lines: IntArray
 
 
 class TableSchema(NamedTuple):
-    """What is learned of a table apart from weights: enough to read a row, and to say an answer."""
+    """The fitted preprocessing of a table: encodes rows and decodes predictions."""
 
     names: tuple[str, ...]  # of all columns, in the table's order
-    columns: tuple[NumericColumn | CategoricalColumn, ...]  # those that are learned from
+    columns: tuple[NumericColumn | CategoricalColumn, ...]  # the model's inputs
     target: NumericColumn | CategoricalColumn
     weight_column: str | None = None
     delimiter: str = ","
 
     @property
     def target_type(self) -> TargetType:
-        """What is foretold."""
+        """The type of the target: a class or a number."""
         return "class" if isinstance(self.target, CategoricalColumn) else "number"
 
     @property
     def feature_names(self) -> list[str]:
-        """What each place of the features is about."""
-        return [place for column in self.columns for place in column.feature_names]
+        """The names of the features."""
+        return [name for column in self.columns for name in column.feature_names]
 
     def features(self, columns: Mapping[str, Sequence[str]]) -> FloatArray:
-        """(N, places) of cells, by column."""
+        """Return the features of cells by column, (N, features)."""
         return np.concatenate([c.features(columns[c.name]) for c in self.columns], axis=1)
 
     def rows(self, table: Table, side: str = "") -> EncodedRows:
-        """A table's rows as numbers, or one error with all that is wrong; no target, no row.
+        """Encode the rows that have a target, or raise one error with all that is wrong.
 
-        The `side` of a split that they are is for the message.
+        `side` is the name of the split, for the message.
         """
         table = drop_missing_target(table, self.target.name)
         complaints = [*table.row_errors, *self.complaints(table)]
@@ -184,60 +181,66 @@ class TableSchema(NamedTuple):
             target = self.target.transform(parse_numbers(cells))
         given = None if weight_column is None else parse_numbers(table.columns[weight_column])
         if given is not None and len(given) and not given.any():
-            on = f" for {side}" if side else ""
+            split = f" of {side}" if side else ""
             raise DataError(
-                f"{table.name}: all {len(given):,} rows{on} have a weight of 0 in the column "
-                f"{weight_column!r}; weigh more of them{', or take another data.seed' if side else ''}."
+                f"{table.name}: got weight 0 in the column {weight_column!r} for all "
+                f"{len(given):,} rows{split}; expected a positive weight; try weights for more rows"
+                f"{', or another data.seed' if side else ''}."
             )
         return EncodedRows(self.features(table.columns), target, given, table.lines)
 
     def complaints(self, table: Table) -> list[str]:
-        """What keeps a table's cells from being numbers."""
+        """Return the errors that keep a table's cells from being encoded."""
         found = []
         for column in self.columns:
             if column.name not in table.columns:
                 near = did_you_mean(column.name, table.columns)
-                found.append(f"there is no column {column.name!r}.{near}")
+                found.append(f"no column {column.name!r}.{near}")
             elif isinstance(column, NumericColumn):
                 found += non_numeric_errors(table, column.name) or out_of_range_errors(
                     table, column
                 )
         return found
 
-    # --- rows as people type them ---------------------------------------------------------------
+    # --- rows as text -------------------------------------------------------------------------
 
     def cells(self, row: str | Mapping[str, Any], number: int) -> dict[str, str]:
-        """The cells of one row by column: of a line, or of values by name."""
+        """Return the cells of one row by column, from a line or from values by name."""
         if isinstance(row, str):
-            return self._of_line(row, number)
-        wanted = [column.name for column in self.columns]
-        strange = [
-            f"there is no column {name!r}.{did_you_mean(name, self.names)}"
+            return self._parse_line(row, number)
+        expected = [column.name for column in self.columns]
+        unknown = [
+            f"no column {name!r}.{did_you_mean(name, self.names)}"
             for name in row
             if name not in self.names
         ]
-        lacking = [
-            f"{name!r} is not there; give None if it is not known"
-            for name in wanted
+        missing = [
+            f"no value for {name!r}; pass None if it is unknown"
+            for name in expected
             if name not in row
         ]
-        raise_data_errors(f"input {number}", strange + lacking)
-        return {name: "" if row[name] is None else str(row[name]).strip() for name in wanted}
+        raise_data_errors(f"input {number}", unknown + missing)
+        return {name: "" if row[name] is None else str(row[name]).strip() for name in expected}
 
     def is_header(self, line: str) -> bool:
-        """Whether a line is the first row of a table."""
+        """Return True if a line is the header row of a table."""
         cells = [cell.strip() for cell in split_row(line, self.delimiter) or []]
         return self._names_for(len(cells)) == cells
 
     def _names_for(self, count: int) -> list[str] | None:
-        """The columns of a row with so many cells."""
-        every = list(self.names)
-        unasked = [name for name in every if name not in (self.target.name, self.weight_column)]
+        """Return the columns of a row with `count` cells: all, the inputs, or the used inputs."""
         used = {column.name for column in self.columns}
-        forms = (every, unasked, [name for name in every if name in used])
+        forms = (
+            list(self.names),
+            self._input_names(),
+            [name for name in self.names if name in used],
+        )
         return next((names for names in forms if len(names) == count), None)
 
-    def _of_line(self, line: str, number: int) -> dict[str, str]:
+    def _input_names(self) -> list[str]:
+        return [name for name in self.names if name not in (self.target.name, self.weight_column)]
+
+    def _parse_line(self, line: str, number: int) -> dict[str, str]:
         for delimiter in dict.fromkeys((self.delimiter, *DELIMITERS)):
             cells = split_row(line, delimiter)
             names = None if cells is None else self._names_for(len(cells))
@@ -245,17 +248,17 @@ class TableSchema(NamedTuple):
                 read = (parse_cell(cell, delimiter) for cell in cells)
                 return dict(zip(names, read, strict=True))
         got = split_row(line, self.delimiter)
-        wanted = [name for name in self.names if name not in (self.target.name, self.weight_column)]
-        said = "cannot be read as a row" if got is None else f"has {pluralise(len(got), 'cell')}"
+        expected = self._input_names()
+        found = "a row that cannot be parsed" if got is None else pluralise(len(got), "cell")
         raise DataError(
-            f"input {number} {said}; wanted {len(wanted)}, with {self.delimiter!r} between: "
-            f"{self.delimiter.join(wanted)}"
+            f"input {number}: got {found}; expected {len(expected)}, with {self.delimiter!r} "
+            f"between: {self.delimiter.join(expected)}"
         )
 
-    # --- to be kept -----------------------------------------------------------------------------
+    # --- files ------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """For tokenizer.json; every bit of the numbers comes back."""
+        """Return plain values for tokenizer.json, without loss of a bit."""
         return {
             "names": list(self.names),
             "columns": [_plain(column) for column in self.columns],
@@ -266,7 +269,7 @@ class TableSchema(NamedTuple):
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "TableSchema":
-        """As it was kept."""
+        """Return the schema that `to_json` described."""
         return cls(
             tuple(values["names"]),
             tuple(map(_column, values["columns"])),
@@ -292,47 +295,49 @@ def _column(values: dict[str, Any]) -> NumericColumn | CategoricalColumn:
 
 
 def parse_numbers(cells: Sequence[str]) -> FloatArray:
-    """The numbers of a column; what is missing, or is none, is NaN."""
+    """Return the numbers of a column; NaN for a missing value or text."""
     return np.array(
-        [float(cell) if is_numeric_cell(cell) else np.nan for cell in cells], np.float64
+        [float(cell) if is_number(cell, MAX_MAGNITUDE) else np.nan for cell in cells], np.float64
     )
 
 
 def non_numeric_rows(cells: Sequence[str]) -> list[int]:
-    """The rows that have something other than a number."""
+    """Return the rows that have text where there should be a number."""
     return [
-        row for row, c in enumerate(cells) if c not in MISSING_VALUES and not is_numeric_cell(c)
+        row
+        for row, cell in enumerate(cells)
+        if cell not in MISSING_VALUES and not is_number(cell, MAX_MAGNITUDE)
     ]
 
 
 def non_numeric_errors(table: Table, name: str) -> list[str]:
-    """A complaint for each row of a column of numbers that holds something else."""
+    """Return an error for each row of a numeric column that has text."""
     cells = table.columns[name]
     found = non_numeric_rows(cells)
     known = sum(cell not in MISSING_VALUES for cell in cells)
     return first_errors(
         [
-            f"{table.where(row)}: {cells[row][:40]!r} in the column {name!r}, where "
-            + (f"{known - len(found):,} of {known:,} are numbers" if known > 1 else "numbers are")
+            f"{table.where(row)}: got {cells[row][:40]!r} in the column {name!r}; expected a number"
+            + (f", as in {known - len(found):,} of {known:,} rows" if known > 1 else "")
             for row in found
         ]
     )
 
 
 def out_of_range_errors(table: Table, column: NumericColumn) -> list[str]:
-    """A complaint for each row whose number is beyond all that a model can take."""
-    transform = np.abs(column.transform(parse_numbers(table.columns[column.name])))
+    """Return an error for each row whose number is too large for a model."""
+    deviations = np.abs(column.transform(parse_numbers(table.columns[column.name])))
     return first_errors(
         [
-            f"{table.where(row)}: {table.columns[column.name][row]} in the column {column.name!r} "
-            f"is beyond all reason; its numbers lie around {column.mean:g} ± {column.deviation:g}"
-            for row in np.flatnonzero(transform > MAX_DEVIATIONS).tolist()
+            f"{table.where(row)}: got {table.columns[column.name][row]} in the column "
+            f"{column.name!r}; expected a number near {column.mean:g} ± {column.deviation:g}"
+            for row in np.flatnonzero(deviations > MAX_DEVIATIONS).tolist()
         ]
     )
 
 
 def raise_data_errors(name: str, complaints: Sequence[str]) -> None:
-    """One error of all complaints, if there are any."""
+    """Raise one `DataError` with all errors, if there are any."""
     if len(complaints) == 1:
         delimiter = "," if complaints[0].startswith("line ") else ":"
         raise DataError(
@@ -343,66 +348,70 @@ def raise_data_errors(name: str, complaints: Sequence[str]) -> None:
 
 
 def drop_missing_target(table: Table, name: str) -> Table:
-    """The rows whose target is known."""
+    """Return the rows that have a target."""
     if name not in table.columns:
         near = did_you_mean(name, table.columns)
         raise DataError(
-            f"{table.name} has no column {name!r}, which is to be foretold.{near} "
-            f"It has: {', '.join(table.columns)}."
+            f"{table.name}: got no column {name!r}, the target.{near} "
+            f"Columns: {', '.join(table.columns)}."
         )
     known = [row for row, cell in enumerate(table.columns[name]) if cell not in MISSING_VALUES]
     return table if len(known) == len(table) else table.take(np.array(known, np.int64))
 
 
-# --- learning what the columns mean ---------------------------------------------------------------
+# --- fitting --------------------------------------------------------------------------------------
 
 
 def check_table(table: Table, config: TableConfig, target: str, target_type: TargetType) -> None:
-    """All that is wrong with a table at once: rows, names, cells, the target, the weights."""
+    """Raise one error with all that is wrong: rows, names, cells, the target, the weights."""
     complaints = list(table.row_errors)
     named = {
-        "weights": [config.weight_column] if config.weight_column else [],
+        "weight_column": [config.weight_column] if config.weight_column else [],
         "ignore": config.ignore,
     }
     for setting, names in (*named.items(), ("categories", config.categories)):
         complaints += [
-            f"there is no column {name!r} (data.{setting}).{did_you_mean(name, table.columns)}"
+            f"no column {name!r} (data.{setting}).{did_you_mean(name, table.columns)}"
             for name in names
             if name not in table.columns
         ]
     for name in feature_columns(table, config, target):
         if name not in config.categories and is_mostly_numeric(table.columns[name]):
             if found := non_numeric_errors(table, name):
-                complaints += [*found, f"mend that, or say data.categories={name}"]
+                complaints += [*found, _as_category(name)]
     complaints += _target_complaints(table, target, target_type, target in config.categories)
     if config.weight_column in table.columns:
         complaints += _weights_complaints(table, str(config.weight_column))
     raise_data_errors(table.name, complaints)
 
 
+def _as_category(name: str) -> str:
+    return f"correct these cells, or try --set data.categories={name}"
+
+
 def feature_columns(table: Table, config: TableConfig, target: str) -> list[str]:
-    """The columns that may say something about the target."""
-    apart = {target, config.weight_column, *config.ignore}
-    return [name for name in table.columns if name not in apart]
+    """Return the columns that may be inputs."""
+    excluded = {target, config.weight_column, *config.ignore}
+    return [name for name in table.columns if name not in excluded]
 
 
 def is_mostly_numeric(cells: Sequence[str]) -> bool:
-    """Whether all that is there are numbers, or nearly all: the others are then slips."""
+    """Return True if all cells with a value are numbers, or nearly all: the others are errors."""
     known = sum(cell not in MISSING_VALUES for cell in cells)
     found = len(non_numeric_rows(cells))
-    slips = known >= 4 and found <= max(1, MAX_TEXT_SHARE * known)
-    return known > 0 and (found == 0 or slips)
+    nearly_all = known >= 4 and found <= max(1, MAX_TEXT_SHARE * known)
+    return known > 0 and (found == 0 or nearly_all)
 
 
 def infer_target_type(cells: Sequence[str]) -> TargetType:
-    """What a target asks for: text is a class, and so are a few whole numbers that come back."""
+    """Return the type of a target: text is a class, and so are a few repeated integers."""
     if not is_mostly_numeric(cells):
         return "class"
     values = parse_numbers(cells)
     values = values[~np.isnan(values)]
     different = len(np.unique(values))
-    few = different <= MAX_INTEGER_CLASSES and different * MIN_ROWS_PER_CLASS <= len(values)
-    return "class" if few and not np.any(values % 1) else "number"
+    repeated = different <= MAX_INTEGER_CLASSES and different * MIN_ROWS_PER_CLASS <= len(values)
+    return "class" if repeated and not np.any(values % 1) else "number"
 
 
 def _target_complaints(
@@ -414,16 +423,16 @@ def _target_complaints(
     if not known:
         return [f"{what} is missing in every row"]
     if len(different) == 1:
-        return [f"{what} has one value ({known[0][:40]}): there is nothing to foretell"]
+        return [f"{what} has only one value ({known[0][:40]}); expected two or more"]
     if is_mostly_numeric(known) and not of_names and non_numeric_rows(known):
-        return [*non_numeric_errors(table, name), f"mend that, or say data.categories={name}"]
+        return [*non_numeric_errors(table, name), _as_category(name)]
     if target_type == "number" and not is_mostly_numeric(known):
-        return [f"{what} holds text ({known[0][:40]!r}); a number was wanted"]
+        return [f"got text in {what} ({known[0][:40]!r}); expected a number"]
     if target_type == "class" and 2 * len(different) > len(known):
         return [
-            f"{what} has {len(different):,} different values in {pluralise(len(known), 'row')}: it "
-            "names the rows, and is no class that comes back; take another column, or "
-            "data.target_type=number if it is an amount"
+            f"{what} has {len(different):,} different values in {pluralise(len(known), 'row')}; "
+            "expected classes that repeat; try another column, or --set data.target_type=number if "
+            "it is a quantity"
         ]
     return []
 
@@ -433,15 +442,15 @@ def _weights_complaints(table: Table, name: str) -> list[str]:
     row_errors = np.flatnonzero(~(values >= 0)).tolist()
     return first_errors(
         [
-            f"{table.where(row)}: {table.columns[name][row][:40]!r} in the column {name!r}; a "
-            "weight of 0 or more was wanted"
+            f"{table.where(row)}: got {table.columns[name][row][:40]!r} in the column {name!r}; "
+            "expected a weight of 0 or more"
             for row in row_errors
         ]
     )
 
 
 class FittedSchema(NamedTuple):
-    """A layout, and what a person should know of it."""
+    """A schema, and notes for the user."""
 
     layout: TableSchema
     notes: list[str]
@@ -450,7 +459,7 @@ class FittedSchema(NamedTuple):
 def fit_schema(
     whole: Table, rows: IntArray, config: TableConfig, target: str, target_type: TargetType
 ) -> FittedSchema:
-    """What the columns mean, by all rows; means and categories, by the `rows` to learn from."""
+    """Infer column types from all rows; fit means and categories to the training `rows`."""
     train = whole.take(rows)
     columns: list[NumericColumn | CategoricalColumn] = []
     notes = []
@@ -467,25 +476,28 @@ def fit_schema(
         else:
             notes.append(_dropped(name, cells, config.min_count))
     if not columns:
-        raise DataError(f"{whole.name} has no column to learn {target!r} from. {' '.join(notes)}")
+        raise DataError(
+            f"{whole.name}: got no usable input column for the target {target!r}. {' '.join(notes)}"
+        )
     names, cells = tuple(whole.columns), train.columns[target]
-    asked = (
+    target_column = (
         fit_numeric_column(target, cells)
         if target_type == "number"
         else fit_categorical_column(target, cells, 1)
     )
     if len(set(cells)) < 2:
         raise DataError(
-            f"{whole.name}: all {len(cells):,} rows to learn from have the same {target!r} "
-            f"({cells[0][:40]}). Give more rows, or another data.seed."
+            f"{whole.name}: got the same {target!r} ({cells[0][:40]}) in all {len(cells):,} "
+            "training rows; expected two values or more; try more rows, or another data.seed."
         )
     return FittedSchema(
-        TableSchema(names, tuple(columns), asked, config.weight_column, whole.delimiter), notes
+        TableSchema(names, tuple(columns), target_column, config.weight_column, whole.delimiter),
+        notes,
     )
 
 
 def fit_numeric_column(name: str, cells: Sequence[str]) -> NumericColumn:
-    """Mean and deviation of what is there; where all is one number, the deviation counts as 1."""
+    """Return the column with the mean and deviation of its values; a deviation of 0 becomes 1."""
     values = parse_numbers(cells)
     known = values[~np.isnan(values)]
     if not len(known):
@@ -496,12 +508,14 @@ def fit_numeric_column(name: str, cells: Sequence[str]) -> NumericColumn:
 
 
 def fit_categorical_column(name: str, cells: Sequence[str], min_count: int) -> CategoricalColumn:
-    """Those that are met so often or more, in their order; numbers among them by size."""
-    met = Counter(cell for cell in cells if cell not in MISSING_VALUES)
-    values = [value for value, count in met.items() if count >= min_count]
-    order = sorted(values, key=lambda v: (0, float(v), v) if is_numeric_cell(v) else (1, 0.0, v))
+    """Return the column with its sorted categories of `min_count` rows or more."""
+    counts = Counter(cell for cell in cells if cell not in MISSING_VALUES)
+    values = [value for value, count in counts.items() if count >= min_count]
+    order = sorted(
+        values, key=lambda v: (0, float(v), v) if is_number(v, MAX_MAGNITUDE) else (1, 0.0, v)
+    )
     absent = any(cell in MISSING_VALUES for cell in cells)
-    return CategoricalColumn(name, tuple(order), absent, len(order) < len(met))
+    return CategoricalColumn(name, tuple(order), absent, len(order) < len(counts))
 
 
 def _dropped(name: str, cells: Sequence[str], min_count: int) -> str:
@@ -511,5 +525,5 @@ def _dropped(name: str, cells: Sequence[str], min_count: int) -> str:
     elif len(set(known)) == 1:
         why = f"has one value ({known[0][:40]})"
     else:
-        why = f"has no category that is met {min_count} times or more"
+        why = f"has no category with {min_count} rows or more"
     return f"The column {name!r} {why} and is left out."

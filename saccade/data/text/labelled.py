@@ -1,7 +1,7 @@
-r"""Texts with labels: "label TAB text" in each line, or fastText's "__label__NAME text".
+r"""Labelled texts: "label TAB text" in each line, or fastText's "__label__NAME text".
 
-In fastText's form a line may have several labels; in the other it may too, with commas between
-them, if the reader is told so. Empty lines are left out.
+In fastText's format a line may have several labels; in the other too, with commas between them, if
+`multi_label` is set. Empty lines are skipped.
 """
 
 import re
@@ -17,24 +17,24 @@ from saccade.io.text_files import read_lines
 from saccade.seeding import generator
 
 LABEL_PREFIX = "__label__"
-_MARKS = re.compile(rf"(?:{LABEL_PREFIX}\S*\s*)+").match
+_LABELS = re.compile(rf"(?:{LABEL_PREFIX}\S*\s*)+").match
 
 
 class LabelledText(NamedTuple):
-    """A text and what it is."""
+    """A text and its labels."""
 
     labels: tuple[str, ...]
     text: str
 
 
 def read_labelled_texts(path: str | Path, multi_label: bool = False) -> Iterator[LabelledText]:
-    """Each line of a file, or a `DataError` that says which line has no label."""
-    heads: dict[str, tuple[str, ...]] = {}  # what stands before a text is met again and again
+    """Yield the labels and text of each line; `DataError` with the line if one has no label."""
+    heads: dict[str, tuple[str, ...]] = {}  # parsed label fields, which repeat
     for number, line in enumerate(read_lines(path), 1):
         if not line or line.isspace():
             continue
-        if marks := _MARKS(line):
-            head, text = marks[0], line[marks.end() :].rstrip()
+        if matched := _LABELS(line):
+            head, text = matched[0], line[matched.end() :].rstrip()
         else:
             head, tab, text = line.partition("\t")
             if not tab:
@@ -46,12 +46,14 @@ def read_labelled_texts(path: str | Path, multi_label: bool = False) -> Iterator
                 raise _no_label(path, number, line)
         yield LabelledText(labels, text)
     if not heads:
-        raise DataError(f"{path} holds nothing; a label, a tab and a text were wanted in a line.")
+        raise DataError(
+            f"{path}: got an empty file; expected a label, a tab and a text in each line."
+        )
 
 
 def _labels(head: str, multi_label: bool) -> tuple[str, ...]:
     if head.startswith(LABEL_PREFIX):
-        names = [mark.removeprefix(LABEL_PREFIX) for mark in head.split()]
+        names = [name.removeprefix(LABEL_PREFIX) for name in head.split()]
     else:
         names = [name.strip() for name in (head.split(",") if multi_label else [head])]
     return tuple(dict.fromkeys(names))
@@ -59,13 +61,13 @@ def _labels(head: str, multi_label: bool) -> tuple[str, ...]:
 
 def _no_label(path: str | Path, number: int, line: str) -> DataError:
     return DataError(
-        f"{path}, line {number}: got {excerpt(line)}; a label, a tab and a text were wanted, or "
+        f"{path}, line {number}: got {excerpt(line)}; expected a label, a tab and a text, or "
         f"{LABEL_PREFIX}NAME and a text."
     )
 
 
 def generate_dates_by_language(size: int = 20_000, seed: int = 1) -> Iterator[LabelledText]:
-    """Days as 46 languages write them, and the language of each: what is always there to tell."""
+    """Yield dates as 46 languages write them, labelled with the language."""
     random, languages = generator(seed, "days and languages"), date_languages()
     first, days = date(1900, 1, 1), 73_049  # up to 2099
     for turn in range(size):

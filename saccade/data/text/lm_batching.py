@@ -1,9 +1,9 @@
-r"""Two ways to read the ids of a text (`data.tokens`) in pieces.
+r"""Batches of segments of a token sequence for language models, random or sequential.
 
-A model reads the row in segments; its targets are its inputs shifted by one. Random segments
-come in random order, and each is read from nothing. In sequential ones a row of a batch goes on
-in the same row of the next batch, so that state carries over. Every token but the first, before
-which there is nothing, is a target exactly once an epoch: no tail is dropped.
+The targets are the inputs shifted by one. Random segments come in random order, and each starts
+from a zero state. With sequential segments, row i of a batch continues row i of the batch before,
+so that state carries over. Every token except the first is a target exactly once per epoch: no tail
+is dropped.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,12 +18,10 @@ from torch import Tensor
 from saccade.data.vocabulary import PAD
 from saccade.registry import lookup
 from saccade.seeding import generator
+from saccade.types.arrays import IntArray
 from saccade.types.shapes import Lengths, TokenIds
 
-IntArray = NDArray[np.int64]
-MAX_STORED_PERMUTATION = (
-    1 << 20
-)  # segments whose order is a list; that of more is computed place by place
+MAX_STORED_PERMUTATION = 1 << 20  # segments; a longer permutation is computed index by index
 FEISTEL_ROUNDS, FEISTEL_MULTIPLIER = 6, np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -31,26 +29,24 @@ FEISTEL_ROUNDS, FEISTEL_MULTIPLIER = 6, np.uint64(0x9E3779B97F4A7C15)
 
 
 class SegmentBatch(NamedTuple):
-    """A batch of pieces of one text. Short rows are padded at the end, None says that none is."""
+    """A batch of segments of one text. Short rows are padded at the end."""
 
     inputs: TokenIds
     targets: TokenIds  # inputs[:, 1:], and the token that follows
-    lengths: Lengths | None
-    reset_state: (
-        bool  # True: nothing was read before; False: row i goes on from row i of the last batch
-    )
+    lengths: Lengths | None  # None: no row is padded
+    reset_state: bool  # False: row i continues row i of the batch before
 
     @property
     def real(self) -> Int[Tensor, " N"] | None:
-        """The flat indices (into B·T) of the targets that count; None: all of them."""
+        """The flat indices (into B·T) of the targets that are not padding; None: all."""
         if self.lengths is None:
             return None
-        places = torch.arange(self.targets.shape[1])
-        return (places < self.lengths[:, None]).flatten().nonzero()[:, 0]
+        positions = torch.arange(self.targets.shape[1])
+        return (positions < self.lengths[:, None]).flatten().nonzero()[:, 0]
 
 
 def slice_segments(segments: SegmentBatch, first: int, last: int) -> SegmentBatch:
-    """Some rows of a batch, from the first up to the last."""
+    """Return the rows of a batch from `first` up to, but not including, `last`."""
     rows = slice(first, last)
     lengths = None if segments.lengths is None else segments.lengths[rows]
     return SegmentBatch(
@@ -61,9 +57,9 @@ def slice_segments(segments: SegmentBatch, first: int, last: int) -> SegmentBatc
 def random_segments(
     ids: NDArray[Any], batch: int, segment_length: int, seed: int, epoch: int, start: int = 0
 ) -> Iterator[SegmentBatch]:
-    """One epoch of segments that do not overlap, in random order, from the `start`-th batch on.
+    """Yield one epoch of disjoint segments in random order, from the `start`-th batch on.
 
-    Where the text is cut differs from epoch to epoch. The last batch may have fewer rows.
+    The segment boundaries differ from epoch to epoch. The last batch may have fewer rows.
     """
     total = _targets(ids, batch, segment_length)
     choose = generator(seed, "segments", epoch)
@@ -77,11 +73,11 @@ def random_segments(
 def sequential_segments(
     ids: NDArray[Any], batch: int, segment_length: int, seed: int, epoch: int, start: int = 0
 ) -> Iterator[SegmentBatch]:
-    """One epoch of `batch` rows read side by side, from the `start`-th batch on.
+    """Yield one epoch of `batch` rows read in parallel, from the `start`-th batch on.
 
-    The text is parted into `batch` stretches, which differ by one token at most, the longer
-    ones first. Where they are cut differs from epoch to epoch. The last batch may have fewer
-    rows: then only the first rows go on, and their state alone is needed.
+    The text is split into `batch` contiguous parts, whose lengths differ by one token at most, the
+    longer ones first. The segment boundaries differ from epoch to epoch. The last batch may have
+    fewer rows: then only the first rows continue, and only their state is needed.
     """
     total = _targets(ids, batch, segment_length)
     edges = _edges(total, batch)
@@ -89,8 +85,8 @@ def sequential_segments(
     for index in range(start, cuts.pieces):
         first = edges[:-1] + cuts.before(np.array(index))
         last = np.minimum(edges[:-1] + cuts.before(np.array(index + 1)), edges[1:])
-        there = first < last
-        yield _segments(ids, first[there], last[there], reset_state=index == 0)
+        nonempty = first < last
+        yield _segments(ids, first[nonempty], last[nonempty], reset_state=index == 0)
 
 
 SEGMENT_ORDERS = {"random": random_segments, "sequential": sequential_segments}
@@ -99,7 +95,7 @@ SEGMENT_ORDERS = {"random": random_segments, "sequential": sequential_segments}
 def segment_batches_per_epoch(
     ids: NDArray[Any], segment_order: str, batch: int, segment_length: int
 ) -> int:
-    """How many batches an epoch has, the same in each."""
+    """Return the number of batches of an epoch, which is the same for all epochs."""
     lookup(SEGMENT_ORDERS, segment_order, "segment order")
     total = _targets(ids, batch, segment_length)
     if segment_order == "random":
@@ -110,7 +106,7 @@ def segment_batches_per_epoch(
 def training_segments(
     ids: NDArray[Any], segment_order: str, batch: int, segment_length: int, seed: int, start: int
 ) -> Iterator[SegmentBatch]:
-    """Batches without end, from the `start`-th on, as if all before had been given."""
+    """Yield batches without end, from the `start`-th on, without those before it."""
     read = lookup(SEGMENT_ORDERS, segment_order, "segment order")
     epoch, skip = divmod(
         start, segment_batches_per_epoch(ids, segment_order, batch, segment_length)
@@ -121,36 +117,38 @@ def training_segments(
 
 
 def _targets(ids: NDArray[Any], batch: int, segment_length: int) -> int:
-    """How many tokens are targets."""
+    """Return the number of targets."""
     if batch < 1 or segment_length < 1:
         raise ValueError(
-            f"got a batch of {batch} and {segment_length} steps; wanted 1 or more of both."
+            f"got batch={batch} and segment_length={segment_length}; expected 1 or more of both."
         )
     if len(ids) < 2:
-        raise ValueError(f"got a text of {len(ids)} tokens; wanted 2 or more: one to tell by.")
+        raise ValueError(
+            f"got a text of {len(ids)} tokens; expected 2 or more: an input and a target."
+        )
     return len(ids) - 1
 
 
 def _edges(total: int, batch: int) -> IntArray:
-    """Where the stretches of a batch begin, and where the last ends."""
+    """Return the start of each row's part of the text, and the end of the last."""
     rows = min(batch, total)
     lengths = total // rows + (np.arange(rows) < total % rows)
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
 class _Pieces(NamedTuple):
-    """How many pieces a stretch is cut into, and the least and most the first may have."""
+    """Number of segments of a part, and the range of the first one's length."""
 
     number: int
-    least: int
-    most: int
+    min_first: int
+    max_first: int
 
 
 def _pieces(total: int, segment_length: int) -> _Pieces:
-    """A short piece first, whole ones, a short one last, in a number that never changes.
+    """Return a number of segments (short, full ones, short) that is the same in every epoch.
 
-    With r tokens over after the whole pieces, a first piece of r or more takes one piece beside
-    them and a shorter one two: of the two, the number that leaves the first more choice.
+    With a remainder of r tokens after the full segments, a first one of r or more needs one segment
+    more, a shorter one two more: of the two numbers, the one with the larger range for the first.
     """
     whole, over = divmod(total, segment_length)
     if whole == 0 or segment_length == 1:
@@ -161,7 +159,7 @@ def _pieces(total: int, segment_length: int) -> _Pieces:
 
 
 class _Cuts(NamedTuple):
-    """A stretch of `total` tokens in pieces: one of `first`, then of `steps`, a short one last."""
+    """Segments of `total` tokens: one of `first`, then of `segment_length`, a short one last."""
 
     pieces: int
     first: int
@@ -169,43 +167,43 @@ class _Cuts(NamedTuple):
     total: int
 
     def before(self, piece: IntArray) -> IntArray:
-        """Where a piece begins, and the one before it ends."""
+        """Return the start of a segment, which is the end of the one before it."""
         inner = np.minimum(self.first + self.segment_length * (piece - 1), self.total)
         return np.where(piece == 0, 0, inner)
 
 
 def _cuts(total: int, segment_length: int, choose: np.random.Generator) -> _Cuts:
-    """The first piece is of a random length."""
+    """Choose a random length of the first segment."""
     pieces = _pieces(total, segment_length)
-    first = int(choose.integers(pieces.least, pieces.most, endpoint=True))
+    first = int(choose.integers(pieces.min_first, pieces.max_first, endpoint=True))
     return _Cuts(pieces.number, first, segment_length, total)
 
 
 def _shuffled(count: int, choose: np.random.Generator) -> Callable[[IntArray], IntArray]:
-    """A random order of 0 … count - 1: which of them stands at each place.
+    """Return a random permutation of 0 … count - 1, as a function of the index.
 
-    A long one is not listed, or memory would grow with the text: it is computed where it is asked
-    for, by a network of Feistel's (1973), which turns every number of 2·half bits into another. A
-    number that comes out too large is turned again until it is not.
+    A long one is not stored, or memory would grow with the text: it is computed where it is needed
+    by a Feistel network (1973), a bijection of the numbers of 2·half bits. A result that is too
+    large is mapped again until it is in the range (cycle walking).
     """
     if count <= MAX_STORED_PERMUTATION:
         listed = choose.permutation(count)
-        return lambda places: listed[places]
+        return lambda indices: listed[indices]
     half = np.uint64(((count - 1).bit_length() + 1) // 2)
     lowest = np.uint64((1 << int(half)) - 1)
     keys = choose.integers(1 << 63, size=FEISTEL_ROUNDS, dtype=np.uint64)
 
-    def turned(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def feistel(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
         left, right = numbers >> half, numbers & lowest
         for key in keys:
-            mixed = (right + key) * FEISTEL_MULTIPLIER  # whose upper bits depend on all
+            mixed = (right + key) * FEISTEL_MULTIPLIER  # its upper bits depend on all bits
             left, right = right, left ^ (mixed >> np.uint64(32) & lowest)
         return left << half | right
 
-    def order(places: IntArray) -> IntArray:
-        found = turned(places.astype(np.uint64))
-        while (beyond := found >= count).any():
-            found[beyond] = turned(found[beyond])
+    def order(indices: IntArray) -> IntArray:
+        found = feistel(indices.astype(np.uint64))
+        while (out_of_range := found >= count).any():
+            found[out_of_range] = feistel(found[out_of_range])
         return found.astype(np.int64)
 
     return order
@@ -215,9 +213,9 @@ def _segments(
     ids: NDArray[Any], first: IntArray, last: IntArray, reset_state: bool
 ) -> SegmentBatch:
     lengths = last - first
-    places = np.arange(lengths.max())
-    real = places < lengths[:, None]
-    at = np.where(real, first[:, None] + places, 0)
+    offsets = np.arange(lengths.max())
+    real = offsets < lengths[:, None]
+    at = np.where(real, first[:, None] + offsets, 0)
     inputs, targets = (
         torch.from_numpy(np.where(real, ids[at + shift], PAD).astype(np.int64)) for shift in (0, 1)
     )

@@ -1,11 +1,11 @@
-"""A long text as ids in a file: written once, a few lines at a time, and mapped into memory.
+"""Token ids of a long text in a file, written once, line chunk by line chunk, and memory-mapped.
 
-The tokenizers read a line at a time, so no token of theirs is a line's end. Here the end mark is:
-it follows every line, empty ones too, and stands before the first.
+The tokenizers encode single lines, so none of their tokens is a line end. Here it is the token EOS:
+it follows every line, empty ones too, and precedes the first.
 
-Only the pages that are read are in memory, so that a text larger than it can be learned from. The
-ids are little-endian whole numbers of 2 bytes (of 4 with more than 65,536 tokens); beside them
-tokens.json says how many, and what a person would count.
+Only the pages that are read are in memory, so that a text larger than the memory can be trained on.
+The ids are little-endian integers of 2 bytes (4 with more than 65,536 tokens); tokens.json in the
+same folder has the number of tokens, characters and words.
 """
 
 import os
@@ -21,14 +21,15 @@ from saccade.data.tokenizers import Tokenizer
 from saccade.data.vocabulary import EOS
 from saccade.errors import RunError
 from saccade.io.atomic import corrupt_file_error, read_checksummed_json, write_checksummed_json
+from saccade.io.memmap import open_memmap
 
-LINE_CHUNK = 1024  # lines
-MIN_LINES_TO_SPLIT = 40  # lines; with fewer, a share of them would be none or far too much
+LINE_CHUNK = 1024  # lines encoded per call
+MIN_LINES_TO_SPLIT = 40  # a text of fewer lines is split inside a line
 TOKEN_INDEX_FILE = "tokens.json"
 
 
 class TokenCorpus(NamedTuple):
-    """A text as ids, and how many characters and words it has, line ends counted as one."""
+    """A text as ids, and its numbers of characters and words; a line end counts as one of each."""
 
     ids: NDArray[Any]
     characters: int
@@ -36,7 +37,7 @@ class TokenCorpus(NamedTuple):
 
 
 class LineRange:
-    """Some of the lines of a text, read anew whenever they are gone through."""
+    """A range of the lines of a text, read again at every iteration."""
 
     def __init__(self, read: Callable[[], Iterator[str]], first: int, last: int):
         self.read, self.first, self.last = read, first, last
@@ -49,7 +50,7 @@ class LineRange:
 
 
 def split_off_end(lines: LineRange, share: float) -> tuple[LineRange, LineRange]:
-    """A text without its last part, and that part: whole lines, unless there are few of them."""
+    """Split the last `share` off a text: whole lines, unless there are fewer than 40."""
     if len(lines) >= MIN_LINES_TO_SPLIT:
         cut = lines.last - max(1, round(share * len(lines)))
         return LineRange(lines.read, lines.first, cut), LineRange(lines.read, cut, lines.last)
@@ -57,10 +58,10 @@ def split_off_end(lines: LineRange, share: float) -> tuple[LineRange, LineRange]
     cut = len(text) - max(1, round(share * len(text)))
     space = max(text.rfind(" ", 0, cut), text.rfind("\n", 0, cut))
     parts = (text[: space + 1], text[space + 1 :]) if space > 0 else (text[:cut], text[cut:])
-    return _held(parts[0].removesuffix("\n")), _held(parts[1])
+    return _lines_in_memory(parts[0].removesuffix("\n")), _lines_in_memory(parts[1])
 
 
-def _held(text: str) -> LineRange:
+def _lines_in_memory(text: str) -> LineRange:
     lines = text.split("\n")
     return LineRange(lambda: iter(lines), 0, len(lines))
 
@@ -70,8 +71,8 @@ def encode_corpus(
     lines: Iterable[str],
     on_progress: Callable[[int], None] = lambda more: None,
 ) -> TokenCorpus:
-    """A text in memory; `tell` is told how many lines more are done."""
-    parts = [np.empty(0, _kind(tokenizer))]
+    """Encode a text in memory; `on_progress` gets the number of lines of each chunk."""
+    parts = [np.empty(0, _id_dtype(tokenizer))]
     characters, words = _encode(tokenizer, lines, parts.append, on_progress)
     return TokenCorpus(np.concatenate(parts), characters, words)
 
@@ -82,18 +83,18 @@ def write_corpus(
     lines: Iterable[str],
     on_progress: Callable[[int], None] = lambda more: None,
 ) -> TokenCorpus:
-    """A text in a file; it is whole when this returns, and `write_index` has not named it yet."""
+    """Encode a text into a file; `write_corpus_index` must follow before it can be read."""
     with path.open("wb") as file:
         characters, words = _encode(
             tokenizer, lines, lambda ids: file.write(ids.tobytes()), on_progress
         )
         file.flush()
         os.fsync(file.fileno())
-    return TokenCorpus(_mapped(path, _kind(tokenizer)), characters, words)
+    return TokenCorpus(open_memmap(path, _id_dtype(tokenizer)), characters, words)
 
 
 def write_corpus_index(folder: Path, corpora: Mapping[str, TokenCorpus]) -> None:
-    """Say what the files of a folder hold: with this they can be read."""
+    """Write the index of the corpora in a folder, without which they cannot be read."""
     splits = {
         split: {
             "bytes": int(corpus.ids.itemsize),
@@ -107,33 +108,27 @@ def write_corpus_index(folder: Path, corpora: Mapping[str, TokenCorpus]) -> None
 
 
 def read_corpora(folder: Path) -> dict[str, TokenCorpus]:
-    """The texts of a folder, by their splits."""
+    """Return the corpora of a folder by split."""
     found = {}
     for split, facts in read_checksummed_json(folder / TOKEN_INDEX_FILE)["splits"].items():
         path = token_file(folder, split)
         try:
-            ids = _mapped(path, np.dtype(f"<u{facts['bytes']}"))
+            ids = open_memmap(path, np.dtype(f"<u{facts['bytes']}"))
         except OSError as error:
             raise RunError(f"{path} could not be read: {error.strerror or error}.") from None
         if len(ids) != facts["tokens"]:
-            raise corrupt_file_error(path, f"it holds {len(ids):,} tokens of {facts['tokens']:,}")
+            raise corrupt_file_error(path, f"it has {len(ids):,} tokens of {facts['tokens']:,}")
         found[split] = TokenCorpus(ids, facts["characters"], facts["words"])
     return found
 
 
 def token_file(folder: Path, split: str) -> Path:
-    """Where the ids of a split are."""
+    """Return the path of the ids of a split."""
     return folder / f"{split}.ids"
 
 
-def _kind(tokenizer: Tokenizer) -> np.dtype[Any]:
+def _id_dtype(tokenizer: Tokenizer) -> np.dtype[Any]:
     return np.dtype("<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4")
-
-
-def _mapped(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
-    if not path.stat().st_size:  # nothing cannot be mapped
-        return np.empty(0, kind)
-    return np.memmap(path, kind, mode="r")
 
 
 def _encode(
@@ -142,18 +137,18 @@ def _encode(
     put: Callable[[NDArray[Any]], object],
     on_progress: Callable[[int], None],
 ) -> tuple[int, int]:
-    """The ids of all lines, the end mark before the first and after each; their sizes.
+    """Pass the ids of all lines to `put`, EOS before the first and after each; return the counts.
 
-    The first line begins where a line ended, so that its first token, too, is told by something.
+    The first line follows an EOS, so that its first token, too, is predicted from something.
     """
-    kind = _kind(tokenizer)
+    dtype = _id_dtype(tokenizer)
     characters = words = 0
-    put(np.array([EOS], kind))
+    put(np.array([EOS], dtype))
     left = iter(lines)
-    while some := list(islice(left, LINE_CHUNK)):
-        encoded = tokenizer.encode_many(some)
-        put(np.fromiter(chain.from_iterable((*ids, EOS) for ids in encoded), kind))
-        characters += sum(map(len, some)) + len(some)
-        words += sum(len(line.split()) for line in some) + len(some)
-        on_progress(len(some))
+    while chunk := list(islice(left, LINE_CHUNK)):
+        encoded = tokenizer.encode_many(chunk)
+        put(np.fromiter(chain.from_iterable((*ids, EOS) for ids in encoded), dtype))
+        characters += sum(map(len, chunk)) + len(chunk)
+        words += sum(len(line.split()) for line in chunk) + len(chunk)
+        on_progress(len(chunk))
     return characters, words

@@ -1,11 +1,11 @@
-"""Text as numbers of words, for what is learned from words alone.
+"""Word ids of a text, for word vectors and other models of words.
 
-A word is what stands between spaces (`split="spaces"`: for text that has been prepared), or, of
-plain text, a word, a number or a sign by itself in lower case (`split="words"`). Each new word gets
-the next number as it is met; when all is read the numbers are changed so that frequent words come
-first, and words that are too rare are left out. A line's end stays in the text as END.
+A word is a string between spaces (`split="whitespace"`, for pretokenized text), or, in plain text,
+a lower-cased word, number or symbol (`split="words"`). Each new word gets the next id; at the end
+the ids are remapped so that frequent words come first, and rare words are dropped. A line end is
+LINE_END.
 
-The words are kept in a hash table of our own, with open addressing: a kernel cannot use Python's.
+The words are in a hash table with open addressing, since compiled code cannot use Python's.
 """
 
 import os
@@ -19,13 +19,11 @@ from numpy.typing import NDArray
 from saccade.compiled.jit import jit_nogil
 from saccade.data.word_splitting import split_words
 from saccade.errors import DataError
+from saccade.io.memmap import open_memmap
+from saccade.types.arrays import ByteArray, Int32Array, IntArray
 
 LINE_END = -1  # after each line
 PRETOKENIZERS = ("whitespace", "words")
-
-ByteArray = NDArray[np.uint8]
-Int32Array = NDArray[np.int32]
-IntArray = NDArray[np.int64]
 
 _FREE = -1
 _RARE = -2
@@ -34,33 +32,33 @@ _SEED, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)  # FNV-1
 
 
 class WordCorpus(NamedTuple):
-    """A text whose words are numbers."""
+    """A text as word ids, with its vocabulary."""
 
-    words: list[str]  # by number: the most frequent is 0
+    words: list[str]  # by id: the most frequent is 0
     counts: IntArray
-    ids: Int32Array  # END after each line; words that are too rare are not there
-    read: int  # words of the text, rare ones too
+    ids: Int32Array  # LINE_END after each line; rare words are left out
+    read: int  # words of the text, including rare ones
 
     @property
     def lines(self) -> int:
-        """How many lines it has, empty ones too."""
+        """Number of lines, including empty ones."""
         return int(np.count_nonzero(self.ids == LINE_END))
 
 
 class WordVocabulary(NamedTuple):
-    """The words that have a vector, and how often each was met."""
+    """The words that have a vector, and their counts."""
 
     words: list[str]
     counts: IntArray
-    read: int = 0  # words of the text, those that have none too
+    read: int = 0  # words of the text, including those without a vector
 
     def to_json(self) -> dict[str, Any]:
-        """For tokenizer.json."""
+        """Return plain values for tokenizer.json."""
         return {"words": self.words, "counts": self.counts.tolist(), "read": self.read}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "WordVocabulary":
-        """As it was kept."""
+        """Return the vocabulary that `to_json` described."""
         return cls(values["words"], np.array(values["counts"], np.int64), values["read"])
 
 
@@ -72,12 +70,12 @@ def read_word_corpus(
     ids_path: Path | None = None,
     on_progress: Callable[[int], None] = lambda more: None,
 ) -> WordCorpus:
-    """Number the words of a text that comes as blocks of whole lines.
+    """Return the word ids of a text that is given as blocks of whole lines.
 
-    Words with fewer than `least` occurrences are left out. The numbers are written to a file
-    (position) and mapped into memory, or held in it. `tell` is told how many bytes more are done.
+    Words with fewer than `min_count` occurrences are dropped. With `ids_path` the ids are written
+    to a file and memory-mapped. `on_progress` gets the number of bytes of each block.
     """
-    known = _Known()
+    known = _WordTable()
     store = _Store(ids_path)
     for content in contents:
         for ids in known.number(pretokenize(content) if split == "words" else content):
@@ -85,62 +83,62 @@ def read_word_corpus(
         on_progress(len(content))
     order = np.argsort(-known.counts, kind="stable")
     order = order[known.counts[order] >= min_count]
-    renumbered = np.full(len(known.counts), _RARE, np.int32)
-    renumbered[order] = np.arange(len(order), dtype=np.int32)
-    ids = store.renumbered(renumbered)
+    new_ids = np.full(len(known.counts), _RARE, np.int32)
+    new_ids[order] = np.arange(len(order), dtype=np.int32)
+    ids = store.remap(new_ids)
     words = [known.word(number) for number in order.tolist()]
     if len(words) < 2:
-        raise DataError(_too_few(known, min_count))
+        raise DataError(_too_small_message(known, min_count))
     return WordCorpus(words, known.counts[order], ids, int(known.counts.sum()))
 
 
 class WordIndex:
-    """Words that have numbers, to be found in other texts: by the same rule as they were read."""
+    """Look-up of the ids of known words in other texts, split by the same rule."""
 
     def __init__(self, words: Iterable[str]):
-        self._known = _Known()
+        self._known = _WordTable()
         for _ in self._known.number(" ".join(words).encode()):
             pass
 
     def ids(self, contents: Iterable[bytes], split: str = "words") -> Int32Array:
-        """Blocks of whole lines as numbers, END after each line; other words are left out."""
+        """Return the ids of blocks of whole lines, LINE_END after each; other words are dropped."""
         parts = [np.empty(0, np.int32)]
         for content in contents:
-            some = pretokenize(content) if split == "words" else content
-            parts += [ids.copy() for ids in self._known.number(some, may_grow=False)]
+            text = pretokenize(content) if split == "words" else content
+            parts += [ids.copy() for ids in self._known.number(text, may_grow=False)]
         return np.concatenate(parts)
 
 
-def _too_few(known: "_Known", min_count: int) -> str:
-    """Why there is nothing to learn from."""
+def _too_small_message(known: "_WordTable", min_count: int) -> str:
+    """Describe why the text has too few words."""
     read, kinds = int(known.counts.sum()), len(known.counts)
     if kinds < 2:
-        return f"the text has {read:,} words, {kinds} different ones; at least 2 were wanted."
+        return f"got a text of {read:,} words, {kinds} different ones; expected at least 2."
     return (
-        f"the text has {read:,} words, {kinds:,} different ones, but fewer than 2 of them are "
-        f"there {min_count} times or more, the most frequent {int(known.counts.max())} times. "
-        "Give more text, or take rarer words too (--set data.min_count=1)."
+        f"got a text of {read:,} words, {kinds:,} different ones, of which fewer than 2 occur "
+        f"{min_count} times or more (the most frequent {int(known.counts.max())} times); expected "
+        "at least 2; try more text, or --set data.min_count=1."
     )
 
 
 def pretokenize(content: bytes) -> bytes:
-    """Words, numbers and signs in lower case, a space between them; the lines as they were."""
+    """Return lower-cased words, numbers and symbols with a space between; lines are kept."""
     lines = content.decode().lower().split("\n")
     return "\n".join(" ".join(split_words(line)) for line in lines).encode()
 
 
-# --- what is kept of the text ---------------------------------------------------------------------
+# --- storage of the ids ---------------------------------------------------------------------------
 
 
 class _Store:
-    """The ids as they come: in memory, or in a file."""
+    """Ids in the order of the text, in memory or in a file."""
 
     def __init__(self, ids_path: Path | None):
         self.ids_path = ids_path
         self.parts: list[Int32Array] = []
-        self.file = None if ids_path is None else self._beside("met").open("wb")
+        self.file = None if ids_path is None else self._temporary("met").open("wb")
 
-    def _beside(self, what: str) -> Path:
+    def _temporary(self, what: str) -> Path:
         assert self.ids_path is not None
         return self.ids_path.with_name(f".{self.ids_path.name}.{what}")
 
@@ -150,54 +148,47 @@ class _Store:
         else:
             self.file.write(ids.tobytes())
 
-    def renumbered(self, numbers: Int32Array) -> Int32Array:
-        """All of them with other numbers, without those that have none."""
+    def remap(self, new_ids: Int32Array) -> Int32Array:
+        """Return all ids remapped, without the rare words."""
         if self.file is None:
-            kept = [remap_ids(ids, numbers) for ids in self.parts]
+            kept = [remap_ids(ids, new_ids) for ids in self.parts]
             return np.concatenate([np.empty(0, np.int32), *kept])
         assert self.ids_path is not None
         self.file.close()
-        met, done = self._beside("met"), self._beside("part")
+        met, done = self._temporary("met"), self._temporary("part")
         with met.open("rb") as source, done.open("wb") as target:
             while content := source.read(1 << 24):
-                target.write(remap_ids(np.frombuffer(content, np.int32), numbers).tobytes())
+                target.write(remap_ids(np.frombuffer(content, np.int32), new_ids).tobytes())
             target.flush()
             os.fsync(target.fileno())
         met.unlink()
         done.replace(self.ids_path)
-        return open_id_memmap(self.ids_path)
-
-
-def open_id_memmap(path: Path) -> Int32Array:
-    """Ids in a file; only the pages that are read are in memory."""
-    if not path.stat().st_size:  # nothing cannot be mapped
-        return np.empty(0, np.int32)
-    return np.memmap(path, np.int32, mode="r")
+        return open_memmap(self.ids_path, np.int32)
 
 
 @jit_nogil
-def remap_ids(ids: Int32Array, numbers: Int32Array) -> Int32Array:
-    """The same text with other numbers; what has none is left out."""
+def remap_ids(ids: Int32Array, new_ids: Int32Array) -> Int32Array:
+    """Return the text with new ids; rare words are dropped."""
     kept = np.empty(len(ids), np.int32)
     count = 0
     for old in ids:
-        new = LINE_END if old == LINE_END else numbers[old]
+        new = LINE_END if old == LINE_END else new_ids[old]
         if new != _RARE:
             kept[count] = new
             count += 1
     return kept[:count]
 
 
-# --- the words that have been met -----------------------------------------------------------------
+# --- hash table of words --------------------------------------------------------------------------
 
 
-class _Known:
-    """Words by number: their letters one after the other, how often each was met, and the table."""
+class _WordTable:
+    """Words by id: their bytes in one buffer, their counts, and the hash table."""
 
     def __init__(self) -> None:
         self.slots = np.full(1 << 16, _FREE, np.int32)
         self.hashes = np.empty(1 << 15, np.uint64)
-        self.ends = np.zeros((1 << 15) + 1, np.int64)  # of word w: letters[ends[w] : ends[w + 1]]
+        self.ends = np.zeros((1 << 15) + 1, np.int64)  # word w is letters[ends[w] : ends[w + 1]]
         self.met = np.zeros(1 << 15, np.int64)
         self.letters = np.empty(1 << 18, np.uint8)
         self.size = 0
@@ -211,9 +202,9 @@ class _Known:
         return letters.tobytes().decode(errors="replace")
 
     def number(self, content: bytes, may_grow: bool = True) -> Iterator[Int32Array]:
-        """The words of some lines as numbers; where the tables are full they are made larger.
+        """Yield the ids of the words of some lines; full tables are enlarged.
 
-        Unless they may grow, words that are not known are left out.
+        Unless the table may grow, unknown words are left out.
         """
         letters = np.frombuffer(content, np.uint8)
         position = 0
@@ -232,10 +223,10 @@ class _Known:
                 may_grow,
             )
             yield ids[:count]
-            self._make_room(needed)
+            self._grow(needed)
 
-    def _make_room(self, needed: int) -> None:
-        """For twice as many words, where half of the slots are taken, and for so many letters."""
+    def _grow(self, needed: int) -> None:
+        """Double the table when half of its slots are used; make room for `needed` bytes."""
         if self.size == len(self.met):
             self.met = np.concatenate([self.met, np.zeros_like(self.met)])
             self.hashes = np.concatenate([self.hashes, np.empty_like(self.hashes)])
@@ -250,7 +241,7 @@ class _Known:
 
 @jit_nogil
 def rehash(hashes: NDArray[np.uint64], size: int, slots: Int32Array) -> None:
-    """Put every word where its hash says, or in the next free slot."""
+    """Insert every word at the slot of its hash, or in the next free one."""
     for word in range(size):
         slot = hashes[word] & np.uint64(len(slots) - 1)
         while slots[slot] != _FREE:
@@ -271,10 +262,10 @@ def index_words(
     ids: Int32Array,
     may_grow: bool,
 ) -> tuple[int, int, int, int]:
-    """Number words from a position on: where it stopped, how many ids, words known, letters needed.
+    """Write the ids of the words from a position on; return position, ids, words, bytes needed.
 
-    It stops at the end, or where there is no room for one more. Unless it may grow, a word that is
-    not known is left out.
+    It stops at the end, or where a table is full. Unless the table may grow, an unknown word is
+    left out.
     """
     count = 0
     while position < len(content) and count < len(ids):
@@ -287,21 +278,21 @@ def index_words(
         if letter == _SPACE or _TAB <= letter <= _RETURN:
             position += 1
             continue
-        end, mark = position, _SEED
+        end, digest = position, _SEED
         while end < len(content):
             letter = content[end]
             if letter == _SPACE or _TAB <= letter <= _RETURN:
                 break
-            mark = (mark ^ np.uint64(letter)) * _PRIME
+            digest = (digest ^ np.uint64(letter)) * _PRIME
             end += 1
         length = end - position
-        slot = mark & np.uint64(len(slots) - 1)
+        slot = digest & np.uint64(len(slots) - 1)
         while True:
             word = slots[slot]
             if word == _FREE:
                 break
             first = ends[word]
-            if hashes[word] == mark and ends[word + 1] - first == length:
+            if hashes[word] == digest and ends[word + 1] - first == length:
                 same = True
                 for step in range(length):
                     same &= letters[first + step] == content[position + step]
@@ -314,7 +305,7 @@ def index_words(
                 return position, count, size, needed
             word = size
             slots[slot] = word
-            hashes[word] = mark
+            hashes[word] = digest
             letters[ends[size] : needed] = content[position:end]
             size += 1
             ends[size] = needed

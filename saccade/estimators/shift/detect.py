@@ -1,25 +1,25 @@
-r"""Has the world moved, and how? Two tables, the source and the target, and the kind of shift.
+r"""Detection of distribution shift between two tables (source and target), and of its kind.
 
-Four questions, each with a p-value, at a quarter of the level each, so that all four together err
-as seldom as the level says:
+Four tests, each at a quarter of the significance level (Bonferroni), so that the family-wise error
+rate is at most the level:
 
-1. *columns*: does any column differ by itself? Kolmogorov–Smirnov for numbers, χ² for categories,
-   corrected for their number (Holm 1979);
-2. *domains*: can a model tell on rows it has not seen which table a row is from? Its AUC against
-   those of random divisions (Lopez-Paz and Oquab 2017);
-3. *labels*: do the classes come as often?
-4. *answers*: does the same x still mean the same y? A model learned from one half of the source is
-   held against the other half, weighted by β(x) = p(x) / q(x), and against the target. What is
-   compared are 1[y = k] - p(k | x) of each class, and the surprise -log p(y | x) less its mean by
-   the model's own word: both are 0 on average for a model that is right, whatever rows it is
-   asked about, so that neither a wrong model nor a wrong β by itself makes a difference.
+1. *columns*: marginal distributions. Kolmogorov–Smirnov for numbers, χ² for categories, with
+   Holm's correction (1979) for the number of columns;
+2. *domains*: classifier two-sample test. The AUC, on held-out rows, of a classifier of source
+   versus target rows, against random permutations (Lopez-Paz and Oquab 2017);
+3. *labels*: χ² of the class frequencies;
+4. *answers*: the conditional p(y | x). A model trained on half of the source is evaluated on the
+   other half, weighted by β(x) = p(x) / q(x), and on the target. Compared are the residuals
+   1[y = k] - p(k | x) of each class, and -log p(y | x) minus its expectation under the model: both
+   have mean 0 for a correct model on any rows, so that neither a wrong model nor a wrong β alone
+   causes a difference.
 
-The decision, with *within* (do the columns differ inside of a class?) as the fifth:
+The decision, with *within* (columns compared within each class) as a fifth test:
 
-    labels differ, within they do not  →  label: p(x | y) stands, p(y) moved
-    else answers differ                →  concept: p(y | x) moved, and neither weights explain it
-    else anything differs              →  covariate: p(y | x) stands, p(x) moved
-    else                               →  none
+    labels differ, within does not  →  label shift: p(x | y) is unchanged, p(y) differs
+    else answers differ             →  concept shift: p(y | x) differs, weights do not explain it
+    else anything differs           →  covariate shift: p(y | x) is unchanged, p(x) differs
+    else                            →  none
 """
 
 import math
@@ -29,7 +29,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.estimators.logistic_regression import FloatArray, IntArray, LogisticModel, fit_logistic
+from saccade.estimators.logistic_regression import LogisticModel, fit_logistic
 from saccade.estimators.shift.importance_weights import (
     ImportanceWeights,
     effective_sample_size,
@@ -44,19 +44,21 @@ from saccade.metrics.two_samples import (
     kolmogorov_smirnov_test,
 )
 from saccade.seeding import generator
+from saccade.types.arrays import FloatArray, IntArray
 
 TableColumns = Mapping[str, NDArray[Any]]
 ShiftKind = Literal["none", "covariate", "label", "concept"]
+LabelledRows = tuple[FloatArray, IntArray]
 
-MIN_SHIFT_ROWS = 40  # rows of each table; with fewer nothing could be said
-MIN_SHIFT_CLASS_ROWS = 20
-MAX_SHIFT_ROWS = 20_000  # of each table; more would show differences too small to matter
-MAX_SHIFT_CATEGORIES = 30  # of a category; the rarer ones are one
-MAX_QUADRATIC_COLUMNS = 10  # numbers whose squares and products a model gets as well
+MIN_SHIFT_ROWS = 40  # rows of each table; fewer have too little power
+MIN_SHIFT_CLASS_ROWS = 20  # rows of a class in each table, for the test within classes
+MAX_SHIFT_ROWS = 20_000  # of each table; more would detect differences too small to matter
+MAX_SHIFT_CATEGORIES = 30  # indicator features per categorical column; rarer values have none
+MAX_QUADRATIC_COLUMNS = 10  # with more numeric columns, squares and products are left out
 
 
 class ColumnShiftTest(NamedTuple):
-    """One column in both tables."""
+    """Two-sample test of one column."""
 
     name: str
     test: Literal["kolmogorov-smirnov", "chi-squared"]
@@ -66,28 +68,28 @@ class ColumnShiftTest(NamedTuple):
 
 
 class ShiftLosses(NamedTuple):
-    """-log p(y | x) of a model of the source, a row on average."""
+    """Mean -log p(y | x) per row of a model trained on the source."""
 
-    source: float  # its held-out half
-    reweighted: float  # the same by β(x): what a covariate shift would make of it
-    relabelled: float  # the same by p(y) / q(y): what a label shift would make of it
+    source: float  # on its held-out half
+    reweighted: float  # the same weighted by β(x): expected under covariate shift
+    relabelled: float  # the same weighted by p(y) / q(y): expected under label shift
     target: float
 
 
 class ShiftEvidence(NamedTuple):
-    """What was found; what needs labels in both tables is None without."""
+    """Test results; those that need labels of both tables are None without them."""
 
     columns: tuple[ColumnShiftTest, ...]
     domains: AUCTestResult
     labels: TwoSampleResult | None
-    within: float | None  # p, corrected, of the column and class that differ most
-    answers: float | None  # p, corrected, of the comparison that differs most
+    within: float | None  # smallest corrected p over columns and classes
+    answers: float | None  # smallest corrected p over the comparisons of residuals
     losses: ShiftLosses | None
-    effective_rows: float  # rows of the source that β leaves, of its held-out half
+    effective_rows: float  # effective sample size of the held-out source rows under β
 
 
 class DetectedShift(NamedTuple):
-    """The kind of shift, in one word and in sentences, and what speaks for it."""
+    """The kind of shift, an explanation in sentences, and the test results."""
 
     kind: ShiftKind
     why: str
@@ -103,104 +105,112 @@ def detect_shift(
     level: float = 0.01,
     seed: int = 0,
 ) -> DetectedShift:
-    """What kind of shift lies between two tables, named columns of numbers or of categories.
+    """Test for shift between two tables of named columns, numeric or categorical.
 
-    `level` is how often a shift may be claimed where there is none. A column of numbers may have
-    NaN where a value is missing. Labels are classes; without those of
-    both tables a covariate shift cannot be told from the others, and is what `kind` then says.
+    `level` is the probability of a false alarm. NaN in a numeric column is a missing value. Labels
+    are classes; without those of both tables the kinds cannot be distinguished, and any shift is
+    reported as "covariate".
     """
-    sizes = _checked(source, target, source_labels, target_labels)
-    source, source_labels = _some(source, source_labels, sizes[0], seed)
-    target, target_labels = _some(target, target_labels, sizes[1], seed)
-    x, u, plain = _features(source, target)
-    # one half to learn from, the other to judge by
-    (learned, held), (seen, unseen) = _halves(len(x), seed, 0), _halves(len(u), seed, 1)
-    domains = fit_domain_classifier(x[learned], u[seen])
-    told = auc_permutation_test(domains.log_ratio(x[held]), domains.log_ratio(u[unseen]), seed)
-    beta = domains.weights(x[held]).values
+    sizes = _check_tables(source, target, source_labels, target_labels)
+    source, source_labels = _sample_table(source, source_labels, sizes[0], seed)
+    target, target_labels = _sample_table(target, target_labels, sizes[1], seed)
+    x, u, num_linear = _features(source, target)
+    # one half of each table for training, the other for evaluation
+    (x_train, x_test), (u_train, u_test) = _halves(len(x), seed, 0), _halves(len(u), seed, 1)
+    classifier = fit_domain_classifier(x[x_train], u[u_train])
+    domains = auc_permutation_test(
+        classifier.log_ratio(x[x_test]), classifier.log_ratio(u[u_test]), seed
+    )
+    beta = classifier.weights(x[x_test]).values
     columns = tuple(compare_columns(source, target))
-    evidence = ShiftEvidence(columns, told, None, None, None, None, effective_sample_size(beta))
+    evidence = ShiftEvidence(columns, domains, None, None, None, None, effective_sample_size(beta))
     if source_labels is not None and target_labels is not None:
         both = np.concatenate([source_labels, target_labels])
-        names, which = np.unique(both, return_inverse=True)
-        here, there = np.split(which, [len(x)])
-        model = _model(x, here, learned, held, len(names), plain)
+        names, class_ids = np.unique(both, return_inverse=True)
+        x_classes, u_classes = np.split(class_ids, [len(x)])
+        model = _fit_source_model(x, x_classes, x_train, x_test, len(names), num_linear)
+        held_out, shifted = (x[x_test], x_classes[x_test]), (u, u_classes)
         evidence = evidence._replace(
-            labels=categorical_two_sample_test(here, there),
-            within=_within(source, target, here, there),
-            answers=_answers(model, (x[held], here[held]), (u, there), beta),
-            losses=_losses(model, (x[held], here[held]), (u, there), beta),
+            labels=categorical_two_sample_test(x_classes, u_classes),
+            within=_within(source, target, x_classes, u_classes),
+            answers=_answers(model, held_out, shifted, beta),
+            losses=_losses(model, held_out, shifted, beta),
         )
     kind = _decide(evidence, level / 4)
-    return DetectedShift(kind, _why(kind, evidence, level / 4), evidence)
+    return DetectedShift(kind, _explanation(kind, evidence, level / 4), evidence)
 
 
 def fit_importance_weights(
     source: TableColumns, target: TableColumns, *, seed: int = 0
 ) -> ImportanceWeights:
-    """β of each row of the source (`fitted.shift`), by what tells the two tables apart.
+    """Return β of each row of the source, from a classifier of source versus target rows.
 
-    It sees squares and products where `find_shift` does. Of long tables it learns from some rows,
-    and weighs all.
+    It uses the features of `detect_shift`. With large tables it is fitted to a sample of the rows,
+    and all are weighted.
     """
-    sizes = _checked(source, target, None, None)
+    sizes = _check_tables(source, target, None, None)
     x, u, _ = _features(source, target)
-    some = [_rows_of(size, seed) for size in sizes]
-    return fit_domain_classifier(x[some[0]], u[some[1]]).weights(x)
+    x_sample, u_sample = (_sample_rows(size, seed) for size in sizes)
+    return fit_domain_classifier(x[x_sample], u[u_sample]).weights(x)
 
 
-# --- the questions --------------------------------------------------------------------------------
+# --- tests ----------------------------------------------------------------------------------------
 
 
 def compare_columns(source: TableColumns, target: TableColumns) -> Iterator[ColumnShiftTest]:
-    """Each column in both tables, by the test that fits what is in it."""
-    found = [(name, *_column(values, target[name])) for name, values in source.items()]
-    adjusted_p = holm_correction([tested.p for _, _, tested in found]).tolist()
-    for (name, test, tested), p in zip(found, adjusted_p, strict=True):
-        yield ColumnShiftTest(name, test, tested.statistic, tested.p, p)
+    """Test each column for a difference between the tables, with Holm's correction."""
+    results = [(name, *_test_column(values, target[name])) for name, values in source.items()]
+    adjusted_p = holm_correction([result.p for _, _, result in results]).tolist()
+    for (name, test, result), p in zip(results, adjusted_p, strict=True):
+        yield ColumnShiftTest(name, test, result.statistic, result.p, p)
 
 
-def _column(
-    here: NDArray[Any], there: NDArray[Any]
+def _test_column(
+    source: NDArray[Any], target: NDArray[Any]
 ) -> tuple[Literal["kolmogorov-smirnov", "chi-squared"], TwoSampleResult]:
-    if not (_is_number(here) and _is_number(there)):
-        return "chi-squared", categorical_two_sample_test(here.astype(str), there.astype(str))
-    a, b = (np.asarray(values, np.float64) for values in (here, there))
-    gaps = np.isnan(a), np.isnan(b)
-    if not (gaps[0].any() or gaps[1].any()):
+    if not (_is_number(source) and _is_number(target)):
+        return "chi-squared", categorical_two_sample_test(source.astype(str), target.astype(str))
+    a, b = (np.asarray(values, np.float64) for values in (source, target))
+    a_missing, b_missing = np.isnan(a), np.isnan(b)
+    if not (a_missing.any() or b_missing.any()):
         return "kolmogorov-smirnov", kolmogorov_smirnov_test(a, b)
-    # two questions of one column: how often it is there, and what is there
-    missing = categorical_two_sample_test(*gaps)
-    if gaps[0].all() or gaps[1].all():
+    # two tests of one column: how often a value is missing, and the values that are not
+    missing = categorical_two_sample_test(a_missing, b_missing)
+    if a_missing.all() or b_missing.all():
         return "chi-squared", missing
-    values = kolmogorov_smirnov_test(a[~gaps[0]], b[~gaps[1]])
+    values = kolmogorov_smirnov_test(a[~a_missing], b[~b_missing])
     p = min(2 * min(values.p, missing.p), 1.0)
     return "kolmogorov-smirnov", TwoSampleResult(values.statistic, p)
 
 
 def _within(
-    source: TableColumns, target: TableColumns, here: IntArray, there: IntArray
+    source: TableColumns, target: TableColumns, source_classes: IntArray, target_classes: IntArray
 ) -> float | None:
-    """The smallest corrected p of all columns in all classes; None if no class has rows enough."""
-    chances = []
-    for k in np.unique(here).tolist():
-        mine, theirs = here == k, there == k
-        if min(mine.sum(), theirs.sum()) >= MIN_SHIFT_CLASS_ROWS:
+    """Return the smallest corrected p over columns and classes; None if all classes are small."""
+    p_values = []
+    for k in np.unique(source_classes).tolist():
+        source_rows, target_rows = source_classes == k, target_classes == k
+        if min(source_rows.sum(), target_rows.sum()) >= MIN_SHIFT_CLASS_ROWS:
             for name, values in source.items():
-                chances.append(_column(values[mine], target[name][theirs])[1].p)
-    return float(holm_correction(chances).min()) if chances else None
+                p_values.append(_test_column(values[source_rows], target[name][target_rows])[1].p)
+    return float(holm_correction(p_values).min()) if p_values else None
 
 
-def _model(
-    x: FloatArray, classes: IntArray, learned: IntArray, held: IntArray, size: int, plain: int
+def _fit_source_model(
+    x: FloatArray,
+    classes: IntArray,
+    train: IntArray,
+    held_out: IntArray,
+    num_classes: int,
+    num_linear: int,
 ) -> LogisticModel:
-    """Of one half of the source: with squares and products or without, as suits the other half."""
+    """Fit with and without quadratic features; return the model with the lower held-out loss."""
     models = []
-    for width in sorted({plain, x.shape[1]}):
-        linear = fit_logistic(x[learned, :width], classes[learned], size)
-        rest = np.zeros((size, x.shape[1] - width))
+    for width in sorted({num_linear, x.shape[1]}):
+        linear = fit_logistic(x[train, :width], classes[train], num_classes)
+        rest = np.zeros((num_classes, x.shape[1] - width))
         models.append(linear._replace(weights=np.hstack([linear.weights, rest])))
-    return min(models, key=lambda model: _loss(model, x[held], classes[held]).mean())
+    return min(models, key=lambda model: _loss(model, x[held_out], classes[held_out]).mean())
 
 
 def _loss(model: LogisticModel, inputs: FloatArray, classes: IntArray) -> FloatArray:
@@ -208,50 +218,45 @@ def _loss(model: LogisticModel, inputs: FloatArray, classes: IntArray) -> FloatA
 
 
 def _answers(
-    model: LogisticModel,
-    source: tuple[FloatArray, IntArray],
-    target: tuple[FloatArray, IntArray],
-    beta: FloatArray,
+    model: LogisticModel, source: LabelledRows, target: LabelledRows, beta: FloatArray
 ) -> float:
-    """The smallest corrected p of all that is compared, by a z-test of the two means."""
-    here, there = _residuals(model, *source), _residuals(model, *target)
-    mean = beta @ here / beta.sum()
-    spread = beta**2 @ (here - mean) ** 2 / beta.sum() ** 2 + there.var(axis=0) / len(there)
-    apart = np.abs(mean - there.mean(axis=0))
-    z = np.divide(apart, np.sqrt(spread), out=np.zeros_like(apart), where=spread > 0)
-    return float(holm_correction([math.erfc(values / math.sqrt(2)) for values in z.tolist()]).min())
+    """Return the smallest corrected p over z-tests of the mean residuals."""
+    source_residuals, target_residuals = _residuals(model, *source), _residuals(model, *target)
+    mean = beta @ source_residuals / beta.sum()
+    variance = beta**2 @ (source_residuals - mean) ** 2 / beta.sum() ** 2 + target_residuals.var(
+        axis=0
+    ) / len(target_residuals)
+    difference = np.abs(mean - target_residuals.mean(axis=0))
+    z = np.divide(difference, np.sqrt(variance), out=np.zeros_like(difference), where=variance > 0)
+    return float(holm_correction([math.erfc(value / math.sqrt(2)) for value in z.tolist()]).min())
 
 
 def _residuals(model: LogisticModel, inputs: FloatArray, classes: IntArray) -> FloatArray:
-    """(N, K + 1): of each class, and of the surprise; with two classes the second's is enough."""
-    logs = model.predict_log_proba(inputs)
-    chances = np.exp(logs)
-    first = 1 if chances.shape[1] == 2 else 0
-    missed = (np.eye(chances.shape[1])[classes] - chances)[:, first:]
-    surprise = (chances * logs).sum(axis=1) - logs[np.arange(len(logs)), classes]
-    return np.column_stack([missed, surprise])
+    """Return the residuals of each class and of -log p, (N, K + 1); (N, 2) with two classes."""
+    log_p = model.predict_log_proba(inputs)
+    p = np.exp(log_p)
+    first = 1 if p.shape[1] == 2 else 0  # the two residuals differ only in sign
+    class_residuals = (np.eye(p.shape[1])[classes] - p)[:, first:]
+    surprisal = (p * log_p).sum(axis=1) - log_p[np.arange(len(log_p)), classes]
+    return np.column_stack([class_residuals, surprisal])
 
 
 def _losses(
-    model: LogisticModel,
-    source: tuple[FloatArray, IntArray],
-    target: tuple[FloatArray, IntArray],
-    beta: FloatArray,
+    model: LogisticModel, source: LabelledRows, target: LabelledRows, beta: FloatArray
 ) -> ShiftLosses:
-    (here, classes), (there, others) = source, target
-    of_source, of_target = _loss(model, here, classes), _loss(model, there, others)
+    source_loss, target_loss = _loss(model, *source), _loss(model, *target)
     size = len(model.biases)
-    q, p = (np.bincount(part, minlength=size) / len(part) for part in (classes, others))
-    relabel = np.divide(p, q, out=np.zeros(size), where=q > 0)[classes]
+    q, p = (np.bincount(classes, minlength=size) / len(classes) for _, classes in (source, target))
+    class_weights = np.divide(p, q, out=np.zeros(size), where=q > 0)[source[1]]
     return ShiftLosses(
-        source=float(of_source.mean()),
-        reweighted=float(beta @ of_source / beta.sum()),
-        relabelled=float(relabel @ of_source / max(relabel.sum(), 1e-300)),
-        target=float(of_target.mean()),
+        source=float(source_loss.mean()),
+        reweighted=float(beta @ source_loss / beta.sum()),
+        relabelled=float(class_weights @ source_loss / max(class_weights.sum(), 1e-300)),
+        target=float(target_loss.mean()),
     )
 
 
-# --- the decision ---------------------------------------------------------------------------------
+# --- decision -------------------------------------------------------------------------------------
 
 
 def _decide(evidence: ShiftEvidence, level: float) -> ShiftKind:
@@ -271,34 +276,36 @@ def _inputs_differ(evidence: ShiftEvidence, level: float) -> bool:
     return columns or evidence.domains.p < level
 
 
-def _why(kind: ShiftKind, evidence: ShiftEvidence, level: float) -> str:
-    """A sentence for each thing that was found."""
+def _explanation(kind: ShiftKind, evidence: ShiftEvidence, level: float) -> str:
+    """Return one sentence per test."""
     differ = [c for c in sorted(evidence.columns, key=lambda c: c.p) if c.adjusted_p < level]
-    told = evidence.domains
-    said = [
+    domains = evidence.domains
+    sentences = [
         f"Columns that differ: {', '.join(f'{c.name} (p {c.adjusted_p:.2g})' for c in differ[:5])}."
         if differ
         else "No column differs by itself.",
-        f"Rows that were not seen are told apart with an AUC of {told.auc:.3f}; by chance it would "
-        f"be {told.low:.3f} to {told.high:.3f}.",
+        f"A classifier of source versus target rows has a held-out AUC of {domains.auc:.3f}; "
+        f"without shift it would be {domains.low:.3f} to {domains.high:.3f}.",
     ]
     if evidence.labels and evidence.losses and evidence.answers is not None:
         losses = evidence.losses
-        said += [
-            f"The classes come in {'other' if evidence.labels.p < level else 'the same'} shares "
+        sentences += [
+            f"The class frequencies {'differ' if evidence.labels.p < level else 'are the same'} "
             f"(p {evidence.labels.p:.2g}).",
-            f"A model of the source loses {losses.source:.3f} a row on its own held-out rows, "
-            f"{losses.reweighted:.3f} if they are weighted as the target's inputs, "
-            f"{losses.relabelled:.3f} as its classes, and {losses.target:.3f} on the target; "
-            f"its answers are {'off' if evidence.answers < level else 'as right'} there "
+            f"A model trained on the source has a loss of {losses.source:.3f} per row on held-out "
+            f"source rows, {losses.reweighted:.3f} with these weighted by the target's inputs, "
+            f"{losses.relabelled:.3f} by its classes, and {losses.target:.3f} on the target; its "
+            f"predictions are {'biased' if evidence.answers < level else 'as accurate'} there "
             f"(p {evidence.answers:.2g}).",
         ]
     elif kind == "covariate":
-        said.append("Without labels of both tables it may also be a shift of labels or of concept.")
-    return " ".join(said)
+        sentences.append(
+            "Without labels of both tables, it may also be label shift or concept shift."
+        )
+    return " ".join(sentences)
 
 
-# --- rows -----------------------------------------------------------------------------------------
+# --- features and rows ----------------------------------------------------------------------------
 
 
 def _is_number(values: NDArray[Any]) -> bool:
@@ -306,78 +313,79 @@ def _is_number(values: NDArray[Any]) -> bool:
 
 
 def _features(source: TableColumns, target: TableColumns) -> tuple[FloatArray, FloatArray, int]:
-    """Both tables as numbers: standardised, categories as 0/1; then squares and products of a few.
+    """Return both tables as feature matrices, and the number of linear features.
 
-    The third is how many there are without those.
-
-    The logarithm of the ratio of two Gaussians is a sum of squares and products: with them, a
-    change of spread or of correlation can be seen, which no single mean shows.
+    Numbers are standardised, categories one-hot. Then come squares and products of the numbers, if
+    there are few columns: the log-ratio of two Gaussians is quadratic, so with them a change of
+    variance or correlation is detected, which changes no mean.
     """
-    numbers, others = [], []
+    numbers, indicators = [], []
     for name, values in source.items():
         both = np.concatenate([values, target[name]])
         if _is_number(values) and _is_number(target[name]):
             column = both.astype(np.float64)
-            gap = np.isnan(column)
+            missing = np.isnan(column)
             if np.isinf(column).any():
-                raise ValueError(f"the column {name} has infinite numbers; wanted finite ones.")
-            known = column[: len(values)][~gap[: len(values)]]
-            mean, spread = (known.mean(), known.std()) if len(known) else (0.0, 1.0)
-            numbers.append(np.where(gap, 0.0, (column - mean) / (spread or 1.0)))
-            others += [gap.astype(np.float64)] if gap.any() else []
+                raise ValueError(
+                    f"got infinite numbers in the column {name}; expected finite ones, or NaN for "
+                    "missing values."
+                )
+            known = column[: len(values)][~missing[: len(values)]]
+            mean, deviation = (known.mean(), known.std()) if len(known) else (0.0, 1.0)
+            numbers.append(np.where(missing, 0.0, (column - mean) / (deviation or 1.0)))
+            indicators += [missing.astype(np.float64)] if missing.any() else []
         else:
-            kinds, which, counts = np.unique(
+            categories, codes, counts = np.unique(
                 both.astype(str), return_inverse=True, return_counts=True
             )
-            for k in np.argsort(-counts, kind="stable")[
-                : min(MAX_SHIFT_CATEGORIES, len(kinds) - 1)
-            ]:
-                others.append((which == k).astype(np.float64))
-    plain = [*numbers, *others] or [np.zeros(len(both))]
-    few = numbers if len(numbers) <= MAX_QUADRATIC_COLUMNS else []
-    products = [a * b for i, a in enumerate(few) for b in few[i:]]
-    here, there = np.split(np.column_stack([*plain, *products]), [len(values)])
-    return here, there, len(plain)
+            frequent = np.argsort(-counts, kind="stable")
+            for k in frequent[: min(MAX_SHIFT_CATEGORIES, len(categories) - 1)]:
+                indicators.append((codes == k).astype(np.float64))
+    linear = [*numbers, *indicators] or [np.zeros(len(both))]
+    factors = numbers if len(numbers) <= MAX_QUADRATIC_COLUMNS else []
+    products = [a * b for i, a in enumerate(factors) for b in factors[i:]]
+    x, u = np.split(np.column_stack([*linear, *products]), [len(values)])
+    return x, u, len(linear)
 
 
-def _some(
+def _sample_table(
     table: TableColumns, labels: NDArray[Any] | None, size: int, seed: int
 ) -> tuple[TableColumns, NDArray[Any] | None]:
-    """A table, or as many of its rows as are looked at."""
+    """Return at most `MAX_SHIFT_ROWS` rows of a table and its labels."""
     if size <= MAX_SHIFT_ROWS:
         return table, labels
-    rows = _rows_of(size, seed)
-    some = {name: values[rows] for name, values in table.items()}
-    return some, None if labels is None else labels[rows]
+    rows = _sample_rows(size, seed)
+    sample = {name: values[rows] for name, values in table.items()}
+    return sample, None if labels is None else labels[rows]
 
 
-def _rows_of(size: int, seed: int) -> IntArray:
-    """As many as are looked at, in their order."""
+def _sample_rows(size: int, seed: int) -> IntArray:
+    """Return at most `MAX_SHIFT_ROWS` random row numbers, in order."""
     if size <= MAX_SHIFT_ROWS:
         return np.arange(size)
     return np.sort(generator(seed, "some rows").permutation(size)[:MAX_SHIFT_ROWS])
 
 
-def _halves(size: int, seed: int, which: int) -> tuple[IntArray, IntArray]:
-    order = generator(seed, "halves", which).permutation(size)
+def _halves(size: int, seed: int, table: int) -> tuple[IntArray, IntArray]:
+    order = generator(seed, "halves", table).permutation(size)
     return order[: size // 2], order[size // 2 :]
 
 
-def _checked(
+def _check_tables(
     source: TableColumns,
     target: TableColumns,
     source_labels: NDArray[Any] | None,
     target_labels: NDArray[Any] | None,
 ) -> tuple[int, int]:
-    """How many rows each table has."""
+    """Return the number of rows of each table."""
     if not source or set(source) != set(target):
         only = sorted(set(source) ^ set(target))
         raise ValueError(
-            f"got the columns {sorted(source)} and {sorted(target)}; wanted the same in both"
-            + (f": drop or add {', '.join(only)}." if only else ", one at least.")
+            f"got the columns {sorted(source)} and {sorted(target)}; expected the same in both"
+            + (f"; try dropping or adding {', '.join(only)}." if only else ", at least one.")
         )
     sizes = []
-    for what, table, labels in (
+    for table_name, table, labels in (
         ("source", source, source_labels),
         ("target", target, target_labels),
     ):
@@ -386,8 +394,8 @@ def _checked(
             lengths["labels"] = len(labels)
         if len(set(lengths.values())) != 1 or min(lengths.values()) < MIN_SHIFT_ROWS:
             raise ValueError(
-                f"got {what} columns of these lengths: {lengths}; wanted all of one length, "
-                f"{MIN_SHIFT_ROWS} rows or more."
+                f"got {table_name} columns of these lengths: {lengths}; expected equal lengths "
+                f"of {MIN_SHIFT_ROWS} rows or more."
             )
         sizes.append(next(iter(lengths.values())))
     return sizes[0], sizes[1]

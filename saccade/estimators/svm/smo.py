@@ -1,54 +1,53 @@
-r"""Sequential minimal optimisation: the dual of a support vector machine, two rows at a time.
+r"""Sequential minimal optimization (SMO) of the dual of a support vector machine.
 
     minimise ½ Σ_st α_s α_t y_s y_t K_st - Σ_t α_t   where Σ_t y_t α_t = 0 and 0 ≤ α_t ≤ C_t
 
-Platt 1998: two is the least number that can be changed while Σ yα stays 0, and for two the least
-is known in closed form. With F_t = y_t - Σ_s y_s α_s K_st (the slope, but for its sign y_t), a pair
-(i, j) moves by α_i ← α_i + y_i δ, α_j ← α_j - y_j δ, where
+Platt 1998: two multipliers are the fewest that can change while Σ yα stays 0, and for two the
+minimum is known in closed form. With the scores F_t = y_t - Σ_s y_s α_s K_st, which are -y_t times
+the gradient of the objective, a step on the pair (i, j) is α_i ← α_i + y_i δ, α_j ← α_j - y_j δ,
 
-    δ = (F_i - F_j) / (K_ii + K_jj - 2 K_ij), or what the bounds leave of it,
+    δ = (F_i - F_j) / (K_ii + K_jj - 2 K_ij), clipped to the bounds,
 
-and then F_t ← F_t - δ (K_it - K_jt). Which pair: i has the largest F of those that may rise, j of
-those that may fall promises the largest gain (F_i - F_j)² / (K_ii + K_jj - 2 K_ij) (Fan et al.
-2005). When no F that may rise is above one that may fall by more than the tolerance, all is done.
+followed by F_t ← F_t - δ (K_it - K_jt). Working-set selection by second-order information (Fan et
+al. 2005, "WSS 2"): i has the largest F of those whose y α may increase; j, of those whose y α may
+decrease, has the largest decrease of the objective (F_i - F_j)² / (K_ii + K_jj - 2 K_ij). The
+solution is optimal when the largest F of the first set exceeds the smallest of the second by no
+more than the tolerance.
 
-As libsvm does it, but without its shrinking, and with the kernel's rows in float64. Rows of K are
-computed when they are asked for and kept as long as there is room.
+This is libsvm's algorithm without shrinking and with kernel rows in float64. Rows of K are computed
+on demand and held in an LRU cache.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from saccade.compiled.jit import jit_nogil
+from saccade.types.arrays import FloatArray, IntArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-
-MAX_PRECOMPUTED_ROWS = 1000  # as many rows or fewer are computed all at once
-MIN_CURVATURE = 1e-12  # the bend along a pair, where the kernel gives none or a negative one
-CONVERGED, STEP_LIMIT_REACHED = -1, -2
-_FAR = 1e300  # fastmath knows no infinity
+MAX_PRECOMPUTED_ROWS = 1000  # up to this many rows, the whole kernel matrix is precomputed
+MIN_CURVATURE = 1e-12  # replaces K_ii + K_jj - 2 K_ij where it is 0 or negative (libsvm: TAU)
+CONVERGED, STEP_LIMIT_REACHED = -1, -2  # results of `smo_steps` that are not a row number
+_INFINITY = 1e300  # fastmath assumes that there are no infinities
 
 
 class KernelRowCache:
-    """Rows of the kernel's table; the one that was not used for longest makes room."""
+    """LRU cache of rows of the kernel matrix."""
 
     def __init__(self, row: Callable[[IntArray], FloatArray], size: int, megabytes: float):
-        places = min(max(int(megabytes * 2**20 / (8 * size)), 2), size)
+        num_slots = min(max(int(megabytes * 2**20 / (8 * size)), 2), size)
         self.row, self.size = row, size
-        self.table = np.empty((places, size))
-        self.slot = np.full(size, -1)  # of each row; -1: not there
-        self.row_in_slot = np.full(places, -1)
-        self.last_used = np.zeros(places, np.int64)  # when
-        if size <= min(MAX_PRECOMPUTED_ROWS, places):
+        self.table = np.empty((num_slots, size))
+        self.slot = np.full(size, -1)  # of each row; -1: not cached
+        self.row_in_slot = np.full(num_slots, -1)
+        self.last_used = np.zeros(num_slots, np.int64)  # the lookup count at the last use
+        if size <= min(MAX_PRECOMPUTED_ROWS, num_slots):
             self.table[:] = row(np.arange(size))
             self.slot[:] = self.row_in_slot[:] = np.arange(size)
 
     def fetch(self, number: int) -> None:
-        """Compute a row and keep it."""
+        """Compute a row and store it in the least recently used slot."""
         slot = int(self.last_used.argmin())
         if self.row_in_slot[slot] >= 0:
             self.slot[self.row_in_slot[slot]] = -1
@@ -57,12 +56,31 @@ class KernelRowCache:
 
 
 class SMOSolution(NamedTuple):
-    """The multipliers of the dual, and F."""
+    """The multipliers α, and the scores F at the solution."""
 
     alpha: FloatArray
-    slope: FloatArray  # F, as above
+    scores: FloatArray  # F
     steps: int
     converged: bool
+
+
+class DualProblem(NamedTuple):
+    """Constants of the dual, and its variables α and F, which are updated in place."""
+
+    diagonal: FloatArray  # K_tt
+    signs: FloatArray  # y_t, ±1
+    bounds: FloatArray  # C_t
+    alpha: FloatArray
+    scores: FloatArray  # F
+
+
+class CachedRows(NamedTuple):
+    """Arrays of a `KernelRowCache`, as the kernel takes them."""
+
+    table: FloatArray
+    slot: IntArray
+    last_used: IntArray
+    counts: IntArray  # (2,) lookups and steps so far
 
 
 def solve_svm_dual(
@@ -71,130 +89,92 @@ def solve_svm_dual(
     signs: FloatArray,
     bounds: FloatArray,
     tolerance: float,
-    most: int,
+    max_steps: int,
 ) -> SMOSolution:
-    """From α = 0, until no pair can gain more than the tolerance, or for so many steps."""
-    alpha, slope = np.zeros(rows.size), signs.copy()
-    counts = np.zeros(2, np.int64)  # rows used, steps taken
+    """Solve from α = 0 until the optimality gap is within the tolerance, or for `max_steps`."""
+    problem = DualProblem(diagonal, signs, bounds, np.zeros(rows.size), signs.copy())
+    cached = CachedRows(rows.table, rows.slot, rows.last_used, np.zeros(2, np.int64))
     while True:
-        missing_row = smo_steps(
-            rows.table,
-            rows.slot,
-            rows.last_used,
-            diagonal,
-            signs,
-            bounds,
-            alpha,
-            slope,
-            tolerance,
-            most,
-            counts,
-        )
+        missing_row = smo_steps(cached, problem, tolerance, max_steps)
         if missing_row < 0:
-            return SMOSolution(alpha, slope, int(counts[1]), missing_row == CONVERGED)
+            steps, converged = int(cached.counts[1]), missing_row == CONVERGED
+            return SMOSolution(problem.alpha, problem.scores, steps, converged)
         rows.fetch(missing_row)
 
 
 @jit_nogil
-def smo_steps(
-    table: FloatArray,
-    slot: IntArray,
-    last_used: IntArray,
-    diagonal: FloatArray,
-    signs: FloatArray,
-    bounds: FloatArray,
-    alpha: FloatArray,
-    slope: FloatArray,
-    tolerance: float,
-    most: int,
-    counts: IntArray,
-) -> int:
-    """Step after step, as long as the rows that are needed are there; the row that is not."""
-    while counts[1] < most:
-        i = max_violating_row(signs, bounds, alpha, slope)
+def smo_steps(cached: CachedRows, problem: DualProblem, tolerance: float, max_steps: int) -> int:
+    """Take steps while the rows they need are cached.
+
+    Returns the number of the row to fetch, or `CONVERGED` or `STEP_LIMIT_REACHED`.
+    """
+    table, slot, last_used, counts = cached
+    while counts[1] < max_steps:
+        i = max_violating_row(problem)
         if i < 0:
             return CONVERGED
         if slot[i] < 0:
             return i
         counts[0] += 1
         last_used[slot[i]] = counts[0]
-        j = second_order_partner(
-            i, table[slot[i]], diagonal, signs, bounds, alpha, slope, tolerance
-        )
+        j = second_order_partner(i, table[slot[i]], problem, tolerance)
         if j < 0:
             return CONVERGED
         if slot[j] < 0:
             return j
         counts[0] += 1
         last_used[slot[j]] = counts[0]
-        update_pair(i, j, table[slot[i]], table[slot[j]], diagonal, signs, bounds, alpha, slope)
+        update_pair(i, j, table[slot[i]], table[slot[j]], problem)
         counts[1] += 1
     return STEP_LIMIT_REACHED
 
 
 @jit_nogil
-def max_violating_row(
-    signs: FloatArray, bounds: FloatArray, alpha: FloatArray, slope: FloatArray
-) -> int:
-    """The largest F of those whose yα may rise; -1 if there is none."""
-    best, top = -1, -_FAR
+def max_violating_row(problem: DualProblem) -> int:
+    """Return the row with the largest F of those whose yα may increase, or -1."""
+    _, signs, bounds, alpha, scores = problem
+    best, best_score = -1, -_INFINITY
     for t in range(len(signs)):
-        may_rise = alpha[t] < bounds[t] if signs[t] > 0 else alpha[t] > 0
-        if may_rise and slope[t] > top:
-            best, top = t, slope[t]
+        may_increase = alpha[t] < bounds[t] if signs[t] > 0 else alpha[t] > 0
+        if may_increase and scores[t] > best_score:
+            best, best_score = t, scores[t]
     return best
 
 
 @jit_nogil
-def second_order_partner(
-    i: int,
-    row: FloatArray,
-    diagonal: FloatArray,
-    signs: FloatArray,
-    bounds: FloatArray,
-    alpha: FloatArray,
-    slope: FloatArray,
-    tolerance: float,
-) -> int:
-    """Of those whose yα may fall the one that gains most with i; -1 if all are near enough."""
-    best, most, bottom = -1, 0.0, _FAR
-    top = slope[i]
+def second_order_partner(i: int, row_i: FloatArray, problem: DualProblem, tolerance: float) -> int:
+    """Return the row whose step with i decreases the objective most, or -1 at the optimum."""
+    diagonal, signs, bounds, alpha, scores = problem
+    best, best_gain, min_score = -1, 0.0, _INFINITY
+    max_score = scores[i]
     for t in range(len(signs)):
-        may_fall = alpha[t] > 0 if signs[t] > 0 else alpha[t] < bounds[t]
-        if may_fall:
-            bottom = min(bottom, slope[t])
-            apart = top - slope[t]
-            if apart > 0:
-                gain = apart * apart / max(diagonal[i] + diagonal[t] - 2 * row[t], MIN_CURVATURE)
-                if gain > most:
-                    best, most = t, gain
-    return best if top - bottom > tolerance else -1
+        may_decrease = alpha[t] > 0 if signs[t] > 0 else alpha[t] < bounds[t]
+        if may_decrease:
+            min_score = min(min_score, scores[t])
+            violation = max_score - scores[t]
+            if violation > 0:
+                curvature = max(diagonal[i] + diagonal[t] - 2 * row_i[t], MIN_CURVATURE)
+                gain = violation * violation / curvature
+                if gain > best_gain:
+                    best, best_gain = t, gain
+    return best if max_score - min_score > tolerance else -1
 
 
 @jit_nogil
-def update_pair(
-    i: int,
-    j: int,
-    row_i: FloatArray,
-    row_j: FloatArray,
-    diagonal: FloatArray,
-    signs: FloatArray,
-    bounds: FloatArray,
-    alpha: FloatArray,
-    slope: FloatArray,
-) -> None:
-    """Move a pair, as far as the bounds let it; what reaches a bound is put exactly there."""
-    bend = max(diagonal[i] + diagonal[j] - 2 * row_i[j], MIN_CURVATURE)
-    room_i = bounds[i] - alpha[i] if signs[i] > 0 else alpha[i]
-    room_j = alpha[j] if signs[j] > 0 else bounds[j] - alpha[j]
-    move = min((slope[i] - slope[j]) / bend, room_i, room_j)
-    if move == room_i:
+def update_pair(i: int, j: int, row_i: FloatArray, row_j: FloatArray, problem: DualProblem) -> None:
+    """Take the step on a pair; a multiplier that reaches a bound is set to it exactly."""
+    diagonal, signs, bounds, alpha, scores = problem
+    curvature = max(diagonal[i] + diagonal[j] - 2 * row_i[j], MIN_CURVATURE)
+    max_step_i = bounds[i] - alpha[i] if signs[i] > 0 else alpha[i]
+    max_step_j = alpha[j] if signs[j] > 0 else bounds[j] - alpha[j]
+    step = min((scores[i] - scores[j]) / curvature, max_step_i, max_step_j)
+    if step == max_step_i:
         alpha[i] = bounds[i] if signs[i] > 0 else 0.0
     else:
-        alpha[i] += signs[i] * move
-    if move == room_j:
+        alpha[i] += signs[i] * step
+    if step == max_step_j:
         alpha[j] = 0.0 if signs[j] > 0 else bounds[j]
     else:
-        alpha[j] -= signs[j] * move
-    for t in range(len(slope)):
-        slope[t] -= move * (row_i[t] - row_j[t])
+        alpha[j] -= signs[j] * step
+    for t in range(len(scores)):
+        scores[t] -= step * (row_i[t] - row_j[t])

@@ -1,37 +1,37 @@
-r"""What word vectors are held against: no vectors at all, and a matrix of counts made small.
+r"""Baseline word vectors: one-hot, and truncated SVD of co-occurrence counts.
 
-- **one-hot**: every word is at right angles to every other. No word is near another.
-- **SVD** (Deerwester et al. 1990 for documents): of the co-occurrences \(X_{ij}\) within a window,
-  a pair at distance d counted 1/d, the matrix \(M_{ij} = \log(1 + X_{ij})\) is brought to a low
-  rank, \(M \approx U S U^T\), and a word is its row of \(U \sqrt{|S|}\).
+- **one-hot**: all words are orthogonal, so no word is similar to another.
+- **SVD** (latent semantic analysis, Deerwester et al. 1990, on words instead of documents): with
+  \(X_{ij}\) the co-occurrences within a window, a pair at distance d counted 1/d, the matrix
+  \(M_{ij} = \log(1 + X_{ij})\) is approximated as \(M \approx U S U^T\), and a word's vector is
+  its row of \(U \sqrt{|S|}\).
 
-The decomposition is Halko et al. 2011's, from products with M alone: a random start, some rounds of
-M on an orthonormal basis of what came out, and a small exact one in the end."""
+The decomposition is randomized (Halko et al. 2011) and uses only products with M: a random start,
+power iterations with re-orthonormalisation, and an exact eigendecomposition of a small matrix."""
 
 from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from saccade.compiled.jit import jit_nogil
 from saccade.config import Config
 from saccade.estimators.word_vectors.glove import Cooccurrences
-from saccade.estimators.word_vectors.sampling import Float32Array, Int32Array
+from saccade.types.arrays import Float32Array, Int32Array
 
-SVD_OVERSAMPLING = 10  # columns than are wanted, so that the last of those are good
+SVD_OVERSAMPLING = 10  # extra columns, which make the last of the requested ones accurate
 SVD_POWER_ITERATIONS = 4
 
 
 class OneHotConfig(Config):
-    """Every word by itself."""
+    """Settings of one-hot vectors (none)."""
 
     name: Literal["one_hot"] = "one_hot"
 
 
 class SVDConfig(Config):
-    """Co-occurrences brought to a low rank."""
+    """Settings of the truncated SVD of co-occurrences."""
 
     name: Literal["svd"] = "svd"
     width: int = Field(100, ge=1)
@@ -45,7 +45,7 @@ def truncated_svd(
     seed: int,
     on_progress: Callable[[int], None] = lambda more: None,
 ) -> Float32Array:
-    """The rows of U √|S|, as many as there are words; `tell` is told of each product with M."""
+    """Return the rows of U √|S|, one per word; on_progress(1) is called after each product."""
     values = np.log1p(pairs.weight)
     columns = min(width + SVD_OVERSAMPLING, vocab_size)
     start = np.random.default_rng([seed, vocab_size]).standard_normal(
@@ -57,12 +57,12 @@ def truncated_svd(
         basis = _orthonormal(symmetric_sparse_matmul(pairs.first, pairs.second, values, basis))
     on_progress(1)
     small = basis.T @ symmetric_sparse_matmul(pairs.first, pairs.second, values, basis)
-    sizes, turned = np.linalg.eigh((small + small.T) / 2)
-    largest = np.argsort(-np.abs(sizes))[: min(width, vocab_size)]
-    found = np.zeros((vocab_size, width), np.float32)
-    rows = basis @ turned[:, largest].astype(np.float32)
-    found[:, : len(largest)] = rows * np.sqrt(np.abs(sizes[largest])).astype(np.float32)
-    return found
+    eigenvalues, eigenvectors = np.linalg.eigh((small + small.T) / 2)
+    largest = np.argsort(-np.abs(eigenvalues))[: min(width, vocab_size)]
+    vectors = np.zeros((vocab_size, width), np.float32)
+    rows = basis @ eigenvectors[:, largest].astype(np.float32)
+    vectors[:, : len(largest)] = rows * np.sqrt(np.abs(eigenvalues[largest])).astype(np.float32)
+    return vectors
 
 
 def _orthonormal(matrix: Float32Array) -> Float32Array:
@@ -74,18 +74,18 @@ def _orthonormal(matrix: Float32Array) -> Float32Array:
 def symmetric_sparse_matmul(
     first: Int32Array, second: Int32Array, values: Float32Array, dense: Float32Array
 ) -> Float32Array:
-    """M times a matrix, where each pair stands for (i, j) and for (j, i)."""
-    found = np.zeros_like(dense)
+    """Return M @ dense, where M is symmetric and each pair i ≠ j is stored once."""
+    product = np.zeros_like(dense)
     for pair in range(len(values)):
         i, j, value = first[pair], second[pair], values[pair]
         for d in range(dense.shape[1]):
-            found[i, d] += value * dense[j, d]
+            product[i, d] += value * dense[j, d]
         if i != j:
             for d in range(dense.shape[1]):
-                found[j, d] += value * dense[i, d]
-    return found
+                product[j, d] += value * dense[i, d]
+    return product
 
 
-def one_hot_vectors(vocab_size: int) -> NDArray[np.float32]:
-    """One-hot rows."""
+def one_hot_vectors(vocab_size: int) -> Float32Array:
+    """Return the identity matrix as float32."""
     return np.eye(vocab_size, dtype=np.float32)

@@ -1,18 +1,18 @@
-r"""GloVe (Pennington et al. 2014): vectors whose products are the logarithms of co-occurrences.
+r"""GloVe (Pennington et al. 2014): word vectors whose dot products fit log co-occurrence counts.
 
-\(X_{ij}\) is how often words i and j stand within a window of each other, a pair at distance d
-counted 1/d. With a weight \(f(x) = \min(1, (x / x_{max})^{3/4})\),
+\(X_{ij}\) counts how often words i and j occur within a window of each other, a pair at distance d
+counted 1/d. With the weight \(f(x) = \min(1, (x / x_{max})^{3/4})\), the objective
 
   \(J = \tfrac12 \sum_{X_{ij} > 0} f(X_{ij}) (w_i \cdot c_j + b_i + b'_j - \log X_{ij})^2\)
 
-is made small by AdaGrad (squares begin at 1, as the authors' program has it), a pair at a time, in
-an order drawn anew for each epoch: pieces of the list are taken at random, and shuffled. A word's
-vector is \(w_i + c_i\). What a word has with itself is one
-term, met from both sides.
+is minimised by AdaGrad, one term at a time (squared gradients are initialised to 1, as in the
+authors' code). The order is new in each epoch: blocks of the list in random order, shuffled within
+each block. The vector of a word is \(w_i + c_i\). A pair i ≠ j gives two terms, (i, j) and (j, i);
+i = j gives one.
 
-Counting takes the memory of the text's numbers and of one row: where each word stands is listed
-first (a counting sort), and then the words are gone through one after the other. What is counted
-goes to files as it comes, and is read from there."""
+Counting needs memory for the text's ids and one row of X: the positions of each word are listed
+first (counting sort), then the rows of X are counted one word at a time and, if a scratch folder is
+given, appended to memory-mapped files."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,34 +27,29 @@ from pydantic import Field
 from saccade.compiled.jit import aligned_zeros, jit_nogil, jit_nogil_no_nrt
 from saccade.config import Config
 from saccade.data.text.word_corpus import LINE_END, WordCorpus
-from saccade.estimators.word_vectors.sampling import (
-    Float32Array,
-    Int32Array,
-    IntArray,
-    RngState,
-    random_below,
-    rng_state,
-)
+from saccade.estimators.word_vectors.sampling import RngState, random_below, rng_state
+from saccade.types.arrays import Float32Array, Int32Array, IntArray
 
-COOCCURRENCE_WORD_CHUNK = 512  # words whose pairs are counted at once
-GLOVE_TERMS_PER_BLOCK = 1 << 16  # terms that a thread learns from before it asks for more
+COOCCURRENCE_WORD_CHUNK = 512  # words whose rows of X a thread counts per call
+GLOVE_TERMS_PER_BLOCK = 1 << 16  # terms of J that a thread trains on per block
+GLOVE_BLOCKS_PER_THREAD = 16  # blocks submitted per thread before results are collected
 
 
 class GloVeConfig(Config):
-    """Co-occurrences, and the least squares that are fitted to them."""
+    """Settings of GloVe."""
 
     name: Literal["glove"] = "glove"
     width: int = Field(100, ge=1)
     window: int = Field(10, ge=1, le=1000)
     epochs: int = Field(15, ge=1)
-    # the paper has 0.05 and 100, for billions of words: millions learn little so (docs/scores.md)
+    # the paper uses 0.05 and 100, for billions of words; too low for millions (docs/benchmarks.md)
     learning_rate: float = Field(0.1, gt=0)
-    x_max: float = Field(10.0, gt=0)  # from this count on a pair weighs 1
+    x_max: float = Field(10.0, gt=0)  # pairs with this count or more have weight 1
     power: float = Field(0.75, gt=0, le=1)
 
 
 class Cooccurrences(NamedTuple):
-    """Words that stand near each other, second ≤ first: how much."""
+    """Non-zero entries of X in the lower triangle (second ≤ first), as coordinates."""
 
     first: Int32Array
     second: Int32Array
@@ -69,27 +64,27 @@ def count_cooccurrences(
     scratch_dir: Path | None = None,
     on_progress: Callable[[int], None] = lambda more: None,
 ) -> Cooccurrences:
-    """How much each two words stand near each other, within lines.
+    """Count the co-occurrences of all words within lines, a pair at distance d counted 1/d.
 
-    They are held in memory, or, in a folder (`scratch_dir`), in files that are mapped into it. `tell` is
-    told how many words more are done.
+    The result is held in memory or, with `scratch_dir`, in memory-mapped files of that folder.
+    `on_progress` is called with the number of words done since the last call.
     """
     size = len(sentences.words)
     starts, positions = word_positions(sentences.ids, size)
 
-    def counted(first: int) -> tuple[NDArray[Any], ...]:
+    def count_rows(first: int) -> tuple[NDArray[Any], ...]:
         last = min(first + COOCCURRENCE_WORD_CHUNK, size)
         return count_cooccurrence_rows(sentences.ids, starts, positions, first, last, window, size)
 
-    with _Columns(scratch_dir) as columns, ThreadPoolExecutor(threads) as pool:
-        for parts in pool.map(counted, range(0, size, COOCCURRENCE_WORD_CHUNK)):
-            columns.put(parts)
+    with _ColumnWriter(scratch_dir) as columns, ThreadPoolExecutor(threads) as pool:
+        for parts in pool.map(count_rows, range(0, size, COOCCURRENCE_WORD_CHUNK)):
+            columns.append(parts)
             on_progress(COOCCURRENCE_WORD_CHUNK)
         return columns.read()
 
 
-class _Columns:
-    """What is counted, as it comes: in memory, or in three files."""
+class _ColumnWriter:
+    """Collects the three columns of `Cooccurrences`, in memory or in three files."""
 
     def __init__(self, scratch_dir: Path | None):
         self.scratch_dir = scratch_dir
@@ -98,7 +93,7 @@ class _Columns:
             [] if scratch_dir is None else [path.open("wb") for path in self._paths(scratch_dir)]
         )
 
-    def __enter__(self) -> "_Columns":
+    def __enter__(self) -> "_ColumnWriter":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -108,7 +103,7 @@ class _Columns:
     def _paths(self, scratch_dir: Path) -> list[Path]:
         return [scratch_dir / f"pairs.{name}" for name in Cooccurrences._fields]
 
-    def put(self, columns: tuple[NDArray[Any], ...]) -> None:
+    def append(self, columns: tuple[NDArray[Any], ...]) -> None:
         if self.scratch_dir is None:
             self.parts.append(columns)
         for file, column in zip(self.files, columns, strict=self.scratch_dir is not None):
@@ -116,25 +111,26 @@ class _Columns:
 
     def read(self) -> Cooccurrences:
         if self.scratch_dir is None:
-            return Cooccurrences(*(np.concatenate(each) for each in zip(*self.parts, strict=True)))
+            columns = zip(*self.parts, strict=True)
+            return Cooccurrences(*(np.concatenate(parts) for parts in columns))
         for file in self.files:
             file.flush()
-        kinds = (np.int32, np.int32, np.float32)
+        dtypes = (np.int32, np.int32, np.float32)
         return Cooccurrences(
             *(
-                _mapped(path, kind)
-                for path, kind in zip(self._paths(self.scratch_dir), kinds, strict=True)
+                _memory_map(path, np.dtype(dtype))
+                for path, dtype in zip(self._paths(self.scratch_dir), dtypes, strict=True)
             )
         )
 
 
-def _mapped(path: Path, kind: Any) -> NDArray[Any]:
-    return np.memmap(path, kind, "r") if path.stat().st_size else np.empty(0, kind)
+def _memory_map(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
+    return np.memmap(path, dtype, "r") if path.stat().st_size else np.empty(0, dtype)
 
 
 @jit_nogil
 def word_positions(ids: Int32Array, size: int) -> tuple[IntArray, IntArray]:
-    """Where each word stands: word w at positions[starts[w] : starts[w + 1]]."""
+    """Return the positions of each word: those of w are positions[starts[w] : starts[w + 1]]."""
     starts = np.zeros(size + 1, np.int64)
     for word in ids:
         if word != LINE_END:
@@ -158,41 +154,42 @@ def count_cooccurrence_rows(
     window: int,
     size: int,
 ) -> tuple[Int32Array, Int32Array, Float32Array]:
-    """The pairs of words `first` to `last` with words that are as frequent or more."""
-    row, met = np.zeros(size, np.float64), np.empty(size, np.int32)
-    one, other, weight = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32)
+    """Count rows `first` to `last` of X, columns up to the row's own word (lower triangle)."""
+    row, columns = np.zeros(size, np.float64), np.empty(size, np.int32)
+    row_ids, column_ids = np.empty(0, np.int32), np.empty(0, np.int32)
+    weight = np.empty(0, np.float32)
     count = 0
     for word in range(first, last):
-        different = 0
-        for where in positions[starts[word] : starts[word + 1]]:
+        num_columns = 0
+        for center in positions[starts[word] : starts[word + 1]]:
             for step in (-1, 1):
                 for distance in range(1, window + 1):
-                    position = where + step * distance
+                    position = center + step * distance
                     if position < 0 or position >= len(ids) or ids[position] == LINE_END:
                         break
-                    near = ids[position]
-                    if near <= word:
-                        if row[near] == 0:
-                            met[different] = near
-                            different += 1
-                        row[near] += 1 / distance
-        if count + different > len(one):
-            more = max(2 * len(one), count + different, 4096) - len(one)
-            one = np.concatenate((one, np.empty(more, np.int32)))
-            other = np.concatenate((other, np.empty(more, np.int32)))
+                    context = ids[position]
+                    if context <= word:
+                        if row[context] == 0:
+                            columns[num_columns] = context
+                            num_columns += 1
+                        row[context] += 1 / distance
+        if count + num_columns > len(row_ids):
+            more = max(2 * len(row_ids), count + num_columns, 4096) - len(row_ids)
+            row_ids = np.concatenate((row_ids, np.empty(more, np.int32)))
+            column_ids = np.concatenate((column_ids, np.empty(more, np.int32)))
             weight = np.concatenate((weight, np.empty(more, np.float32)))
-        for near in np.sort(met[:different]):
-            one[count], other[count], weight[count] = word, near, row[near]
+        for context in np.sort(columns[:num_columns]):
+            row_ids[count], column_ids[count], weight[count] = word, context, row[context]
             count += 1
-            row[near] = 0
-    return one[:count], other[:count], weight[:count]
+            row[context] = 0
+    return row_ids[:count], column_ids[:count], weight[:count]
 
 
-# --- the least squares ----------------------------------------------------------------------------
+# --- weighted least squares by AdaGrad ------------------------------------------------------------
 
 
 class GloVeParams(NamedTuple):
-    """Vectors of both sides ([0] words, [1] contexts), biases, and AdaGrad's sums of squares."""
+    """Word vectors [0] and context vectors [1], biases, and AdaGrad's sums of squared gradients."""
 
     vectors: Float32Array  # (2, V, D)
     biases: Float32Array  # (2, V)
@@ -201,7 +198,7 @@ class GloVeParams(NamedTuple):
 
 
 def init_glove_params(words: int, width: int, seed: int) -> GloVeParams:
-    """As the authors begin: all in ±1/(2 (width + 1)), squares at 1."""
+    """Initialise as the authors' code: weights uniform in ±1/(2 (width + 1)), squares 1."""
     random = np.random.default_rng([seed, words])
     vectors = aligned_zeros(2 * words, width).reshape(2, words, -1)
     vectors[:, :, :width] = (random.random((2, words, width), np.float32) - 0.5) / (width + 1)
@@ -210,7 +207,7 @@ def init_glove_params(words: int, width: int, seed: int) -> GloVeParams:
 
 
 class GloVeTrainer:
-    """The terms of J, and the two sides that are fitted to them."""
+    """Fits GloVe vectors to co-occurrence counts."""
 
     def __init__(self, pairs: Cooccurrences, words: int, config: GloVeConfig, seed: int):
         self.pairs, self.config, self.seed = pairs, config, seed
@@ -222,37 +219,41 @@ class GloVeTrainer:
         threads: int,
         on_progress: Callable[[int], None] = lambda more: None,
     ) -> float:
-        """A step for every term, in an order of its own: their mean in passing."""
+        """Take one step for each term of J; return their mean, each before its own step."""
         terms = 2 * len(self.pairs.first)
         order = np.random.default_rng([self.seed, number]).permutation(
             -(-terms // GLOVE_TERMS_PER_BLOCK)
         )
-        parts = iter(order.tolist())
+        blocks = iter(order.tolist())
         total = 0.0
 
-        def work(part: int) -> tuple[float, int]:
-            last = min((part + 1) * GLOVE_TERMS_PER_BLOCK, terms)
-            state = rng_state(self.seed, number, part)
-            term_ids = np.arange(part * GLOVE_TERMS_PER_BLOCK, last)
-            return glove_adagrad_steps(
-                term_ids, state, self.pairs, self.params, *self._shape()
-            ), last - part * GLOVE_TERMS_PER_BLOCK
+        def work(block: int) -> tuple[float, int]:
+            first = block * GLOVE_TERMS_PER_BLOCK
+            last = min(first + GLOVE_TERMS_PER_BLOCK, terms)
+            state = rng_state(self.seed, number, block)
+            loss = glove_adagrad_steps(
+                np.arange(first, last),
+                state,
+                self.pairs,
+                self.params,
+                self.config.learning_rate,
+                self.config.x_max,
+                self.config.power,
+            )
+            return loss, last - first
 
         with ThreadPoolExecutor(threads) as pool:
-            while some := list(islice(parts, 16 * threads)):
-                for lost, count in pool.map(work, some):
-                    total += lost
+            while batch := list(islice(blocks, GLOVE_BLOCKS_PER_THREAD * threads)):
+                for loss, count in pool.map(work, batch):
+                    total += loss
                     on_progress(count)
         return total / max(terms, 1)
 
-    def _shape(self) -> tuple[float, float, float]:
-        return self.config.learning_rate, self.config.x_max, self.config.power
-
     @property
     def vectors(self) -> Float32Array:
-        """w + c."""
-        both: Float32Array = self.params.vectors.sum(0)[:, : self.config.width]
-        return both
+        """The vector of each word, w + c, without padding."""
+        summed: Float32Array = self.params.vectors.sum(0)[:, : self.config.width]
+        return summed
 
 
 @jit_nogil_no_nrt
@@ -265,34 +266,37 @@ def glove_adagrad_steps(
     x_max: float,
     power: float,
 ) -> float:
-    """A step for each of these, shuffled; a pair has two, i for j, and j for i. Their sum."""
+    """Shuffle some terms of J in place, take one AdaGrad step for each, and return their sum.
+
+    Terms 2p and 2p + 1 are those of pair p: (i, j) and (j, i).
+    """
     total, step = 0.0, np.float32(learning_rate)
-    for last in range(len(term_ids) - 1, 0, -1):
-        other = random_below(state, last + 1)
-        term_ids[last], term_ids[other] = term_ids[other], term_ids[last]
-    for turn in term_ids:
-        pair = turn >> 1
-        number = np.float32(np.log(pairs.weight[pair]))
+    for last in range(len(term_ids) - 1, 0, -1):  # Fisher–Yates
+        swapped = random_below(state, last + 1)
+        term_ids[last], term_ids[swapped] = term_ids[swapped], term_ids[last]
+    for term in term_ids:
+        pair = term >> 1
+        log_count = np.float32(np.log(pairs.weight[pair]))
         weight = np.float32(min(1.0, (pairs.weight[pair] / x_max) ** power))
         i, j = pairs.first[pair], pairs.second[pair]
-        if turn & 1:
-            if i == j:  # that is the same term
+        if term & 1:
+            if i == j:  # the diagonal has one term only
                 continue
             i, j = j, i
         w, c = params.vectors[0, i], params.vectors[1, j]
         w2, c2 = params.squares[0, i], params.squares[1, j]
-        off = params.biases[0, i] + params.biases[1, j] - number
+        residual = params.biases[0, i] + params.biases[1, j] - log_count
         for d in range(w.shape[0]):
-            off += w[d] * c[d]
-        pull = weight * off
-        total += 0.5 * pull * off
+            residual += w[d] * c[d]
+        grad = weight * residual  # ∂J/∂(w · c)
+        total += 0.5 * grad * residual
         for d in range(w.shape[0]):
-            to_w, to_c = pull * c[d], pull * w[d]
-            w[d] -= step * to_w / np.sqrt(w2[d])
-            c[d] -= step * to_c / np.sqrt(c2[d])
-            w2[d] += to_w * to_w
-            c2[d] += to_c * to_c
+            grad_w, grad_c = grad * c[d], grad * w[d]
+            w[d] -= step * grad_w / np.sqrt(w2[d])
+            c[d] -= step * grad_c / np.sqrt(c2[d])
+            w2[d] += grad_w * grad_w
+            c2[d] += grad_c * grad_c
         for side, word in ((0, i), (1, j)):
-            params.biases[side, word] -= step * pull / np.sqrt(params.bias_squares[side, word])
-            params.bias_squares[side, word] += pull * pull
+            params.biases[side, word] -= step * grad / np.sqrt(params.bias_squares[side, word])
+            params.bias_squares[side, word] += grad * grad
     return total

@@ -1,11 +1,12 @@
-r"""word2vec (Mikolov et al. 2013): a vector for each word, from the words it stands among.
+r"""word2vec (Mikolov et al. 2013): word vectors trained to predict words from their context.
 
-The mathematics is in `saccade.estimators.word_vectors.kernels`; here is what surrounds it: blocks of text, threads,
-the rate that falls, and the loss on lines that are never learned from.
+The equations are in `saccade.estimators.word_vectors.kernels`; this module splits the text into
+blocks, distributes them over threads, decays the learning rate linearly and evaluates the loss on
+held-out lines.
 
-Threads change the same rows without locks (Recht et al. 2011: where the rows that two steps touch
-are mostly others, what is lost is nothing to speak of). So two threads give two results, a little
-different each time; one thread gives the same bits for the same seed.
+Threads update shared rows without locks (Hogwild, Recht et al. 2011: updates are sparse, so
+collisions are rare). Results with several threads therefore differ slightly between runs; one
+thread gives identical bits for the same seed.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,6 @@ from threading import Event
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from saccade.compiled.jit import aligned_zeros
@@ -26,50 +26,51 @@ from saccade.estimators.word_vectors.kernels import (
     SIGMOID_TABLE,
     VocabularyTables,
     WindowParams,
+    Word2VecKernelArgs,
     train_on_text,
 )
 from saccade.estimators.word_vectors.sampling import (
-    Float32Array,
-    Int32Array,
-    IntArray,
     RngState,
     alias_table,
     huffman_paths,
     keep_probabilities,
     rng_state,
 )
+from saccade.types.arrays import Float32Array, FloatArray, Int32Array, IntArray
 
-REPORT_INTERVAL_SECONDS = 1.0  # between two reports
-WORDS_PER_BLOCK = 1 << 16  # words that a thread learns from before it asks for more
-HELD_OUT_DIVISOR = 100  # one word in so many is only judged
-MAX_HELD_OUT_WORDS = 20_000  # words, at most
-MIN_LEARNING_RATE_FACTOR = 1e-4  # of the first rate, in the end
-_STREAMS = {"start": 0, "learn": 1, "judge": 2}
+REPORT_INTERVAL_SECONDS = 1.0  # between two calls of on_progress
+WORDS_PER_BLOCK = 1 << 16  # words that a thread trains on per block
+HELD_OUT_DIVISOR = 100  # one word in so many is held out for the loss
+MAX_HELD_OUT_WORDS = 20_000
+MIN_LEARNING_RATE_FACTOR = 1e-4  # final learning rate as a fraction of the initial one
+_STREAMS = {"init": 0, "train": 1, "evaluate": 2}  # of random numbers, by number
 
 
 class WindowsConfig(Config):
-    """What is learned from windows of text, with negative sampling or hierarchical softmax."""
+    """Settings shared by word2vec and fastText vectors."""
 
     width: int = Field(100, ge=1)
-    window: int = Field(5, ge=1, le=1000)  # words on either side, at most
-    negatives: int = Field(5, ge=0, le=100)  # for each word that is foretold; 0: Huffman's tree
-    # draws for four windows of skip-gram or eight of CBOW; None: 40 and 8 with 5 negatives
+    window: int = Field(5, ge=1, le=1000)  # maximum context words on either side
+    negatives: int = Field(5, ge=0, le=100)  # per target word; 0: hierarchical softmax
+    # per group of four windows (skip-gram) or eight (CBOW); None: 40 and 8 with 5 negatives
     shared_negatives: int | None = Field(None, ge=1, le=1000)
-    subsample: float = Field(1e-3, ge=0)  # words more frequent than this are often left out
+    subsample: float = Field(1e-3, ge=0)  # subsampling threshold of frequent words; 0: none
     epochs: int = Field(5, ge=1)
-    # negatives come by count^power; word2vec.c has ¾, fastText ½, which was better (docs/scores.md)
+    # negatives are drawn ∝ count^power; word2vec.c: ¾, fastText: ½ (docs/benchmarks.md)
     power: float = Field(0.5, ge=0, le=1)
-    learning_rate: float = Field(
-        0.05, gt=0
-    )  # where it begins; word2vec.c and gensim: 0.025 for skip-gram
+    # initial learning rate; word2vec.c and gensim: 0.025 for skip-gram
+    learning_rate: float = Field(0.05, gt=0)
 
     @property
     def is_cbow(self) -> bool:
-        """Whether the words around foretell the word, or it foretells them."""
+        """True for CBOW (context predicts center word), False for skip-gram."""
         return False
 
     def windows(self) -> WindowParams:
-        """As the kernels want it: skip-gram has so many targets that it needs more draws."""
+        """Return the settings of the kernel.
+
+        Skip-gram has several targets per window and so needs more shared negatives than CBOW.
+        """
         if not self.negatives:
             return WindowParams(self.window, self.is_cbow, 0, 0, windows_per_group=1)
         shared_negatives = self.shared_negatives or 8 * (
@@ -81,26 +82,26 @@ class WindowsConfig(Config):
 
 
 class Word2VecConfig(WindowsConfig):
-    """Skip-gram or CBOW."""
+    """Settings of word2vec, skip-gram or CBOW."""
 
     name: Literal["skipgram", "cbow"] = "skipgram"
 
     @property
     def is_cbow(self) -> bool:
-        """CBOW: the words around foretell the word."""
+        """True for CBOW."""
         return self.name == "cbow"
 
 
 class Word2VecProgress(NamedTuple):
-    """How far it is."""
+    """Training progress."""
 
-    blocks: int  # that have been begun
+    blocks: int  # started so far, over all epochs
     total: int
-    loss: float  # on held-out lines, for each word that is to be foretold
+    loss: float  # on held-out lines, mean per target word
 
 
 class Word2VecParams(NamedTuple):
-    """What was learned; rows are `width` wide and filled up with zeros to a round number."""
+    """Input and output vectors; rows are zero-padded from `width` to whole cache lines."""
 
     inputs: Float32Array
     outputs: Float32Array
@@ -108,25 +109,25 @@ class Word2VecParams(NamedTuple):
 
     @property
     def word_vectors(self) -> Float32Array:
-        """Without what they were filled up with."""
+        """The input vectors without padding."""
         return self.inputs[:, : self.width]
 
 
 def identity_bags(words: int) -> tuple[IntArray, Int32Array]:
-    """Bags of one row each: a word is itself and nothing more."""
+    """Return bags for training without subwords: each word's bag is its own row."""
     return np.arange(words + 1, dtype=np.int64), np.arange(words, dtype=np.int32)
 
 
 def init_word2vec_params(inputs: int, outputs: int, width: int, seed: int) -> Word2VecParams:
-    """As word2vec begins: inputs in ±1/(2 width), outputs zero."""
-    first = aligned_zeros(inputs, width)
-    random = np.random.default_rng([seed, _STREAMS["start"]])
-    first[:, :width] = (random.random((inputs, width), np.float32) - 0.5) / width
-    return Word2VecParams(first, aligned_zeros(outputs, width), width)
+    """Initialise as word2vec.c does: inputs uniform in ±1/(2 width), outputs zero."""
+    input_vectors = aligned_zeros(inputs, width)
+    random = np.random.default_rng([seed, _STREAMS["init"]])
+    input_vectors[:, :width] = (random.random((inputs, width), np.float32) - 0.5) / width
+    return Word2VecParams(input_vectors, aligned_zeros(outputs, width), width)
 
 
 class Word2VecTrainer:
-    """One text, its words, and the vectors that are being learned."""
+    """Trains word vectors on one corpus, block by block."""
 
     def __init__(
         self,
@@ -139,18 +140,28 @@ class Word2VecTrainer:
         counts = sentences.counts
         self.config, self.vectors, self.seed = config, vectors, seed
         self.windows = config.windows()
-        chances = counts.astype(np.float64) ** config.power
+        weights = counts.astype(np.float64) ** config.power
         self.words = VocabularyTables(
-            keep_probabilities(counts, config.subsample), alias_table(chances), *bags
+            keep_probabilities(counts, config.subsample), alias_table(weights), *bags
         )
-        self.all_kept = np.ones_like(self.words.keep_probabilities)
-        self.paths = huffman_paths(counts if not config.negatives else counts[:1])
+        self.kernel_args = Word2VecKernelArgs(
+            words=self.words,
+            paths=huffman_paths(counts if not config.negatives else counts[:1]),
+            inputs=vectors.inputs,
+            outputs=vectors.outputs,
+            windows=self.windows,
+            sigmoid_table=SIGMOID_TABLE,
+        )
+        keep_all = np.ones_like(self.words.keep_probabilities)
+        self.evaluation_args = self.kernel_args._replace(
+            words=self.words._replace(keep_probabilities=keep_all)
+        )
         self.text, self.held_out = split_held_out(sentences.ids)
         self.blocks = block_bounds(self.text)
 
     @property
     def total(self) -> int:
-        """Blocks of all epochs."""
+        """Number of blocks over all epochs."""
         return len(self.blocks) * self.config.epochs
 
     def fit_blocks(
@@ -160,86 +171,67 @@ class Word2VecTrainer:
         stop: Callable[[], bool],
         start: int = 0,
     ) -> int:
-        """Every epoch from block `start` on, counted over all epochs; which block would be next.
+        """Train from block `start`, counted over all epochs, and return the next block's number.
 
-        Each thread takes the next block when it is done with one. Meanwhile what is held out is
-        judged from time to time: that changes nothing.
+        Each thread takes the next block when it has finished one. Meanwhile the held-out loss is
+        evaluated at intervals, which does not affect training.
         """
         total = self.total
-        turn, halt = count(start), Event()
+        block_numbers, halt = count(start), Event()
 
         def work() -> None:
-            while not halt.is_set() and (number := next(turn)) < total:
+            while not halt.is_set() and (number := next(block_numbers)) < total:
                 self.train_block(number, max(1 - number / total, MIN_LEARNING_RATE_FACTOR))
 
         with ThreadPoolExecutor(threads) as pool:
             try:
                 workers = [pool.submit(work) for _ in range(threads)]
                 while wait(workers, timeout=REPORT_INTERVAL_SECONDS).not_done:
-                    taken = min(next(copy(turn)), total)
-                    on_progress(Word2VecProgress(taken, total, self.evaluate()))
+                    started = min(next(copy(block_numbers)), total)
+                    on_progress(Word2VecProgress(started, total, self.evaluate()))
                     if stop():
                         halt.set()
             finally:
                 halt.set()
             for worker in workers:
                 worker.result()
-        return min(next(turn), total)
+        return min(next(block_numbers), total)
 
-    def train_block(self, number: int, share: float) -> int:
-        """Learn from a block, counted on over the epochs."""
+    def train_block(self, number: int, rate_factor: float) -> int:
+        """Train on one block, numbered over all epochs; return the number of positions used."""
         first, last = self.blocks[number % len(self.blocks)]
-        state = rng_state(self.seed, _STREAMS["learn"], number)
-        return self._go(self.text[first:last], share * self.config.learning_rate, state)
+        state = rng_state(self.seed, _STREAMS["train"], number)
+        learning_rate = rate_factor * self.config.learning_rate
+        return train_on_text(
+            self.text[first:last], self.kernel_args, learning_rate, state, np.zeros(2)
+        )
 
     def evaluate(self) -> float:
-        """The loss on what is held out; no word left out, the same negatives every time."""
-        judged = np.zeros(2)
-        self._go(self.held_out, 0.0, rng_state(self.seed, _STREAMS["judge"]), judged)
-        return float(judged[0] / max(judged[1], 1))
-
-    def _go(
-        self,
-        text: Int32Array,
-        learning_rate: float,
-        state: RngState,
-        judged: NDArray[np.float64] | None = None,
-    ) -> int:
-        words = (
-            self.words if judged is None else self.words._replace(keep_probabilities=self.all_kept)
-        )
-        return train_on_text(
-            text,
-            words,
-            self.paths,
-            self.vectors.inputs,
-            self.vectors.outputs,
-            self.windows,
-            learning_rate,
-            state,
-            SIGMOID_TABLE,
-            np.zeros(2) if judged is None else judged,
-        )
+        """Return the held-out loss, without subsampling and with the same negatives every time."""
+        loss_sums: FloatArray = np.zeros(2)
+        state: RngState = rng_state(self.seed, _STREAMS["evaluate"])
+        train_on_text(self.held_out, self.evaluation_args, 0.0, state, loss_sums)
+        return float(loss_sums[0] / max(loss_sums[1], 1))
 
 
 def split_held_out(ids: Int32Array) -> tuple[Int32Array, Int32Array]:
-    """A text without its last lines, and those: a hundredth of it, and not too many words.
+    """Split off the last lines: a hundredth of the text, at most `MAX_HELD_OUT_WORDS`.
 
-    Of a text in one line its end is held out.
+    Without line ends near the split, the text is cut within a line.
     """
-    wanted = len(ids) - min(len(ids) // HELD_OUT_DIVISOR + 1, MAX_HELD_OUT_WORDS)
-    first = max(wanted - MAX_HELD_OUT_WORDS, 0)  # the text may be larger than memory
-    ends = np.flatnonzero(ids[first:wanted] == LINE_END)
-    cut = first + int(ends[-1]) + 1 if len(ends) else wanted
+    split = len(ids) - min(len(ids) // HELD_OUT_DIVISOR + 1, MAX_HELD_OUT_WORDS)
+    first = max(split - MAX_HELD_OUT_WORDS, 0)  # search near the end: ids may be memory-mapped
+    ends = np.flatnonzero(ids[first:split] == LINE_END)
+    cut = first + int(ends[-1]) + 1 if len(ends) else split
     return ids[:cut], ids[cut : cut + MAX_HELD_OUT_WORDS]
 
 
 def block_bounds(ids: Int32Array) -> list[tuple[int, int]]:
-    """Where blocks begin and end: whole lines, unless a line is longer than a block."""
-    cuts = [0]
-    while cuts[-1] < len(ids):
-        last = min(cuts[-1] + WORDS_PER_BLOCK, len(ids))
-        ends = np.flatnonzero(ids[cuts[-1] : last] == LINE_END)
-        whole = cuts[-1] + int(ends[-1]) + 1 if len(ends) else last
-        cuts.append(last if last == len(ids) else whole)
-    return list(zip(cuts, cuts[1:], strict=False))
+    """Return start and end of each block: whole lines, unless a line is longer than a block."""
+    bounds = [0]
+    while bounds[-1] < len(ids):
+        last = min(bounds[-1] + WORDS_PER_BLOCK, len(ids))
+        ends = np.flatnonzero(ids[bounds[-1] : last] == LINE_END)
+        line_end = bounds[-1] + int(ends[-1]) + 1 if len(ends) else last
+        bounds.append(last if last == len(ids) else line_end)
+    return list(zip(bounds, bounds[1:], strict=False))

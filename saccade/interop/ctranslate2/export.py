@@ -1,14 +1,14 @@
-r"""A Transformer as a model of CTranslate2, an engine that answers fast on a CPU.
+r"""Export of a Transformer to CTranslate2, a fast inference engine for CPUs (Klein et al. 2020).
 
-Klein et al. 2020. It is written through CTranslate2's own description of a Transformer. What is
-ours and not theirs is made explicit in the weights, so that the engine computes the same numbers:
+The export uses CTranslate2's own model specification. Differences between the two are made
+explicit in the weights, so that the engine computes the same numbers:
 
-- positions: sines and cosines take turns and places count from 0, where theirs come in halves
-  and count from 1; so a table of positions goes with the model (learned ones are such a table);
-- fewer key and value heads: the rows of each are written once for every head that it serves;
-- rotary positions turn neighbours, which the engine does too (`rotary_interleave`).
+- positions: sines and cosines alternate and positions count from 0, where CTranslate2's come in
+  halves and count from 1; the table of positions is exported (learned ones are such a table);
+- grouped-query attention: the rows of a key/value head are repeated for every query head;
+- rotary positions rotate adjacent pairs, which the engine supports (`rotary_interleave`).
 
-A vocabulary goes out as its tokens, byte pairs in the letters of GPT-2 as other tools write them.
+A vocabulary is exported as its tokens, byte pairs in GPT-2's byte-to-unicode alphabet.
 """
 
 import shutil
@@ -19,23 +19,24 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from tokenizers import pre_tokenizers
 from torch import Tensor
 
 from saccade import __version__
-from saccade.config import Config
+from saccade.config import Config, build_config
 from saccade.data.parallel.load import PairsConfig
 from saccade.data.tokenizers import Tokenizer
 from saccade.data.vocabulary import BOS, EOS, SPECIAL_TOKENS, UNK
 from saccade.errors import ConfigError, RunError, bullet_list
 from saccade.interop.ctranslate2.engine import EXPORT_FORMAT, EXPORT_INFO_FILE, import_ctranslate2
+from saccade.interop.registry import ModelParts
 from saccade.io.atomic import write_checksummed_json
 from saccade.models.transformer import TransformerConfig
 from saccade.nn.positional_encoding import SinusoidalPositions
+from saccade.types.arrays import Float32Array
 
-NORM_EPSILON = 1e-5  # torch's own, which our models keep
-CTRANSLATE2_ACTIVATIONS = {  # what CTranslate2 calls those that it has
+NORM_EPSILON = 1e-5  # torch's default
+CTRANSLATE2_ACTIVATIONS = {  # our name → name of CTranslate2
     "gelu": "GELUTanh",
     "gelu_exact": "GELU",
     "gelu_sigmoid": "GELUSigmoid",
@@ -44,85 +45,105 @@ CTRANSLATE2_ACTIVATIONS = {  # what CTranslate2 calls those that it has
     "silu": "SWISH",
     "tanh": "Tanh",
 }
-FloatArray = NDArray[np.float32]
 
 
 class CTranslate2ExportConfig(Config):
-    """How the weights are written."""
+    """Options of the export."""
 
     quantization: Literal["float32", "int8"] = "float32"
 
 
+def export_parts_to_ctranslate2(parts: ModelParts, folder: Path, options: dict[str, Any]) -> None:
+    """Transformer for fast inference on a CPU with CTranslate2; option quantization=int8."""
+    export_ctranslate2(
+        folder,
+        parts.recipe.model,
+        parts.recipe.data,
+        parts.preprocessor,
+        parts.weights,
+        parts.checksum,
+        build_config(CTranslate2ExportConfig, options, "the export"),
+    )
+
+
 def export_ctranslate2(
     folder: Path,
-    model: Any,
-    data: Any,
+    model: Config,
+    data: PairsConfig,
     tokenizers: Any,
     weights: Mapping[str, Tensor],
-    seal: str,
+    checksum: str,
     options: CTranslate2ExportConfig,
 ) -> None:
-    """Write a run's parts into a folder that CTranslate2 opens; one that is there is replaced.
+    """Write a translation model into a folder that CTranslate2 opens; replace a previous export.
 
-    `model` and `data` are the recipe's settings, `seal` is that of the weights.
+    Args:
+        folder: output folder: new, empty, or a previous export.
+        model: settings of the model; only those of a Transformer are supported.
+        data: settings of the data, for the maximum lengths.
+        tokenizers: has a `source` and a `target` tokenizer.
+        weights: state dict of the model.
+        checksum: checksum of the weights, stored with the export.
+        options: options of the export.
     """
     if complaints := unsupported_by_ctranslate2(model):
         raise ConfigError(
-            bullet_list(complaints, "this run cannot go out to CTranslate2:")
-            + " Answer without it (saccade predict, with no --engine), or train one that can."
+            bullet_list(complaints, "this run cannot be exported to CTranslate2:")
+            + " Predict without --engine, or train a model that can be exported."
         )
+    assert isinstance(model, TransformerConfig)
     _check_free(folder)
     import_ctranslate2()
-    num_positions = _places(model, data)
-    # copies: CTranslate2 rounds them in place
+    num_positions = _num_positions(model, data)
+    # copies: CTranslate2 quantizes in place
     own = {name: tensor.float().cpu().clone() for name, tensor in weights.items()}
     spec = _spec(model, own, num_positions)
     spec.register_source_vocabulary(token_list(tokenizers.source))
     spec.register_target_vocabulary(token_list(tokenizers.target))
     spec.validate()
     spec.optimize(quantization=None if options.quantization == "float32" else options.quantization)
-    begun = folder.with_name(f".{folder.name}.begun")
-    shutil.rmtree(begun, ignore_errors=True)
-    begun.mkdir(parents=True)
-    spec.save(str(begun))
+    partial_folder = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial_folder, ignore_errors=True)
+    partial_folder.mkdir(parents=True)
+    spec.save(str(partial_folder))
     export_info = {
         "format": EXPORT_FORMAT,
         "saccade": __version__,
-        "weights": seal,
+        "weights": checksum,
         "quantization": options.quantization,
         "places": num_positions,
-        "files": {path.name: sha256(path.read_bytes()).hexdigest() for path in begun.iterdir()},
+        "files": {
+            path.name: sha256(path.read_bytes()).hexdigest() for path in partial_folder.iterdir()
+        },
     }
-    write_checksummed_json(begun / EXPORT_INFO_FILE, export_info)
+    write_checksummed_json(partial_folder / EXPORT_INFO_FILE, export_info)
     shutil.rmtree(folder, ignore_errors=True)
-    begun.rename(folder)
+    partial_folder.rename(folder)
 
 
-def unsupported_by_ctranslate2(model: Any) -> list[str]:
-    """What of a model CTranslate2 cannot express, each by its name."""
+def unsupported_by_ctranslate2(model: Config) -> list[str]:
+    """Return the settings of a model that CTranslate2 does not support, as messages."""
     if not isinstance(model, TransformerConfig):
-        return [f"it is a {model.name}, and of ours CTranslate2 knows the transformer alone."]
+        name = getattr(model, "name", type(model).__name__)
+        return [f"got the model {name}; the CTranslate2 export supports only transformer."]
     complaints = []
     if model.score != "scaled_dot":
-        complaints.append(f"model.score is {model.score}; CTranslate2 knows scaled_dot alone.")
+        complaints.append(f"model.score is {model.score}; CTranslate2 supports only scaled_dot.")
     if model.activation not in CTRANSLATE2_ACTIVATIONS:
         complaints.append(
-            f"model.activation is {model.activation}; CTranslate2 can have "
+            f"model.activation is {model.activation}; CTranslate2 supports "
             f"{', '.join(CTRANSLATE2_ACTIVATIONS)}."
         )
     if model.positions == "relative":
         complaints.append(
-            "model.positions is relative (those of Transformer-XL); CTranslate2 can have "
-            "sinusoidal, learned, rotary or none."
+            "model.positions is relative (Transformer-XL); CTranslate2 supports sinusoidal, "
+            "learned, rotary or none."
         )
     if model.window is not None:
-        complaints.append(
-            f"model.window is {model.window}; CTranslate2 has no attention through a window."
-        )
+        complaints.append(f"model.window is {model.window}; CTranslate2 has no windowed attention.")
     if model.pruned_heads:
         complaints.append(
-            "model.pruned_heads is set: heads were taken out, and CTranslate2 wants as many in every "
-            "layer."
+            "model.pruned_heads is set; CTranslate2 needs the same number of heads in every layer."
         )
     return complaints
 
@@ -131,27 +152,27 @@ def _check_free(folder: Path) -> None:
     if folder.exists() and not (folder / EXPORT_INFO_FILE).exists():
         if not folder.is_dir() or any(folder.iterdir()):
             raise RunError(
-                f"{folder} holds other things than an export; choose an empty or a new folder "
+                f"{folder} holds files that are not an export; choose an empty or new folder "
                 "(--out)."
             )
 
 
-def _places(model: TransformerConfig, data: PairsConfig) -> int:
-    """How many places the tables of positions have: as many as a source or an answer can take."""
+def _num_positions(model: TransformerConfig, data: PairsConfig) -> int:
+    """Return the number of positions for the longest source or target."""
     if model.positions == "learned":
         return model.max_positions
-    return max(data.max_length, data.max_new_tokens) + 2  # the marks
+    return max(data.max_length, data.max_new_tokens) + 2  # bos and eos
 
 
 def token_list(tokenizer: Tokenizer) -> list[str]:
-    """Every token in the order of its number, no two alike."""
-    kept = tokenizer.to_json()
-    if "merges" in kept:
+    """Return every token in the order of its id, no two alike."""
+    saved = tokenizer.to_json()
+    if "merges" in saved:
         tokens = dict.fromkeys(sorted(pre_tokenizers.ByteLevel.alphabet()))
-        tokens.update(dict.fromkeys(merge.replace(" ", "", 1) for merge in kept["merges"]))
+        tokens.update(dict.fromkeys(merge.replace(" ", "", 1) for merge in saved["merges"]))
     else:
-        tokens = dict.fromkeys(kept["tokens"])
-    # a text may well hold "</s>", which must not be taken for the mark
+        tokens = dict.fromkeys(saved["tokens"])
+    # a text may contain "</s>", which must not be mistaken for the special token
     named = [
         f"{token}@{id}" if token in SPECIAL_TOKENS else token for id, token in enumerate(tokens)
     ]
@@ -162,7 +183,7 @@ def token_list(tokenizer: Tokenizer) -> list[str]:
 
 
 def _spec(model: TransformerConfig, weights: dict[str, Tensor], num_positions: int) -> Any:
-    """CTranslate2's description of this model, with its weights in it."""
+    """Return CTranslate2's specification of this model, with its weights."""
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
@@ -179,36 +200,36 @@ def _spec(model: TransformerConfig, weights: dict[str, Tensor], num_positions: i
     spec.config.eos_token, spec.config.unk_token = SPECIAL_TOKENS[EOS], SPECIAL_TOKENS[UNK]
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = NORM_EPSILON
-    own = _Weights(weights, model)
-    spec.encoder.embeddings[0].weight = own.array("source.table.weight")
-    spec.decoder.embeddings.weight = own.array("target.table.weight")
-    spec.decoder.projection.weight = own.array("target.table.weight")
+    source = _WeightCopier(weights, model)
+    spec.encoder.embeddings[0].weight = source.array("source.table.weight")
+    spec.decoder.embeddings.weight = source.array("target.table.weight")
+    spec.decoder.projection.weight = source.array("target.table.weight")
     for side, part in (("source", spec.encoder), ("target", spec.decoder)):
         if model.positions != "rotary":
-            part.position_encodings.encodings = own.positions(side, num_positions)
+            part.position_encodings.encodings = source.positions(side, num_positions)
         if model.norm_first:
-            own.norm(part.layer_norm, "encoder_norm" if side == "source" else "decoder_norm")
-    for number, layer in enumerate(spec.encoder.layer):
-        own.around(layer, f"encoder.{number}")
-    for number, layer in enumerate(spec.decoder.layer):
-        own.around(layer, f"decoder.{number}")
-        own.attention(layer.attention, f"decoder.{number}.source_attention")
-        own.norm(layer.attention.layer_norm, f"decoder.{number}.around_source.norm")
+            source.norm(part.layer_norm, "encoder_norm" if side == "source" else "decoder_norm")
+    for index, layer in enumerate(spec.encoder.layer):
+        source.layer(layer, f"encoder.{index}")
+    for index, layer in enumerate(spec.decoder.layer):
+        source.layer(layer, f"decoder.{index}")
+        source.attention(layer.attention, f"decoder.{index}.source_attention")
+        source.norm(layer.attention.layer_norm, f"decoder.{index}.around_source.norm")
     return spec
 
 
-class _Weights:
-    """Our weights by their names, put where CTranslate2 looks for them."""
+class _WeightCopier:
+    """Copies weights by name into a CTranslate2 specification."""
 
     def __init__(self, weights: dict[str, Tensor], model: TransformerConfig):
         self.weights, self.model = weights, model
 
-    def array(self, name: str) -> FloatArray:
-        """One of them as it is."""
+    def array(self, name: str) -> Float32Array:
+        """Return one weight as an array."""
         return self.weights[name].numpy()
 
-    def positions(self, side: str, num_positions: int) -> FloatArray:
-        """What is added to the embeddings, for each place."""
+    def positions(self, side: str, num_positions: int) -> Float32Array:
+        """Return the table of positional encodings."""
         if self.model.positions == "learned":
             return self.array(f"{side}.positions.table")
         if self.model.positions == "none":
@@ -216,15 +237,15 @@ class _Weights:
         return SinusoidalPositions(self.model.width)(0, num_positions).numpy()
 
     def norm(self, spec: Any, name: str) -> None:
-        """A layer norm."""
+        """Copy a layer norm."""
         spec.gamma, spec.beta = self.array(f"{name}.weight"), self.array(f"{name}.bias")
 
     def linear(self, spec: Any, name: str) -> None:
-        """A matrix and its bias."""
+        """Copy a linear layer."""
         spec.weight, spec.bias = self.array(f"{name}.weight"), self.array(f"{name}.bias")
 
-    def around(self, layer: Any, name: str) -> None:
-        """What a layer of either side has: self-attention and feed-forward, with their norms."""
+    def layer(self, layer: Any, name: str) -> None:
+        """Copy self-attention, feed-forward network and their norms."""
         self.attention(layer.self_attention, f"{name}.self_attention")
         self.norm(layer.self_attention.layer_norm, f"{name}.around_attention.norm")
         self.linear(layer.ffn.linear_0, f"{name}.feed_forward.inner")
@@ -232,18 +253,18 @@ class _Weights:
         self.norm(layer.ffn.layer_norm, f"{name}.around_feed_forward.norm")
 
     def attention(self, spec: Any, name: str) -> None:
-        """W_q, W_k and W_v in one matrix; for attention to the source W_q stands by itself."""
+        """Copy W_q, W_k and W_v into one matrix; in cross-attention W_q is separate."""
         *inputs, out = spec.linear
         for what in ("weight", "bias"):
             query = self.weights[f"{name}.query.{what}"]
             key, value = self.weights[f"{name}.key_value.{what}"].chunk(2)
-            both = torch.cat([self._for_each_head(key), self._for_each_head(value)])
-            parts = [query, both] if len(inputs) == 2 else [torch.cat([query, both])]
-            for one, part in zip(inputs, parts, strict=True):
-                setattr(one, what, part.numpy())
+            key_value = torch.cat([self._repeat_heads(key), self._repeat_heads(value)])
+            parts = [query, key_value] if len(inputs) == 2 else [torch.cat([query, key_value])]
+            for linear, part in zip(inputs, parts, strict=True):
+                setattr(linear, what, part.numpy())
         self.linear(out, f"{name}.out")
 
-    def _for_each_head(self, rows: Tensor) -> Tensor:
+    def _repeat_heads(self, rows: Tensor) -> Tensor:
         kv_heads = self.model.kv_heads or self.model.heads
-        each = rows.unflatten(0, (kv_heads, -1))
-        return each.repeat_interleave(self.model.heads // kv_heads, dim=0).flatten(0, 1)
+        per_head = rows.unflatten(0, (kv_heads, -1))
+        return per_head.repeat_interleave(self.model.heads // kv_heads, dim=0).flatten(0, 1)

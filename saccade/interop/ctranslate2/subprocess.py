@@ -1,4 +1,4 @@
-"""An engine in a process of its own, which never loads torch, for a program that has."""
+"""Client of the CTranslate2 engine in a separate process, for programs that import torch."""
 
 import json
 import os
@@ -6,66 +6,67 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from saccade.errors import ConfigError, DataError, MissingPackageError, RunError, SaccadeError
+from saccade.types.progress import Progress, ignore_progress
 from saccade.types.results import Prediction
 
 ERROR_CLASSES = {
-    kind.__name__: kind for kind in (ConfigError, DataError, MissingPackageError, RunError)
+    error.__name__: error for error in (ConfigError, DataError, MissingPackageError, RunError)
 }
 
 
 class SubprocessEngine:
-    """`saccade.interop.ctranslate2.engine` at the other end of two pipes, a line of JSON at a time.
+    """Run `saccade.interop.ctranslate2.engine` in a process; exchange lines of JSON over pipes.
 
-    The process is started when it is first asked, and again if it was lost; it ends with this
-    object, and at the latest with this program, whose end closes its input.
+    The process is started by the first request, and again if it died. It ends with this object,
+    at the latest with this program, which closes its input.
     """
 
     def __init__(self, run: Path):
         self.run = run
         self._process: subprocess.Popen[str] | None = None
-        self._one_at_a_time = threading.Lock()
+        self._lock = threading.Lock()
 
     def predict(
         self,
         texts: Sequence[str],
         *,
         first: int = 1,
-        on_progress: Callable[[int], None] = lambda more: None,
+        on_progress: Progress = ignore_progress,
         **options: Any,
     ) -> list[Prediction]:
-        """As `Engine.predict`."""
-        request = {"do": "predict", "texts": list(texts), "first": first, "options": options}
-        return [_answered(fields) for fields in self._ask(request, on_progress)]
+        """Return a prediction for each text; see `CTranslate2Engine.predict`."""
+        request = {"method": "predict", "texts": list(texts), "first": first, "options": options}
+        return [_to_prediction(fields) for fields in self._call(request, on_progress)]
 
     def score(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
-        """As `Engine.score`."""
-        request = {"do": "score", "sources": sources, "targets": targets}
-        return self._ask(request, lambda more: None)
+        """Return log-probabilities of targets; see `CTranslate2Engine.score`."""
+        request = {"method": "score", "sources": sources, "targets": targets}
+        return self._call(request, ignore_progress)
 
     def export_info(self) -> dict[str, Any]:
-        """What was written about the export, `quantization` among it."""
-        return self._ask({"do": "export_info"}, lambda more: None)
+        """Return the metadata of the export, e.g. its `quantization`."""
+        return self._call({"method": "export_info"}, ignore_progress)
 
     def close(self) -> None:
-        """End the process; the next question starts another."""
+        """End the process; the next request starts a new one."""
         if self._process is not None:
-            _end(self._process)
+            _kill(self._process)
             self._process = None
 
-    def _ask(self, request: dict[str, Any], on_progress: Callable[[int], None]) -> Any:
-        with self._one_at_a_time:
+    def _call(self, request: dict[str, Any], on_progress: Progress) -> Any:
+        with self._lock:
             try:
                 if self._process is None or self._process.poll() is not None:
                     self._start()
                 return self._exchange(request, on_progress)
             except SaccadeError:
                 raise
-            except BaseException:  # half an answer may be left in the pipe
+            except BaseException:  # a partial reply may be left in the pipe
                 self.close()
                 raise
 
@@ -75,48 +76,49 @@ class SubprocessEngine:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             encoding="utf-8",
-            # it finds what this program finds
+            # the same import path as this program
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            start_new_session=True,  # Ctrl-C is for this program
+            start_new_session=True,  # Ctrl-C must not reach it
         )
-        weakref.finalize(self, _end, self._process)
+        weakref.finalize(self, _kill, self._process)
         try:
-            self._answer(lambda more: None)
+            self._read_reply(ignore_progress)
         except SaccadeError:
             self.close()
             raise
 
-    def _exchange(self, request: dict[str, Any], on_progress: Callable[[int], None]) -> Any:
+    def _exchange(self, request: dict[str, Any], on_progress: Progress) -> Any:
         assert self._process is not None and self._process.stdin is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        return self._answer(on_progress)
+        return self._read_reply(on_progress)
 
-    def _answer(self, on_progress: Callable[[int], None]) -> Any:
-        """What comes back, when the last of it has."""
+    def _read_reply(self, on_progress: Progress) -> Any:
+        """Read lines until the result; forward progress, raise errors."""
         assert self._process is not None and self._process.stdout is not None
         for line in self._process.stdout:
-            said = json.loads(line)
-            if "more" in said:
-                on_progress(said["more"])
-            elif "error" in said:
-                kind, message = said["error"]
+            reply = json.loads(line)
+            if "progress" in reply:
+                on_progress(*reply["progress"])
+            elif "error" in reply:
+                kind, message = reply["error"]
                 raise ERROR_CLASSES.get(kind, SaccadeError)(message)
             else:
-                return said.get("answer")
+                return reply.get("result")
         code = self._process.wait()
         raise RuntimeError(
-            f"the engine's process ended before it had answered (exit code {code}); what it said "
-            "is above."
+            f"the engine's process ended before it replied (exit code {code}); its messages are "
+            "above."
         )
 
 
-def _answered(fields: list[Any]) -> Prediction:
-    text, score, log_probability, finished, alternatives = fields
-    return Prediction(text, score, log_probability, finished, tuple(map(_answered, alternatives)))
+def _to_prediction(fields: list[Any]) -> Prediction:
+    prediction = Prediction(*fields)
+    alternatives: Sequence[Any] = prediction.alternatives  # lists, as JSON has no named tuples
+    return prediction._replace(alternatives=tuple(map(_to_prediction, alternatives)))
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _kill(process: subprocess.Popen[str]) -> None:
     process.kill()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:

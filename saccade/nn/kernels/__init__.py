@@ -1,1 +1,1 @@
-"""Fast paths of layers, each with its reference implementation beside it."""
+"""Fast paths of layers: in each module the reference comes first and the fast version below it."""

@@ -1,12 +1,13 @@
-r"""Causal attention that is to learn on a processor: blocks of queries, products by BLAS.
+r"""Causal attention for training on a CPU: blocks of queries, matrix products by BLAS.
 
-A block of queries is compared with the keys up to its own end, so that of the table of T² weights
-little more than the half that is not hidden is computed: (1 + 1/n) / 2 of it with n blocks. The
-weights are kept for the way back, where the framework's fused kernel makes them again. That is
-quicker as long as they are few (`MOST`), and gives the same numbers. Where there is AVX-512 the
-fused kernel is the quicker one for short sequences (`FEWEST`); `benchmarks/kernels.py` shows it.
+Each block of queries is compared with the keys up to its own end, so that with n blocks only
+(1 + 1/n) / 2 of the T² scores are computed. The weights are saved for the backward pass, where
+SDPA recomputes them. That is faster while they are small (`MAX_BLOCKWISE_LENGTH`), and gives the
+same numbers. With AVX-512, SDPA is faster for short sequences (`MIN_BLOCKWISE_LENGTH`);
+`benchmarks/kernels.py` measures both.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -14,18 +15,29 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-QUERY_BLOCK = 64  # queries
-MAX_BLOCKWISE_LENGTH = 512  # places; beyond, the tables of weights are large
-MIN_BLOCKWISE_LENGTH = (
-    256 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 0
-)  # up to there, fused
+QUERY_BLOCK = 64  # queries in a block
+MAX_BLOCKWISE_LENGTH = 512  # positions; beyond, the saved weights are large
+# positions up to which SDPA is faster
+MIN_BLOCKWISE_LENGTH = 256 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 0
+
+
+def causal_attention_reference(
+    query: Float[Tensor, "B H T Q"],
+    keys: Float[Tensor, "B H T Q"],
+    values: Float[Tensor, "B H T K"],
+) -> Float[Tensor, "B H T K"]:
+    r"""softmax(Q Kᵀ / √Q) V, where no query attends to a later key."""
+    T = query.shape[-2]
+    future = query.new_full((T, T), -torch.inf).triu(1)
+    scores = query @ keys.transpose(-2, -1) / math.sqrt(query.shape[-1]) + future
+    return scores.softmax(dim=-1) @ values
 
 
 def is_blockwise_faster(query: Tensor, keys: Tensor) -> bool:
-    """Whether `attend_back` is the quicker way."""
-    learning = torch.is_grad_enabled() and query.requires_grad
+    """Return True where `blockwise_causal_attention` is faster than SDPA."""
+    is_training = torch.is_grad_enabled() and query.requires_grad
     return (
-        learning
+        is_training
         and query.device.type == "cpu"
         and query.dtype in (torch.float32, torch.float64)
         and query.shape == keys.shape
@@ -38,13 +50,13 @@ def blockwise_causal_attention(
     keys: Float[Tensor, "B H T Q"],
     values: Float[Tensor, "B H T K"],
 ) -> Float[Tensor, "B H T K"]:
-    r"""softmax(Q Kᵀ / √Q) V, where no query sees a later key."""
-    found: Tensor = _BlockwiseCausalAttention.apply(query, keys, values)
-    return found
+    """Compute `causal_attention_reference` a block of queries at a time."""
+    result: Tensor = _BlockwiseCausalAttention.apply(query, keys, values)
+    return result
 
 
 class _BlockwiseCausalAttention(torch.autograd.Function):
-    r"""Of a block Q with the keys K and values V up to its end and the gradient G of its result:
+    r"""Forward and backward of one block Q, with keys K and values V up to its end, gradient G:
 
     P = softmax(Q Kᵀ),  O = P V,  ∂V = Pᵀ G,  ∂S = P ∘ (∂P - Σ_row P ∘ ∂P) with ∂P = G Vᵀ,
     ∂Q = ∂S K,  ∂K = ∂Sᵀ Q.
@@ -52,45 +64,45 @@ class _BlockwiseCausalAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Each block, and its weights for the way back."""
+        """Compute each block and save its weights for the backward pass."""
         B, H, T, Q = query.shape
         q, k, v = (part.reshape(B * H, T, -1) for part in (query * Q**-0.5, keys, values))
         longest = max(end - start for start, end in _blocks(T))
         future = q.new_full((longest, longest), -torch.inf).triu_(1)
-        tables, seen = [], []
+        tables, outputs = [], []
         for start, end in _blocks(T):
             scores = torch.bmm(q[:, start:end], k[:, :end].transpose(1, 2))
             scores[:, :, start:].add_(future[: end - start, : end - start])
             tables.append(scores.softmax(dim=-1))
-            seen.append(torch.bmm(tables[-1], v[:, :end]))
+            outputs.append(torch.bmm(tables[-1], v[:, :end]))
         ctx.save_for_backward(q, k, v, *tables)
-        return _joined(seen).view(B, H, T, -1)
+        return _joined(outputs).view(B, H, T, -1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-        """From the last block, which sees all keys, to the first."""
+        """Go from the last block, which attends to all keys, to the first."""
         q, k, v, *tables = ctx.saved_tensors
         B, H, T, _ = gradient.shape
         g = gradient.reshape(B * H, T, -1)
         to_q: list[Tensor] = []
         to_k, to_v = torch.zeros_like(k), torch.zeros_like(v)
         for (start, end), table in zip(reversed(_blocks(T)), reversed(tables), strict=True):
-            some = g[:, start:end]
-            to_table = torch.bmm(some, v[:, :end].transpose(1, 2))
+            block = g[:, start:end]
+            to_table = torch.bmm(block, v[:, :end].transpose(1, 2))
             to_scores = torch._softmax_backward_data(to_table, table, -1, table.dtype)
             to_q.append(torch.bmm(to_scores, k[:, :end]))
-            _add(to_v, torch.bmm(table.transpose(1, 2), some))
+            _add(to_v, torch.bmm(table.transpose(1, 2), block))
             _add(to_k, torch.bmm(to_scores.transpose(1, 2), q[:, start:end]))
         scaled = _joined(to_q[::-1]).mul_(q.shape[-1] ** -0.5)
-        return tuple(found.view(B, H, T, -1) for found in (scaled, to_k, to_v))
+        return tuple(part.view(B, H, T, -1) for part in (scaled, to_k, to_v))
 
 
-def _blocks(steps: int) -> list[tuple[int, int]]:
-    """A last block that would be short is part of the one before it."""
-    starts = range(0, max(1, steps - QUERY_BLOCK // 2), QUERY_BLOCK)
-    return [(start, min(start + QUERY_BLOCK, steps)) for start in starts[:-1]] + [
-        (starts[-1], steps)
+def _blocks(length: int) -> list[tuple[int, int]]:
+    """Return the ends of the blocks; a short last block is merged into the one before it."""
+    starts = range(0, max(1, length - QUERY_BLOCK // 2), QUERY_BLOCK)
+    return [(start, min(start + QUERY_BLOCK, length)) for start in starts[:-1]] + [
+        (starts[-1], length)
     ]
 
 

@@ -1,0 +1,49 @@
+"""`saccade evaluate`: score a run on held-out data."""
+
+from typing import Annotated
+
+import typer
+
+from saccade.cli.console import (
+    COUNT_NAMES,
+    confusion_table,
+    print_json,
+    scores_table,
+    stderr_console,
+)
+from saccade.cli.options import BeamOption, JsonOption, RunArgument
+from saccade.training.progress import show_progress
+
+
+def evaluate_command(
+    run: RunArgument,
+    data: Annotated[
+        str | None, typer.Option(help="File with targets; default: the run's own data.")
+    ] = None,
+    split: Annotated[
+        str, typer.Option(help="Split of the run's own data: train, dev or test.")
+    ] = "test",
+    beam: BeamOption = 1,
+    json: JsonOption = False,
+) -> None:
+    r"""Score a run on held-out data.
+
+    \b
+    saccade evaluate runs/dates
+    saccade evaluate runs/mine --data test.tsv --json
+    """
+    from saccade.runs.run import load_run
+
+    opened = load_run(run)
+    with show_progress(stderr_console(), "evaluating") as bar:
+        evaluation = opened.evaluate(data, split=split, beam=beam, on_progress=bar.update)
+    if json:
+        counts = {name: int(evaluation[name]) for name in COUNT_NAMES if name in evaluation}
+        print_json({**evaluation.to_dict(), **counts})
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(scores_table(evaluation))
+    if confusion := confusion_table(evaluation):
+        console.print("", confusion)

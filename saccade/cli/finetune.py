@@ -1,0 +1,47 @@
+"""`saccade finetune`: train a finished run on new data, as a new run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saccade.cli.options import (
+    JsonOption,
+    OverwriteOption,
+    RunArgument,
+    SetOption,
+    parse_overrides,
+)
+from saccade.cli.training_output import report_training, training_options
+
+
+def finetune_command(
+    run: RunArgument,
+    data: Annotated[str, typer.Option(help="New data, in the format the run was trained on.")],
+    online: Annotated[
+        bool,
+        typer.Option("--online", help="Tables: predict each row in order, then train on it."),
+    ] = False,
+    set: SetOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the new run; default: runs/NAME-finetuned or NAME-online."),
+    ] = None,
+    overwrite: OverwriteOption = False,
+    json: JsonOption = False,
+) -> None:
+    r"""Fine-tune a finished run on new data, as a new run.
+
+    \b
+    saccade finetune runs/mine --data new.tsv
+    saccade finetune runs/mine --data new.tsv --set train.steps=300 --out runs/newer
+    saccade finetune runs/table --data live.csv --online
+
+    The old run stays unchanged. The scores before and after are reported on the held-out part of
+    the new data and on the old test split, which shows what was forgotten.
+    """
+    from saccade.workflows.finetune import finetune_run
+
+    options = training_options()._replace(overwrite=overwrite)
+    result = finetune_run(run, data, out, options, changes=parse_overrides(set), online=online)
+    report_training(result, json)

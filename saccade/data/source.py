@@ -1,0 +1,113 @@
+"""The source of a task's data: exactly one of a file, a published dataset and a synthetic set."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from saccade.config import Config
+from saccade.data.datasets import DatasetInfo
+from saccade.errors import ConfigError
+from saccade.registry import lookup
+
+GeneratorFunction = TypeVar("GeneratorFunction", bound=Callable[..., Any])
+
+SOURCE_SETTINGS = {
+    "synthetic": "a built-in set",
+    "dataset": "a published dataset",
+    "path": "a file",
+}
+
+
+class SourceConfig(Config):
+    """Settings of data that is synthetic or in a file."""
+
+    synthetic: str | None = None  # name of a built-in set
+    path: str | None = None  # file or folder
+
+
+class DatasetSourceConfig(SourceConfig):
+    """Settings of data that is synthetic, published or in a file."""
+
+    dataset: str | None = None  # name of a published dataset
+
+
+@dataclass(frozen=True)
+class SyntheticSource(Generic[GeneratorFunction]):
+    """A built-in set: its name and the function that returns it."""
+
+    name: str
+    generate: GeneratorFunction
+
+
+@dataclass(frozen=True)
+class DatasetSource:
+    """A published dataset: its name and its entry in the catalogue."""
+
+    name: str
+    dataset: DatasetInfo
+
+
+@dataclass(frozen=True)
+class PathSource:
+    """A file, a folder, or two parallel files with a comma between."""
+
+    path: str
+
+    @property
+    def name(self) -> str:
+        """The path as the user gave it."""
+        return self.path
+
+
+DataSource = SyntheticSource[GeneratorFunction] | DatasetSource | PathSource
+
+
+def resolve_source(
+    config: SourceConfig,
+    synthetic: Mapping[str, GeneratorFunction],
+    datasets: Mapping[str, DatasetInfo] | None = None,
+    what: str = "data",
+) -> SyntheticSource[GeneratorFunction] | DatasetSource | PathSource:
+    """Return the one source that the settings name, looked up in its table.
+
+    Args:
+        config: settings, of which exactly one source must be set.
+        synthetic: built-in sets by name.
+        datasets: published datasets by name; None if this kind of data has none.
+        what: kind of data for the messages, in the singular: "table", "text", "curve".
+
+    Raises:
+        ConfigError: if no source or more than one is set, or a name is not in its table.
+    """
+    given = {name: value for name, value in _sources(config).items() if value is not None}
+    if len(given) != 1:
+        raise ConfigError(_wrong_count(config, given, [*synthetic, *(datasets or {})], what))
+    [(setting, name)] = given.items()
+    if setting == "synthetic":
+        return SyntheticSource(name, lookup(synthetic, name, f"built-in {what}"))
+    if setting == "dataset":
+        return DatasetSource(name, lookup(datasets or {}, name, f"published {what}"))
+    return PathSource(name)
+
+
+def source_name(config: SourceConfig) -> str:
+    """Return the name of the path, dataset or synthetic set, for messages and reports."""
+    given = [value for value in _sources(config).values() if value is not None]
+    return given[-1] if given else "no data"
+
+
+def _sources(config: SourceConfig) -> dict[str, str | None]:
+    fields = type(config).model_fields
+    return {name: getattr(config, name) for name in SOURCE_SETTINGS if name in fields}
+
+
+def _wrong_count(
+    config: SourceConfig, given: Mapping[str, str], names: list[str], what: str
+) -> str:
+    got = " and ".join(f"data.{name}={value!r}" for name, value in given.items())
+    possible = [f"data.{name} ({SOURCE_SETTINGS[name]})" for name in _sources(config)]
+    expected = f"{', '.join(possible[:-1])} and {possible[-1]}"
+    return (
+        f"got {got or 'no data source'} for a {what}; expected exactly one of {expected}; "
+        f"try --data FILE, or --data NAME with one of: {', '.join(sorted(names))}."
+    )

@@ -1,0 +1,62 @@
+"""Settings of a search, and their validation."""
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field
+
+from saccade.config import Config, build_config
+from saccade.errors import ConfigError
+
+SAMPLING_SETTINGS = frozenset({"temperature", "top_k", "top_p", "seed"})
+
+
+class DecodingConfig(Config):
+    """Settings of a search; the defaults are greedy search."""
+
+    beam: int = Field(1, ge=1)  # hypotheses kept at each step; 1 is greedy search
+    n_best: int = Field(1, ge=1)
+    length_penalty: float = Field(1.0, ge=0)  # α; 0 ranks by the log-probability
+    coverage: float = Field(0.0, ge=0)  # β, penalty for source positions without attention
+    no_repeat_ngram_size: int = Field(0, ge=0)  # no n-gram of this size twice; 0: no constraint
+    repetition_penalty: float = Field(1.0, gt=0)  # for tokens generated before; 1: none
+    sample: bool = False  # sample instead of searching
+    temperature: float = Field(1.0, gt=0)
+    top_k: int | None = Field(None, ge=1)
+    top_p: float | None = Field(None, gt=0, le=1)
+    seed: int = 0
+
+
+class GenerationConfig(DecodingConfig):
+    """Settings for continuing a text; the default continues to the end of the line."""
+
+    max_new_tokens: int | None = Field(None, ge=1)  # this many, across line ends
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()  # texts before which to stop
+
+
+_DecodingT = TypeVar("_DecodingT", bound=DecodingConfig)
+
+
+def parse_decoding(options: dict[str, Any], config_class: type[_DecodingT]) -> _DecodingT:
+    """Return the settings of a search given as plain values, checked."""
+    config = build_config(config_class, options, "the search")
+    check_decoding(config)
+    return config
+
+
+def check_decoding(config: DecodingConfig) -> None:
+    """Raise ConfigError for settings that cannot be combined."""
+    for_sampling = SAMPLING_SETTINGS & config.model_fields_set
+    if for_sampling and not config.sample:
+        raise ConfigError(
+            f"got {', '.join(sorted(for_sampling))} without sampling; add sample, or leave "
+            f"{'it' if len(for_sampling) == 1 else 'them'} out."
+        )
+    if config.sample and (config.beam > 1 or config.coverage):
+        raise ConfigError(
+            "got sample together with beam or coverage; expected sampling or a beam, not both."
+        )
+    if not config.sample and config.n_best > config.beam:
+        raise ConfigError(
+            f"got n_best {config.n_best} with a beam of {config.beam}; a beam finds no more "
+            f"hypotheses than its width: use a beam of {config.n_best} or more."
+        )

@@ -1,0 +1,16 @@
+"""Settings of n-gram language models. Does not import torch."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from saccade.config import Config
+
+
+class NGramConfig(Config):
+    """Settings of an n-gram language model: the context is the last `order` - 1 tokens."""
+
+    name: Literal["ngram"] = "ngram"
+    vocab_size: int = 0  # from the data
+    order: int = Field(3, ge=1)
+    smoothing: Literal["none", "laplace", "back-off", "kneser-ney"] = "kneser-ney"

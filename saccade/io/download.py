@@ -1,0 +1,137 @@
+"""Download of files, whole or one member of a zip archive, with limits on their size.
+
+A file is downloaded to a temporary name and gets its own name only after it was checked, so half a
+file is never there.
+"""
+
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from errno import EINVAL
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO, Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from saccade import __version__
+from saccade.errors import DataError
+from saccade.io.text_files import read_blocks
+from saccade.types.progress import ProgressCallback
+
+MAX_DOWNLOAD_BYTES = 64 << 20
+MAX_UNPACKED_BYTES = 512 << 20
+DOWNLOAD_CHUNK = 1 << 16  # bytes
+DOWNLOAD_TIMEOUT = 30.0  # seconds without a byte from the server
+# some servers refuse a bare "Python-urllib"
+USER_AGENT = f"Mozilla/5.0 (compatible; saccade/{__version__})"
+
+# Errors of zipfile for a file that is no archive, a damaged one, or one with a password or an
+# unknown compression. A damaged one may also make it seek to a negative offset: EINVAL.
+ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError, ValueError)
+
+
+def download_file(
+    url: str,
+    path: Path,
+    archive_member: str = "",
+    check: Callable[[Path], None] = lambda part: None,
+    on_progress: ProgressCallback = lambda done, total: None,
+) -> None:
+    """Download a file to `path`, or one member of the zip archive at the address.
+
+    `check` gets the temporary file and raises `DataError` if its content is wrong. Raises
+    `DataError` with the reason if the download fails, without a full stop.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _part(path) as downloaded:
+            _download(url, downloaded, on_progress)
+            if not archive_member:
+                check(downloaded)
+                os.replace(downloaded, path)
+                return
+            with _part(path.with_name(f"{path.name}.unpacked")) as unpacked:
+                _unpack(downloaded, archive_member, unpacked)
+                check(unpacked)
+                os.replace(unpacked, path)
+    except (DataError, HTTPException, OSError) as error:
+        raise DataError(_reason(error)) from None
+
+
+def count_lines(path: Path) -> int:
+    """Return the number of lines of a UTF-8 text file, plain or compressed."""
+    return sum(block.content.count(b"\n") for block in read_blocks(path))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, URLError):
+        return _reason(error.reason) if isinstance(error.reason, OSError) else str(error.reason)
+    if isinstance(error, OSError):
+        return error.strerror or str(error) or type(error).__name__
+    return str(error).rstrip(".") or type(error).__name__
+
+
+@contextmanager
+def _part(path: Path) -> Iterator[Path]:
+    """Yield a temporary name in the folder of `path`, and remove what is left of it."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
+def _download(url: str, path: Path, on_progress: ProgressCallback) -> None:
+    request = Request(url, headers={"User-Agent": USER_AGENT})
+    with _open(request) as response, path.open("wb") as file:
+        length = response.headers.get("Content-Length", "")
+        total = int(length) if length.isdecimal() else 0
+        if total > MAX_DOWNLOAD_BYTES:
+            raise DataError(
+                f"got a file of {total:,} bytes; expected at most {MAX_DOWNLOAD_BYTES:,}"
+            )
+        done = _copy(response.read, file, MAX_DOWNLOAD_BYTES, lambda done: on_progress(done, total))
+    if total and done < total:
+        raise DataError(f"got {done:,} of {total:,} bytes before the connection ended; try again")
+
+
+def _open(request: Request) -> Any:
+    try:
+        return urlopen(request, timeout=DOWNLOAD_TIMEOUT)
+    except HTTPError as error:
+        error.close()  # it holds the connection
+        raise DataError(f"the server answered {error.code} ({error.reason})") from None
+
+
+def _unpack(archive: Path, member_name: str, path: Path) -> None:
+    try:
+        with zipfile.ZipFile(archive) as opened, opened.open(member_name) as member:
+            with path.open("wb") as file:
+                _copy(member.read, file, MAX_UNPACKED_BYTES, lambda done: None)
+    except (*ARCHIVE_ERRORS, OSError) as error:
+        if isinstance(error, OSError) and error.errno != EINVAL:  # for example a full disk
+            raise
+        raise DataError(f"got no zip archive that contains {member_name} ({error})") from None
+
+
+def _copy(
+    read: Callable[[int], bytes],
+    target: IO[bytes],
+    max_bytes: int,
+    on_progress: Callable[[int], None],
+) -> int:
+    """Copy a stream to its end, flush it to the disk, and return the number of bytes."""
+    done = 0
+    while content := read(DOWNLOAD_CHUNK):
+        done += len(content)
+        if done > max_bytes:
+            raise DataError(f"got more than {max_bytes:,} bytes, the maximum")
+        target.write(content)
+        on_progress(done)
+    target.flush()
+    os.fsync(target.fileno())
+    return done

@@ -1,0 +1,63 @@
+"""The attention maps of one prediction: selection by kind, layer and head, and saving."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from saccade.errors import ConfigError
+from saccade.inspection.attention_map import AttentionMap
+from saccade.inspection.figures import AttentionGrid
+from saccade.plots.render import save_figure
+from saccade.plots.terminal import render_terminal
+from saccade.tasks.base import AttentionKey
+
+
+class AttentionMaps:
+    """Attention maps of one prediction, by (kind, layer, head)."""
+
+    def __init__(self, source: str, answer: str, maps: Mapping[AttentionKey, AttentionMap]):
+        self.source, self.answer = source, answer
+        self.maps = dict(maps)  # layer and head are counted from 1
+
+    def save(self, path: str | Path) -> list[str]:
+        """Save the maps as a picture (.png, .svg or .pdf); return warnings for the user."""
+        try:
+            return save_figure(AttentionGrid(list(self.maps.values())), Path(path))
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+
+    def terminal(self, width: int = 80, colour: bool = True) -> str:
+        """Return the first map as text for a terminal."""
+        return render_terminal(next(iter(self.maps.values())), width, colour)
+
+
+def select_maps(
+    maps: Mapping[AttentionKey, AttentionMap],
+    kind: str | None,
+    layer: int | None,
+    head: int | None,
+) -> dict[AttentionKey, AttentionMap]:
+    """Return the maps of a kind, layer and head; with no kind, cross-attention if there is any."""
+    if kind is None:
+        kind = "cross" if any(key[0] == "cross" for key in maps) else next(iter(maps))[0]
+    chosen = {
+        key: map_
+        for key, map_ in maps.items()
+        if key[0] == kind and layer in (None, key[1]) and head in (None, key[2])
+    }
+    if not chosen:
+        given = [f"{what} {n}" for what, n in (("layer", layer), ("head", head)) if n is not None]
+        which = f" with {' and '.join(given)}" if given else ""
+        raise ConfigError(
+            f"There is no {kind} attention{which}. There are: {', '.join(_available(maps))}."
+        )
+    return chosen
+
+
+def _available(maps: Mapping[AttentionKey, AttentionMap]) -> list[str]:
+    kinds = sorted({kind for kind, _, _ in maps})
+    found = []
+    for kind in kinds:
+        layers = max(layer for k, layer, _ in maps if k == kind)
+        heads = max(head for k, _, head in maps if k == kind)
+        found.append(f"{kind} (layers 1–{layers}, heads 1–{heads})")
+    return found

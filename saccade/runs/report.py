@@ -1,0 +1,21 @@
+"""The report of a finished training: curves, and the figures of the task."""
+
+from collections.abc import Callable, Mapping
+
+from saccade.inspection.figures import Figure, TrainingCurves
+from saccade.plots.render import save_figure
+from saccade.runs.run import Run
+
+
+def write_report(
+    run: Run, training_figures: Mapping[str, Figure], log: Callable[[str], None]
+) -> None:
+    """Write report/ into the run folder, and log what the user should know about the figures."""
+    folder = run.folder / "report"
+    folder.mkdir(exist_ok=True)
+    figures = {**run.inspector.figures(run.data().splits), **training_figures}
+    if run.is_trained_by_loop:
+        figures["curves.png"] = TrainingCurves(run.metrics())
+    for name, figure in figures.items():
+        for message in save_figure(figure, folder / name):
+            log(message)

@@ -1,0 +1,85 @@
+"""Run folders on disk: which files belong to a run, and making room for a new one."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from saccade.errors import RunError
+from saccade.io.atomic import read_checksummed_json
+from saccade.io.run_folder import RUN_FILES, RUN_FOLDERS
+
+
+def check_folder_is_free(folder: Path, overwrite: bool) -> None:
+    """Raise a RunError unless `folder` can take a new run."""
+    if folder.is_file():
+        raise RunError(f"got {folder}, which is a file; expected a folder for the run (--out).")
+    if (folder / "run.toml").exists() and not overwrite:
+        raise RunError(
+            f"{folder} already holds a run; try --resume {folder} to resume it, --overwrite to "
+            "replace it, or another folder (--out)."
+        )
+    own = run_files(folder) if (folder / "run.toml").exists() else _partial_run_files(folder)
+    other = sorted(path.name for path in folder.glob("*") if path not in own)
+    if other:
+        raise RunError(
+            f"{folder} holds other files ({', '.join(other[:3])}); expected an empty or a new "
+            "folder; try another one (--out)."
+        )
+
+
+def run_files(folder: Path) -> list[Path]:
+    """Return the files of a run, run.toml last: while it is there, the rest belongs to a run."""
+    return [*_temp_files(folder), *(folder / name for name in (*RUN_FOLDERS, *reversed(RUN_FILES)))]
+
+
+def _partial_run_files(folder: Path) -> list[Path]:
+    """Return the files of a run that was killed before it wrote its run.toml."""
+    try:
+        read_checksummed_json(folder / "tokenizer.json")
+    except RunError:
+        return _temp_files(folder)
+    return [*_temp_files(folder), *(folder / name for name in (*RUN_FOLDERS, "tokenizer.json"))]
+
+
+def _temp_files(folder: Path) -> list[Path]:
+    return [path for name in RUN_FILES for path in folder.glob(f".{name}.*.part")]
+
+
+def remove_run(folder: Path) -> None:
+    """Remove the run in a folder, and nothing else."""
+    for path in run_files(folder):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def remove_temp_files(folder: Path) -> None:
+    """Remove files that a killed session left half written."""
+    for path in folder.rglob(".*.part"):
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def staging_dir(folder: Path) -> Iterator[Path]:
+    """Yield a folder for data prepared before `folder` may be touched; removed unless moved."""
+    for left in folder.parent.glob(f".{folder.name}.*.tokens"):
+        if not _is_alive(left.name.split(".")[-2]):  # left by a killed process
+            shutil.rmtree(left, ignore_errors=True)
+    staging = folder.with_name(f".{folder.name}.{os.getpid()}.tokens")
+    try:
+        yield staging
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _is_alive(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, ValueError, OverflowError):
+        return False
+    except OSError:  # a process of another user
+        return True
+    return True

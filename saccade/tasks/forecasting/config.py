@@ -1,0 +1,41 @@
+"""Settings of the forecasting task."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from saccade.config import Config
+from saccade.data.source import SourceConfig
+from saccade.models.choice import ModelChoice
+from saccade.models.forecasting import (
+    AutoregressiveForecaster,
+    AutoregressiveForecasterConfig,
+    RecurrentForecaster,
+)
+from saccade.models.registry import FORECASTING_MODELS
+from saccade.tasks.base import Recipe
+from saccade.training.config import TrainConfig
+
+ForecastModel = AutoregressiveForecaster | RecurrentForecaster
+
+
+class SeriesConfig(SourceConfig):
+    """Source of a time series, its split by time, and the forecast horizon."""
+
+    column: str | int | None = None  # of a table, by name or number from 1
+    length: int = Field(1000, ge=1)  # of a generated series
+    noise: float = Field(0.2, ge=0, allow_inf_nan=False)  # of a generated series
+    seed: int = 0  # of the noise
+    lags: int = Field(4, ge=1)  # τ: past values that an autoregressive model sees
+    horizon: int = Field(16, ge=1)  # values predicted for an input
+    dev_share: float = Field(0.1, gt=0, lt=1)
+    test_share: float = Field(0.3, gt=0, lt=1)
+
+
+class ForecastRecipe(Recipe):
+    """Train a forecaster on a time series."""
+
+    task: Literal["forecast"] = "forecast"
+    data: SeriesConfig = SeriesConfig()
+    model: Annotated[Config, ModelChoice(FORECASTING_MODELS)] = AutoregressiveForecasterConfig()
+    train: TrainConfig = TrainConfig()

@@ -1,0 +1,1 @@
+"""Kernel regression (Nadaraya–Watson), as an estimator and as attention."""

@@ -1,0 +1,1 @@
+"""Language models: predict the next token, or fill gaps."""

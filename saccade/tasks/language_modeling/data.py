@@ -1,0 +1,229 @@
+"""A long text as token ids, split by position: the last parts are held out."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from saccade.config import flatten, override_settings
+from saccade.data.datasets import TEXT_DATASETS, fetch_dataset
+from saccade.data.source import DatasetSource, SyntheticSource, resolve_source
+from saccade.data.text.corpus import python_reference_text, read_text_corpus
+from saccade.data.text.lm_batching import SegmentBatch
+from saccade.data.text.token_store import (
+    TOKEN_INDEX_FILE,
+    LineRange,
+    TokenCorpus,
+    encode_corpus,
+    read_corpora,
+    split_off_end,
+    token_file,
+    write_corpus,
+    write_corpus_index,
+)
+from saccade.data.tokenizers import Tokenizer, train_tokenizer
+from saccade.data.vocabulary import EOS, unknown_token_note
+from saccade.errors import ConfigError, DataError
+from saccade.io.text_files import STANDARD_INPUT
+from saccade.models.gpt import GPTConfig
+from saccade.tasks.base import Choice, PrepareContext, PreparedData, fingerprint_arrays
+from saccade.tasks.language_modeling.config import CorpusConfig, LanguageRecipe
+from saccade.types.progress import Progress, ProgressCounter
+
+TARGET_TRAIN_TOKENS = 2.5e6  # tokens seen in training, unless the text is longer
+DEFAULT_SEGMENT_LENGTH = 128  # tokens, for models that attend to a whole segment
+SYNTHETIC_TEXTS: dict[str, Callable[[], str]] = {"python": python_reference_text}
+
+PreparedText = PreparedData[LanguageRecipe, Tokenizer, TokenCorpus]
+CarriedState = tuple[Tensor, ...]  # state that a segment leaves for the next, batch first
+
+
+class LMBatch(NamedTuple):
+    """Segments of one batch, or some rows of them (`part`), with the state they continue from."""
+
+    segments: SegmentBatch
+    part: int = 0
+    carry: CarriedState | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Number of target tokens."""
+        lengths = self.segments.lengths
+        return self.segments.targets.numel() if lengths is None else int(lengths.sum())
+
+
+def drop_padding(flat: Tensor, segments: SegmentBatch) -> Tensor:
+    """Select the entries at non-padded positions."""
+    positions = segments.real
+    return flat if positions is None else flat.index_select(0, positions.to(flat.device))
+
+
+def leading_ids(corpus: TokenCorpus, segments: int | None, segment_length: int) -> NDArray[Any]:
+    """Return the ids of the first segments, or all ids."""
+    ids = corpus.ids
+    return ids if segments is None else ids[: segments * segment_length + 1]
+
+
+def example_prompt(tokenizer: Tokenizer, corpus: TokenCorpus) -> str:
+    """Return the first half of a long line."""
+    ids = corpus.ids
+    lines = np.split(ids, np.flatnonzero(ids == EOS) + 1)
+    longest = max(lines[:100], key=len).tolist()
+    return tokenizer.decode([i for i in longest if i != EOS][: max(1, len(longest) // 2)])
+
+
+def load_text(recipe: LanguageRecipe, tokenizer: Tokenizer, path: str | Path) -> TokenCorpus:
+    """Read and encode a text."""
+    return encode_corpus(tokenizer, read_text_corpus(path))
+
+
+def prepare_text(recipe: LanguageRecipe, context: PrepareContext[Tokenizer]) -> PreparedText:
+    """Read the text, train the tokenizer, encode, and choose the settings left open.
+
+    The ids are written to the scratch folder, or read from there; without one they are held in
+    memory.
+    """
+    notes: list[str] = []
+    folder, tokenizer = context.scratch_dir, context.preprocessor
+    if folder is not None and (folder / TOKEN_INDEX_FILE).exists() and tokenizer is not None:
+        corpora = read_corpora(folder)
+    else:
+        context.on_progress("reading the text", 0, None)
+        lines, notes = _read_lines(recipe.data, context.on_progress)
+        if tokenizer is None:
+            context.on_progress("training the tokenizer", 0, None)
+            settings = recipe.data.tokenizer
+            tokenizer = train_tokenizer(settings.kind, lines["train"], settings.size)
+        corpora = _encode(tokenizer, lines, context.on_progress, folder)
+        if context.preprocessor is not None:
+            notes += unknown_token_note(recipe.data_name, corpora["train"].ids)
+    recipe, choices = _with_sizes(recipe, len(corpora["train"].ids))
+    model = recipe.model.model_dump(exclude_unset=True) | {"vocab_size": tokenizer.vocab_size}
+    recipe = recipe.with_values(model=model)
+    train = corpora["train"]
+    return PreparedData(
+        recipe, tokenizer, corpora, lambda: fingerprint_arrays(train.ids), choices, notes
+    )
+
+
+def _encode(
+    tokenizer: Tokenizer,
+    lines: dict[str, LineRange],
+    on_progress: Progress,
+    folder: Path | None,
+) -> dict[str, TokenCorpus]:
+    counter = ProgressCounter(on_progress, "encoding", sum(map(len, lines.values())))
+    if folder is None:
+        return {
+            split: encode_corpus(tokenizer, some, counter.advance) for split, some in lines.items()
+        }
+    folder.mkdir(parents=True, exist_ok=True)
+    corpora = {
+        split: write_corpus(token_file(folder, split), tokenizer, some, counter.advance)
+        for split, some in lines.items()
+    }
+    write_corpus_index(folder, corpora)
+    return corpora
+
+
+def _read_lines(
+    config: CorpusConfig, on_progress: Progress
+) -> tuple[dict[str, LineRange], list[str]]:
+    """Return the lines of each split, and notes for the user; the last parts are held out."""
+    source = resolve_source(config, SYNTHETIC_TEXTS, TEXT_DATASETS, what="text")
+    notes: list[str] = []
+    files: dict[str, str | None] = {"train": config.path}
+    if isinstance(source, DatasetSource):
+        files, notes = _dataset_files(source, on_progress)
+    own = {"dev": config.dev, "test": config.test}
+    files |= {split: path for split, path in own.items() if path is not None}
+    found = {
+        split: _all_lines(_rereadable(path)) for split, path in files.items() if path is not None
+    }
+    if isinstance(source, SyntheticSource):
+        text = source.generate().split("\n")
+        found["train"] = LineRange(lambda: iter(text), 0, len(text))
+    train = found.pop("train")
+    for split, share in (("test", config.test_share), ("dev", config.dev_share)):
+        if split not in found:
+            train, found[split] = split_off_end(train, share)
+    if not any(line.strip() for line in train):
+        raise DataError(
+            f"{source.name}: got nothing to train on once "
+            "dev and test are held out; expected a longer text."
+        )
+    return {"train": train, **found}, notes
+
+
+def _dataset_files(
+    source: DatasetSource, on_progress: Progress
+) -> tuple[dict[str, str | None], list[str]]:
+    """Return the files of a published text by split; a single one is for training."""
+    dataset = source.dataset
+    paths, notes = fetch_dataset(
+        dataset, lambda done, total: on_progress(f"downloading {source.name}", done, total)
+    )
+    splits = dataset.splits or {"train": dataset.files[0].name}
+    return {split: str(paths[file]) for split, file in splits.items()}, notes
+
+
+def _all_lines(read: Callable[[], Iterator[str]]) -> LineRange:
+    return LineRange(read, 0, sum(1 for _ in read()))
+
+
+def _rereadable(path: str) -> Callable[[], Iterator[str]]:
+    """Return a function that reads a text each time; standard input is kept in memory."""
+    if path != STANDARD_INPUT:
+        return partial(read_text_corpus, path)
+    lines = list(read_text_corpus(path))
+    return lambda: iter(lines)
+
+
+def _with_sizes(recipe: LanguageRecipe, tokens: int) -> tuple[LanguageRecipe, list[Choice]]:
+    """Choose segment lengths and the number of steps, where they are not set."""
+    if recipe.model_name == "ngram":
+        return recipe, []
+    given = flatten(recipe, exclude_unset=True)
+    epoch = max(1, tokens // recipe.train.batch_tokens)
+    epochs = float(np.clip(TARGET_TRAIN_TOKENS / tokens, 2, 40))
+    steps = int(np.clip(epochs * epoch, 200, 20_000))
+    possible = [
+        *_segment_choices(recipe.model_name, given),
+        Choice("train.steps", steps, f"{steps / epoch:.1f} epochs of {tokens:,} tokens"),
+        Choice("train.evaluate_every", max(50, steps // 20), "twenty times"),
+    ]
+    choices = [choice for choice in possible if choice.path not in given]
+    recipe = override_settings(recipe, {choice.path: choice.value for choice in choices})
+    model, length = recipe.model, recipe.data.segment_length
+    if isinstance(model, GPTConfig) and length > model.context_length:
+        raise ConfigError(
+            f"got data.segment_length={length} with model.context_length={model.context_length}; "
+            "expected segments that fit into the context; try a longer context, or shorter "
+            "segments."
+        )
+    return recipe, choices
+
+
+def _segment_choices(model: str, given: dict[str, Any]) -> list[Choice]:
+    """Return segment and context lengths for models that need them."""
+    lengths = ("data.segment_length", "model.context_length", "model.segment_length")
+    size = next((given[path] for path in lengths if given.get(path)), DEFAULT_SEGMENT_LENGTH)
+    if model == "transformer_xl":
+        return [
+            Choice("data.segment_length", size, "tokens of a segment"),
+            Choice("model.segment_length", size, "as in training"),
+            Choice("model.memory_length", size, "as long as a segment"),
+        ]
+    if model == "bidirectional":
+        return [Choice("data.segment_order", "random", "each segment is read in both directions")]
+    if model.startswith("gpt"):
+        return [
+            Choice("data.segment_length", size, "tokens of a segment"),
+            Choice("data.segment_order", "random", "each segment starts without context"),
+            Choice("model.context_length", size, "as long as a segment"),
+        ]
+    return []

@@ -1,0 +1,1 @@
+"""Tables: predict one column from the others, a number or a class."""

@@ -1,0 +1,36 @@
+"""Settings of the tabular task."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from saccade.config import Config
+from saccade.data.tables.schema import TableConfig
+from saccade.estimators.svm.svm import SVM, SVMConfig
+from saccade.models.choice import ModelChoice
+from saccade.models.registry import TABULAR_MODELS, ModelEntry
+from saccade.models.tabular import MLPConfig
+from saccade.tasks.base import Recipe
+from saccade.training.config import TrainConfig
+
+TABLE_MODELS = {**TABULAR_MODELS, "svm": ModelEntry(SVMConfig, SVM)}
+
+
+class TableTrainConfig(TrainConfig):
+    """Training settings, with the loss and its regularisation."""
+
+    loss: (
+        Literal["absolute_error", "cross_entropy", "exponential", "hinge", "huber", "squared_error"]
+        | None
+    ) = None  # None: squared_error for numbers, cross_entropy for classes
+    penalty: float = Field(0.0, ge=0)  # λ of λ/2 ‖W‖²; biases are not penalised
+    online: bool = False  # predict each row, then train on it, once and in file order
+
+
+class TableRecipe(Recipe):
+    """Train a model that predicts one column of a table from the others."""
+
+    task: Literal["table"] = "table"
+    data: TableConfig = TableConfig()
+    model: Annotated[Config, ModelChoice(TABLE_MODELS)] = MLPConfig()
+    train: TableTrainConfig = TableTrainConfig()

@@ -1,0 +1,289 @@
+"""A table, split into rows for training and held-out rows, with its schema fitted."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from saccade.config import flatten, override_settings
+from saccade.data.samplers import evenly_spaced_rows
+from saccade.data.source import SyntheticSource, resolve_source
+from saccade.data.synthetic.tables import SYNTHETIC_TABLES
+from saccade.data.tables.csv import Table, first_errors, pluralise, read_table, split_rows
+from saccade.data.tables.schema import (
+    CategoricalColumn,
+    EncodedRows,
+    TableConfig,
+    TableSchema,
+    TargetType,
+    check_table,
+    drop_missing_target,
+    fit_schema,
+    infer_target_type,
+)
+from saccade.errors import ConfigError, DataError
+from saccade.optim import FULL_BATCH
+from saccade.tasks.base import Choice, PrepareContext, PreparedData, fingerprint_arrays
+from saccade.tasks.tabular.config import TableRecipe, TableTrainConfig
+from saccade.types.arrays import FloatArray, IntArray
+
+MODEL_TARGET_TYPES: dict[str, TargetType] = {  # mlp predicts both
+    "linear": "number",
+    "softmax": "class",
+    "svm": "class",
+}
+REGRESSION_LOSS_NAMES = ("absolute_error", "huber", "squared_error")
+CLASSIFICATION_LOSS_NAMES = ("cross_entropy", "exponential", "hinge")
+BINARY_LOSS_NAMES = ("exponential", "hinge")
+ONLINE_EVALUATIONS = 20  # evaluations of the running score
+
+
+@dataclass(frozen=True, eq=False)
+class TableSplit:
+    """Encoded rows of a split."""
+
+    rows: EncodedRows
+    name: str  # of the split, for messages
+    example: str = ""  # a row as users type it
+    was_trained_on: bool = False  # online: no row is held out
+
+    def __len__(self) -> int:
+        return len(self.rows.lines)
+
+    def spread(self, limit: int | None) -> IntArray:
+        """Return at most `limit` row indices, evenly spread: a file may be sorted."""
+        count = len(self)
+        return evenly_spaced_rows(count, min(limit or count, count))
+
+
+PreparedTable = PreparedData[TableRecipe, TableSchema, TableSplit]
+
+
+def with_row_weights(split: TableSplit, weights: FloatArray | None) -> TableSplit:
+    """Return the split with these row weights in place of those of the table."""
+    if weights is not None:
+        is_valid = np.isfinite(weights) & (weights >= 0)
+        if len(weights) != len(split) or not is_valid.all() or not weights.any():
+            raise ValueError(
+                f"got {len(weights)} weights for {len(split)} rows; expected one of 0 or more for "
+                "each, and not all 0."
+            )
+    return replace(split, rows=split.rows._replace(weights=weights))
+
+
+def load_table(config: TableConfig) -> Table:
+    """Generate or read the table."""
+    source = resolve_source(config, SYNTHETIC_TABLES, what="table")
+    if isinstance(source, SyntheticSource):
+        return source.generate()
+    return read_table(source.name)
+
+
+def prepare_table(recipe: TableRecipe, context: PrepareContext[TableSchema]) -> PreparedTable:
+    """Read the table, hold rows out, and fit the schema to the others; a given one is kept."""
+    context.on_progress("reading the table", 0, None)
+    data, schema = recipe.data, context.preprocessor
+    whole = load_table(data)
+    target = data.target or whole.target
+    if target is None:
+        raise ConfigError(
+            f"no target column given for {whole.name}; try --target NAME (columns: "
+            f"{', '.join(whole.columns)})."
+        )
+    table = drop_missing_target(whole, target)
+    notes = []
+    if len(table) < len(whole):
+        dropped = pluralise(len(whole) - len(table), "row")
+        notes.append(f"{dropped} of {whole.name} without a {target!r} are dropped.")
+    target_type, reason = _target_type(recipe, table.columns[target])
+    if schema is None:
+        check_table(table, data, target, target_type)
+    indices = _split_indices(table, recipe, schema)
+    if schema is None:
+        schema, more = fit_schema(table, indices["train"], data, target, target_type)
+        notes += more
+    example = _as_typed(table.take(indices["test"][:1]), schema)
+    online = recipe.train.online
+    splits = {
+        name: TableSplit(schema.rows(table.take(some), name), name, example, online)
+        for name, some in indices.items()
+    }
+    recipe, choices = _with_sizes(recipe, schema, target, target_type, reason)
+    sizes = ", ".join(f"{len(split):,} for {name}" for name, split in splits.items())
+    if online:
+        recipe, more_choices = _with_online_steps(recipe, len(table))
+        choices += more_choices
+        sizes = "each predicted before it is trained on, so none is held out"
+    inputs = len(schema.feature_names)
+    notes.insert(0, f"{table.name}: {inputs:,} inputs, {len(table):,} rows ({sizes}).")
+    train = splits["train"].rows
+    arrays = [train.features, train.target, *([] if train.weights is None else [train.weights])]
+    return PreparedData(
+        recipe,
+        schema,
+        splits,
+        lambda: fingerprint_arrays(*arrays),
+        choices,
+        notes,
+        incompatible=_unknown_classes(table, schema),
+    )
+
+
+def _split_indices(
+    table: Table, recipe: TableRecipe, schema: TableSchema | None
+) -> dict[str, IntArray]:
+    """Return the rows of train, dev and test; online, all rows are in each."""
+    data = recipe.data
+    if not recipe.train.online:
+        return split_rows(table, data.dev_share, data.test_share, data.seed)
+    if schema is None:
+        raise ConfigError(
+            "got train.online without a trained run; expected a run, whose schema is known before "
+            "the first row is predicted; try saccade finetune RUN --data FILE --online."
+        )
+    if not len(table):
+        raise DataError(f"got no row with a {schema.target.name!r} in {table.name}.")
+    return dict.fromkeys(("train", "dev", "test"), np.arange(len(table)))
+
+
+def _unknown_classes(table: Table, schema: TableSchema) -> list[str]:
+    """Return a complaint for each row of a class that the schema does not have."""
+    target = schema.target
+    if not isinstance(target, CategoricalColumn):
+        return []
+    cells = table.columns[target.name]
+    unknown = np.flatnonzero(target.codes(cells) < 0).tolist()
+    known = ", ".join(target.values)
+    return first_errors(
+        [
+            f"{table.where(row)}: got {cells[row][:40]!r} as {target.name!r}; expected one of the "
+            f"trained classes: {known}"
+            for row in unknown
+        ]
+    )
+
+
+def rows_per_batch(recipe: TableRecipe, count: int) -> int:
+    """Return how many of `count` rows are in a batch."""
+    size = -(-count // -(-count // recipe.train.batch_tokens))  # no batch is much smaller
+    if recipe.model.model_dump().get("norm") == "batch":  # a single row has no variance
+        size = next(n for n in range(max(size, 2), count + 1) if count % n != 1)
+    return size
+
+
+def _with_online_steps(recipe: TableRecipe, count: int) -> tuple[TableRecipe, list[Choice]]:
+    """Set the number of steps that train on every row once; refuse more."""
+    given = flatten(recipe, exclude_unset=True)
+    if recipe.train.optimizer == FULL_BATCH:
+        raise ConfigError(
+            f"got train.optimizer={FULL_BATCH}, whose every step takes all rows; expected a "
+            "stochastic one for online training; try sgd."
+        )
+    batches = -(-count // rows_per_batch(recipe, count))
+    limit = -(-batches // recipe.train.accumulate_steps)
+    if given.get("train.steps", 0) > limit:
+        raise ConfigError(
+            f"got train.steps={recipe.train.steps}, but {pluralise(count, 'row')} are trained on "
+            f"once, in {pluralise(limit, 'step')}; try {limit} or fewer."
+        )
+    steps = given.get("train.steps", limit)
+    every = max(1, steps // ONLINE_EVALUATIONS)
+    possible = [
+        Choice("train.steps", steps, f"{pluralise(count, 'row')}, each once"),
+        Choice("train.evaluate_every", every, "the running score, twenty times"),
+    ]
+    choices = [choice for choice in possible if choice.path not in given]
+    return override_settings(recipe, {choice.path: choice.value for choice in choices}), choices
+
+
+def _as_typed(table: Table, schema: TableSchema) -> str:
+    """Return the first row as a user would type it, without target and weight."""
+    excluded = (schema.target.name, schema.weight_column)
+    cells = [cells[0] for name, cells in table.columns.items() if name not in excluded]
+    written = io.StringIO()
+    csv.writer(written, delimiter=schema.delimiter, lineterminator="").writerow(cells)
+    text = written.getvalue()
+    return f" {text}" if text.startswith("-") else text  # not an option of a command
+
+
+def _target_type(recipe: TableRecipe, cells: Sequence[str]) -> tuple[TargetType, str]:
+    """Return the type of the target, and the reason."""
+    model = recipe.model_name
+    only, given = MODEL_TARGET_TYPES.get(model), recipe.data.target_type
+    if only is not None and given is not None and only != given:
+        raise ConfigError(
+            f"got data.target_type={given!r} with {model}, which predicts a {only}; try without "
+            "one of them, or mlp, which predicts both."
+        )
+    if only is not None:
+        return only, f"{model} predicts nothing else"
+    if given is not None:
+        return given, ""
+    different = len(set(cells))
+    reason = f"{pluralise(different, 'different value')} in {pluralise(len(cells), 'row')}"
+    return infer_target_type(cells), reason
+
+
+def _with_sizes(
+    recipe: TableRecipe, schema: TableSchema, target: str, target_type: TargetType, reason: str
+) -> tuple[TableRecipe, list[Choice]]:
+    """Set the settings that follow from the data; refuse a loss that does not fit."""
+    classes = len(schema.target.values) if isinstance(schema.target, CategoricalColumn) else 0
+    model = recipe.model.model_dump(exclude_unset=True)
+    fields = type(recipe.model).model_fields
+    if "inputs" in fields:
+        model["inputs"] = len(schema.feature_names)
+    if "outputs" in fields:
+        model["outputs"] = classes or 1
+    choices = []
+    chosen = {"target": target, "target_type": target_type}
+    data = recipe.data.model_dump(exclude_unset=True) | chosen
+    if recipe.data.target_type is None:
+        choices.append(Choice("data.target_type", target_type, reason))
+    train = recipe.train.model_dump(exclude_unset=True)
+    if recipe.model_name == "svm":
+        _check_svm_settings(recipe.train)
+        return recipe.with_values(data=data, model=model, train={**train, "loss": "hinge"}), choices
+    if recipe.train.loss is None:
+        train["loss"] = "cross_entropy" if classes else "squared_error"
+        choices.append(Choice("train.loss", train["loss"], f"the target is a {target_type}"))
+    _check_loss(train["loss"], recipe.train.label_smoothing, classes)
+    return recipe.with_values(data=data, model=model, train=train), choices
+
+
+def _check_svm_settings(train: TableTrainConfig) -> None:
+    if train.loss not in (None, "hinge") or train.penalty or train.label_smoothing:
+        raise ConfigError(
+            "got train.loss, train.penalty or train.label_smoothing with svm, which minimises "
+            "½‖w‖² + model.cost · hinge loss; try without them."
+        )
+
+
+def _check_loss(loss: str, label_smoothing: float, classes: int) -> None:
+    fitting = CLASSIFICATION_LOSS_NAMES if classes else REGRESSION_LOSS_NAMES
+    if loss not in fitting:
+        what = f"{classes} classes" if classes else "numbers"
+        raise ConfigError(
+            f"got train.loss={loss!r} for {what}; expected one of {', '.join(fitting)}."
+        )
+    if loss in BINARY_LOSS_NAMES and classes != 2:
+        raise ConfigError(
+            f"got train.loss={loss!r}, which is for two classes, with {classes} classes; try "
+            "cross_entropy."
+        )
+    if label_smoothing and loss != "cross_entropy":
+        raise ConfigError(
+            f"got train.label_smoothing with train.loss={loss!r}; label smoothing is for "
+            "cross_entropy; try without it."
+        )
+
+
+def load_table_split(recipe: TableRecipe, schema: TableSchema, path: str | Path) -> TableSplit:
+    """Read another table; columns are found by name."""
+    split = TableSplit(schema.rows(read_table(path)), str(path))
+    if not len(split):
+        raise DataError(f"got no row with a {schema.target.name!r} in {path}.")
+    return split

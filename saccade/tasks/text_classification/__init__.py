@@ -1,0 +1,1 @@
+"""Text classification. Does not import torch."""

@@ -1,0 +1,178 @@
+"""Labelled texts, split by hash and encoded as word and label ids."""
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from saccade.data.parallel.pairs import assign_splits
+from saccade.data.source import SyntheticSource, resolve_source
+from saccade.data.splits import SPLIT_NAMES
+from saccade.data.text.labelled import LabelledText, generate_dates_by_language, read_labelled_texts
+from saccade.data.text.word_corpus import LINE_END, WordIndex, read_word_corpus
+from saccade.errors import DataError
+from saccade.estimators.fasttext_classifier import Bags
+from saccade.tasks.base import PrepareContext, PreparedData, fingerprint_arrays
+from saccade.tasks.text_classification.config import ClassifyRecipe, LabelsConfig
+
+SYNTHETIC_LABELLED_TEXTS: dict[str, Callable[[], Iterator[LabelledText]]] = {
+    "languages": generate_dates_by_language
+}
+ENCODE_TEXTS_CHUNK = 1 << 13  # texts encoded at a time
+
+
+class LabelVocabulary(NamedTuple):
+    """Known words, labels, and the number of training texts of each label."""
+
+    words: list[str]
+    labels: list[str]
+    met: list[int]  # counts of the labels
+
+    @property
+    def label_ids(self) -> dict[str, int]:
+        """Label to id."""
+        return {label: number for number, label in enumerate(self.labels)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return self._asdict()
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "LabelVocabulary":
+        """Rebuild a vocabulary from plain values."""
+        return cls(values["words"], values["labels"], values["met"])
+
+
+class EncodedTexts(NamedTuple):
+    """Texts as word ids and labels as label ids; an unknown label is −1."""
+
+    words: Bags
+    labels: Bags
+
+
+PreparedTexts = PreparedData[ClassifyRecipe, LabelVocabulary, EncodedTexts]
+
+
+def prepare_labelled_texts(
+    recipe: ClassifyRecipe, context: PrepareContext[LabelVocabulary]
+) -> PreparedTexts:
+    """Read the texts, hold some out, and build the vocabulary from the others."""
+    context.on_progress("reading the texts", 0, None)
+    data = recipe.data
+    reader = _SplittingReader(_read(data), data.dev_share, data.test_share)
+    if context.preprocessor is None:
+        corpus = read_word_corpus(reader.blocks(), min_count=data.min_count, split=data.split)
+        ids, vocabulary = corpus.ids, LabelVocabulary(corpus.words, *reader.label_counts())
+    else:
+        vocabulary = context.preprocessor
+        ids = WordIndex(vocabulary.words).ids(reader.blocks(), data.split)
+    if len(vocabulary.labels) < 2:
+        raise DataError(
+            f"got the same label ({', '.join(vocabulary.labels)}) for all {reader.count:,} texts; "
+            "expected two labels or more."
+        )
+    sizes = f"{len(vocabulary.words):,} different words, {len(vocabulary.labels):,} labels"
+    notes = [f"{reader.count:,} training texts, {sizes}."]
+    label_ids = vocabulary.label_ids
+    train = EncodedTexts(_bags(ids), reader.labels(label_ids))
+    splits, index = {"train": train}, WordIndex(vocabulary.words)
+    for name, held_out in reader.held_out.items():
+        if held_out:
+            splits[name] = encode_texts(held_out, index, label_ids, data.split)
+        else:  # few texts, or a share of 0
+            splits[name] = train
+            notes.append(f"No texts are held out for {name}: the training texts are used.")
+    arrays = (*train.words, *train.labels)
+    return PreparedData(
+        recipe, vocabulary, splits, lambda: fingerprint_arrays(*arrays), notes=notes
+    )
+
+
+def _read(data: LabelsConfig) -> Iterable[LabelledText]:
+    source = resolve_source(data, SYNTHETIC_LABELLED_TEXTS, what="set of labelled texts")
+    if isinstance(source, SyntheticSource):
+        return source.generate()
+    return read_labelled_texts(source.name, data.multi_label)
+
+
+class _SplittingReader:
+    """Streams the training texts as bytes and keeps the held-out ones.
+
+    Of the training texts only the labels are kept, numbered in order of occurrence: there may be
+    millions.
+    """
+
+    def __init__(self, texts: Iterable[LabelledText], dev_share: float, test_share: float):
+        self.texts, self.shares = iter(texts), (dev_share, test_share)
+        self.held_out: dict[str, list[LabelledText]] = {name: [] for name in SPLIT_NAMES[1:]}
+        self.count = 0
+        self._ids: dict[str, int] = {}
+        self._labels, self._starts = array("i"), array("q", [0])
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield some thousand training texts at a time, one per line."""
+        while texts := list(islice(self.texts, ENCODE_TEXTS_CHUNK)):
+            if any(self.shares):
+                splits = assign_splits((t.text.encode() for t in texts), *self.shares).tolist()
+                for split, name in enumerate(SPLIT_NAMES[1:], 1):
+                    self.held_out[name] += [
+                        t for t, s in zip(texts, splits, strict=True) if s == split
+                    ]
+                texts = [t for t, s in zip(texts, splits, strict=True) if s == 0]
+            for text in texts:
+                for label in text.labels:
+                    self._labels.append(self._ids.setdefault(label, len(self._ids)))
+                self._starts.append(len(self._labels))
+            self.count += len(texts)
+            yield join_lines(texts)
+
+    def label_counts(self) -> tuple[list[str], list[int]]:
+        """Return the labels, most frequent first, and their counts."""
+        counts = np.bincount(np.array(self._labels, np.int32), minlength=len(self._ids)).tolist()
+        by_label = dict(zip(self._ids, counts, strict=True))
+        order = sorted(by_label, key=lambda label: (-by_label[label], label))
+        return order, [by_label[label] for label in order]
+
+    def labels(self, label_ids: dict[str, int]) -> Bags:
+        """Return the labels of the training texts by these ids."""
+        change = np.array([label_ids.get(label, -1) for label in self._ids], np.int32)
+        rows = np.array(self._labels, np.int32)
+        return Bags(np.array(self._starts, np.int64), change[rows] if len(rows) else rows)
+
+
+def join_lines(texts: Iterable[LabelledText]) -> bytes:
+    """Return the texts as UTF-8, one per line."""
+    return "".join([f"{text.text}\n" for text in texts]).encode()
+
+
+def _bags(ids: NDArray[np.int32]) -> Bags:
+    ends = np.flatnonzero(ids == LINE_END)
+    starts = np.concatenate([np.zeros(1, np.int64), ends - np.arange(len(ends))])
+    return Bags(starts, ids[ids != LINE_END])
+
+
+def encode_texts(
+    texts: Sequence[LabelledText], index: WordIndex, label_ids: dict[str, int], split: str
+) -> EncodedTexts:
+    """Encode texts; unknown words are dropped."""
+    blocks = (
+        join_lines(texts[start : start + ENCODE_TEXTS_CHUNK])
+        for start in range(0, len(texts), ENCODE_TEXTS_CHUNK)
+    )
+    rows = [[label_ids.get(label, -1) for label in text.labels] for text in texts]
+    starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    labels = np.array([number for row in rows for number in row], np.int32)
+    return EncodedTexts(_bags(index.ids(blocks, split)), Bags(starts, labels))
+
+
+def load_texts(
+    recipe: ClassifyRecipe, vocabulary: LabelVocabulary, path: str | Path
+) -> EncodedTexts:
+    """Read and encode a file of labelled texts."""
+    data = recipe.data
+    texts = list(read_labelled_texts(path, data.multi_label))
+    return encode_texts(texts, WordIndex(vocabulary.words), vocabulary.label_ids, data.split)

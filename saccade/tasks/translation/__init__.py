@@ -1,0 +1,1 @@
+"""Translation: sequence-to-sequence models on pairs of texts."""

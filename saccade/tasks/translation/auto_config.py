@@ -1,0 +1,162 @@
+"""Choice of the settings that were left open, from statistics of the training pairs.
+
+A setting that was given is kept. Every choice states the statistic it follows from.
+
+Models for sentences are sized for about an hour of training on two cores; for longer training set
+more steps. A training step takes about six operations per weight and token, two forward and four
+backward (Kaplan et al. 2020).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from saccade.config import flatten, override_settings
+from saccade.data.parallel.pairs import SentencePairs
+from saccade.data.samplers import evenly_spaced_rows
+from saccade.tasks.base import Choice
+from saccade.tasks.translation.config import TranslationRecipe
+
+STATS_SAMPLE_PAIRS = 20_000  # pairs
+CHARS_PER_TOKEN = 4.0
+TIME_BUDGET_SECONDS = 3600.0
+TRAIN_FLOPS = 8e10  # operations per second that training reaches on two cores
+TARGET_TOKEN_SHARE = 0.8  # of a batch's token budget; padding and longer sources take the rest
+MAX_BATCH_TOKENS = 4096
+
+
+@dataclass(frozen=True)
+class PairStats:
+    """Statistics of a sample of the training pairs."""
+
+    pairs: int
+    source_chars: float  # per text
+    target_chars: float
+    target_words: float
+    shared_chars: float  # share of characters that occur on both sides
+
+
+def pair_stats(pairs: SentencePairs) -> PairStats:
+    """Return the statistics of up to 20,000 pairs, evenly spread over the file."""
+    rows = evenly_spaced_rows(len(pairs), min(len(pairs), STATS_SAMPLE_PAIRS))
+    sources, targets = list(pairs.sources(rows)), list(pairs.targets(rows))
+    left, right = (set("".join(side).lower()) for side in (sources, targets))
+    return PairStats(
+        pairs=len(pairs),
+        source_chars=float(np.mean([len(text) for text in sources])),
+        target_chars=float(np.mean([len(text) for text in targets])),
+        target_words=float(np.mean([len(text.split()) for text in targets])),
+        shared_chars=len(left & right) / max(1, len(left | right)),
+    )
+
+
+def choose_model(facts: PairStats) -> str:
+    """Return the name of the model that suits the data."""
+    return "bahdanau" if facts.target_words <= 1.5 else "transformer"
+
+
+def auto_configure(
+    recipe: TranslationRecipe, facts: PairStats
+) -> tuple[TranslationRecipe, list[Choice]]:
+    """Choose the open settings, before the pairs are encoded."""
+    choices: list[Choice] = []
+    given, known = flatten(recipe, exclude_unset=True), flatten(recipe)
+
+    def choose(path: str, value: Any, reason: str) -> Any:
+        if path in given:
+            return given[path]
+        if path not in known:  # a model without this setting
+            return value
+        choices.append(Choice(path, value, reason))
+        return value
+
+    if facts.target_words <= 1.5:
+        why = f"answers are single words (of {facts.target_chars:.0f} letters on average)"
+        kind = choose("data.tokenizer.kind", "character", why)
+    else:
+        why = f"answers have {facts.target_words:.0f} words on average"
+        kind = choose("data.tokenizer.kind", "bpe", why)
+    vocabulary = {"character": 100, "word": 10_000}.get(kind, 0)  # or near enough
+    if kind == "bpe":
+        # no more: in an hour, the rare pieces of a larger one are hardly met
+        size = 2000 if facts.pairs < 8_000 else 4000 if facts.pairs < 20_000 else 8000
+        vocabulary = choose("data.tokenizer.size", size, f"{facts.pairs:,} pairs")
+        choose(
+            "data.tokenizer.shared",
+            facts.shared_chars > 0.3,
+            f"{100 * facts.shared_chars:.0f} % of the letters occur on both sides",
+        )
+    model = recipe.model_name
+    met = _choose_sizes(model, kind, facts, vocabulary or 8000, choose)
+    _choose_training(model, kind, facts, met, choose)
+    return override_settings(recipe, {choice.path: choice.value for choice in choices}), choices
+
+
+def _choose_sizes(model: str, kind: str, facts: PairStats, vocabulary: int, choose: Any) -> float:
+    """The model's sizes, and about how many weights a target token meets."""
+    why = f"{facts.pairs:,} pairs"
+    letters = kind == "character"
+    if model == "transformer":
+        # nothing wider: of so many pairs an hour sees a part, and of a wider model less
+        width = choose("model.width", 128 if letters or facts.pairs < 50_000 else 256, why)
+        depth = 2 if letters or facts.pairs < 8_000 else 4
+        depth = choose("model.depth", depth, "letters" if letters else why)
+        # other widths than ours must be divisible too
+        heads = next(h for h in (max(1, width // 32), 4, 2, 1) if width % h == 0)
+        choose("model.heads", heads, f"a width of {width}")
+        hidden = 4 * width
+        if not letters:
+            why_hidden = "twice the width, as is usual for small corpora"
+            hidden = choose("model.hidden", 2 * width, why_hidden) or hidden
+        met = depth * (12 * width**2 + 4 * width * hidden) + width * vocabulary
+    else:
+        width = choose("model.width", 128 if letters or facts.pairs < 20_000 else 256, why)
+        met = 32 * width**2 + width * vocabulary
+    small = facts.pairs < 50_000 and not letters
+    choose("model.dropout", 0.3 if small else 0.1, why)
+    return float(met)
+
+
+def _choose_training(model: str, kind: str, facts: PairStats, met: float, choose: Any) -> None:
+    letters = kind == "character"
+    per_token = 1.0 if letters else CHARS_PER_TOKEN
+    longer = max(facts.source_chars, facts.target_chars) / per_token + 1
+    # fewer where there are few pairs, so that an epoch has at least 50 steps
+    limit = 128.0 if letters else MAX_BATCH_TOKENS / longer
+    rows = min(limit, max(16, facts.pairs // 50))
+    budget = int(np.clip(rows * longer + 1e-6, 256, MAX_BATCH_TOKENS))  # 4095.999… is 4096
+    budget = choose("train.batch_tokens", budget, f"about {rows:.0f} pairs of {longer:.0f} tokens")
+    epoch = max(1.0, facts.pairs * longer / budget)
+    steps = _choose_steps(
+        letters, facts, epoch, 6 * met * budget * TARGET_TOKEN_SHARE / TRAIN_FLOPS, choose
+    )
+    choose(
+        "train.warmup", max(20, min(steps // 10, 1000)), f"a tenth of {steps:,} steps, up to 1000"
+    )
+    choose("train.evaluate_every", max(50, steps // 20), f"twenty times in {steps:,} steps")
+    if not letters:
+        choose("train.patience", 8, "the rate falls to the end, and the scores rise as it does")
+    rate = 2e-3 if model != "transformer" else 1e-3
+    choose("train.learning_rate", rate, f"usual for {model} of this size")
+    choose(
+        "train.label_smoothing",
+        0.0 if letters else 0.1,
+        f"tokens are {'letters' if letters else 'pieces of words'}",
+    )
+
+
+def _choose_steps(
+    letters: bool, facts: PairStats, epoch: float, seconds: float, choose: Any
+) -> int:
+    """So many that the pairs are learned; of sentences, at most what an hour allows."""
+    if letters:  # learned in fewer passes than words: each is seen far more often
+        epochs = float(np.clip(150_000 / facts.pairs, 3, 40))
+        steps = int(np.clip(epochs * epoch, 400, 100_000))
+        why = ""
+    else:
+        epochs = float(np.clip(2_000_000 / facts.pairs, 3, 60))
+        steps = int(np.clip(min(epochs * epoch, TIME_BUDGET_SECONDS / seconds), 400, 100_000))
+        why = f", about {max(1, round(steps * seconds / 60))} min on two cores"
+    times = f"{steps / epoch:.1f} times through {facts.pairs:,} pairs"
+    return int(choose("train.steps", steps, times + why))

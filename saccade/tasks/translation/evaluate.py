@@ -1,0 +1,150 @@
+"""Scores of translations: loss, exact match, BLEU, chrF, ROUGE, and baselines."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from saccade.data.parallel.load import TokenizerPair
+from saccade.data.samplers import evenly_spaced_rows
+from saccade.estimators.baselines import copy_source
+from saccade.metrics.rouge import rouge
+from saccade.metrics.translation import (
+    bleu,
+    chrf,
+    exact_match,
+    normalize_for_match,
+    textbook_corpus_bleu,
+)
+from saccade.models.base import EncoderDecoder
+from saccade.nn.kernels.linear_cross_entropy import linear_cross_entropy
+from saccade.tasks.base import Evaluator, PredictContext
+from saccade.tasks.neural import device_of
+from saccade.tasks.translation.config import TranslationRecipe
+from saccade.tasks.translation.data import PairSplit
+from saccade.tasks.translation.objective import batch_to, batches_once, target_hidden
+from saccade.tasks.translation.predict import TranslationPredictor
+from saccade.types.progress import Progress, ignore_progress
+from saccade.types.results import ComparisonMetric, Evaluation, Prediction
+
+PER_TOKEN = "per target token of this run's vocabulary, eos included, no label smoothing"
+
+
+class TranslationEvaluator(Evaluator[PairSplit]):
+    """Loss of the references, and scores of the translations against them."""
+
+    def __init__(self, recipe: TranslationRecipe, model: EncoderDecoder, tokenizers: TokenizerPair):
+        self.recipe, self.model = recipe, model
+        self.predictor = TranslationPredictor(recipe, model, tokenizers)
+        by_character = recipe.data.tokenizer.kind == "character"  # answers are words or numbers
+        self.metric = (
+            ComparisonMetric("exact", True, 100.0)
+            if by_character
+            else ComparisonMetric("chrf", True)
+        )
+
+    def evaluate(
+        self,
+        split: PairSplit,
+        *,
+        limit: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        on_progress: Progress = ignore_progress,
+    ) -> Evaluation:
+        """Score at most `limit` translations, evenly spread; the loss is of the whole split."""
+        pairs = split.pairs
+        count = len(pairs) if limit is None else min(limit, len(pairs))
+        rows = evenly_spaced_rows(len(pairs), count)
+        predictions = self.predictor.predict(
+            list(pairs.sources(rows)),
+            self.predictor.parse_options(options or {}),
+            PredictContext(on_progress=on_progress),
+        )
+        texts = [prediction.text for prediction in predictions]
+        references = list(pairs.targets(rows))
+        scores = score_translations(texts, references, full=limit is None)
+        loss = {"loss": PER_TOKEN, "perplexity": PER_TOKEN}
+        return Evaluation(self.mean_loss(split) | scores.metrics, loss | scores.conventions)
+
+    @torch.no_grad()
+    def mean_loss(self, split: PairSplit) -> dict[str, float]:
+        """Return the cross-entropy per target token, and the perplexity."""
+        self.model.eval()
+        device = device_of(self.model)
+        total, tokens = 0.0, 0
+        for batch in batches_once(split.encoded, self.recipe.train.batch_tokens):
+            batch = batch_to(batch, device)
+            hidden = target_hidden(self.model, batch)
+            layer = self.model.output_layer
+            loss, _ = linear_cross_entropy(hidden, layer, batch.target_out, 0.0, batch.weights)
+            total += float(loss)
+            tokens += batch.tokens
+        loss_per_token = total / tokens
+        return {"loss": loss_per_token, "perplexity": math.exp(min(loss_per_token, 700.0))}
+
+    def selection_score(self, metrics: Mapping[str, float]) -> float:
+        """Return chrF; among equals, the lower loss is better."""
+        return metrics["chrf"] - 1e-3 * metrics["loss"]
+
+    def floors(self, train: PairSplit, split: PairSplit) -> dict[str, dict[str, float]]:
+        """Return the scores of copying the source, which any translator should beat."""
+        copied = copy_source(list(split.pairs.sources()), list(split.pairs.targets()))
+        return {"copied source": copied.metrics}
+
+    def inputs(self, split: PairSplit) -> list[str]:
+        """Return the sources of a split."""
+        return list(split.pairs.sources())
+
+    def score_each(
+        self, split: PairSplit, predictions: Sequence[Prediction]
+    ) -> NDArray[np.float64]:
+        """Return the comparison metric of each translation."""
+        texts = [prediction.text for prediction in predictions]
+        pairs = zip(texts, split.pairs.targets(), strict=True)
+        if self.metric.name == "exact":
+            each = [float(normalize_for_match(a) == normalize_for_match(b)) for a, b in pairs]
+        else:
+            each = [chrf([text], [reference]).value for text, reference in pairs]
+        return self.metric.factor * np.array(each, np.float64)
+
+
+def score_translations(
+    translations: list[str], references: list[str], full: bool = True
+) -> Evaluation:
+    """Return exact match and textbook BLEU from 0 to 1, BLEU and chrF from 0 to 100.
+
+    With `full`, also BLEU and chrF in lower case, and ROUGE where references have several words;
+    these take too long for the evaluations during training.
+    """
+    words = [text.split() for text in translations], [text.split() for text in references]
+    scored = {"bleu": bleu(translations, references)}
+    if full:
+        scored["bleu_lower"] = bleu(translations, references, lower=True)
+    scored["chrf"] = chrf(translations, references)
+    if full:
+        scored["chrf_lower"] = chrf(translations, references, lower=True)
+    metrics = {
+        "exact": exact_match(translations, references),
+        **{name: score.value for name, score in scored.items()},
+        "taught_bleu": textbook_corpus_bleu(*words),
+        "examples": float(len(translations)),
+    }
+    note = ""
+    if max(map(len, words[1])) < 4:
+        note = "; no reference has four words in a row, so this is 0 whatever the translations"
+    conventions = {
+        "exact": "share of translations equal to the reference (NFC, ends stripped)",
+        **{
+            name: score.signature + (note if name.startswith("bleu") else "")
+            for name, score in scored.items()
+        },
+        "taught_bleu": "weights 1/2^n, n ≤ 4, words between spaces, mean over sentences",
+    }
+    if full and max(len(text.split()) for text in references) > 1:
+        shared = rouge(translations, references, str.split)
+        metrics |= {name: value.f1 for name, value in shared.items()}
+        conventions |= dict.fromkeys(shared, "F, words between spaces, no stemming, mean")
+    return Evaluation(metrics, conventions)

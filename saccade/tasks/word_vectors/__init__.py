@@ -1,0 +1,1 @@
+"""Word vectors. Does not import torch."""

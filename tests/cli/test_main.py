@@ -1,0 +1,67 @@
+"""Options, usage errors and exit codes of the whole command line."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import typer
+
+from saccade.cli.main import COMMANDS, app
+from saccade.cli.plot import PLOT_COMMANDS
+
+Command = Callable[..., Any]
+MAX_OPTIONS = 12
+
+
+def options_of(command: Any) -> list[str]:
+    return [p.name for p in command.params if p.param_type_name == "option" and p.name != "help"]
+
+
+def test_commands_have_no_more_than_12_options() -> None:
+    group: Any = typer.main.get_command(app)
+    counted = {name: len(options_of(group.commands[name])) for name in COMMANDS}
+    plots = group.commands["plot"].commands
+    counted |= {f"plot {name}": len(options_of(plots[name])) for name in PLOT_COMMANDS}
+    assert counted["predict"] > 1 and counted["plot signal"] > 1
+    assert not {name: count for name, count in counted.items() if count > MAX_OPTIONS}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("train", "dates", "--lr", "3"), "No such option --lr; try --set train.learning_rate=…"),
+        (("train", "dates", "--epochs=3"), "No such option --epochs; try --set train.steps=…"),
+        (("train", "dates", "--steps", "3"), "No such option --steps; try --set train.steps=…"),
+        (("train", "dates", "--batch-size", "3"), "try --set train.batch_tokens=…"),
+        (("train", "run", "--on", "x.tsv"), "try saccade finetune RUN --data FILE"),
+        (("predict", "run", "x", "--temperature", "2"), "try --search temperature=…"),
+    ],
+)
+def test_habitual_options_get_a_hint(
+    arguments: tuple[str, ...], hint: str, saccade: Command
+) -> None:
+    result = saccade(*arguments)
+    assert (result.code, result.out) == (2, "") and hint in result.err
+
+
+def test_unknown_options_get_the_usual_message(saccade: Command) -> None:
+    result = saccade("evaluate", "run", "--lr", "3")
+    assert result.code == 2 and "No such option" in result.err and "train." not in result.err
+
+
+def test_help_is_a_command(saccade: Command) -> None:
+    assert saccade("help").out == saccade("--help").out
+    assert saccade("help", "train").out == saccade("train", "--help").out
+    assert saccade("help", "plot", "zipf").out == saccade("plot", "zipf", "--help").out
+
+
+@pytest.mark.parametrize("name", PLOT_COMMANDS)
+def test_plot_help_has_an_example(name: str, saccade: Command) -> None:
+    result = saccade("plot", name, "--help")
+    assert result.code == 0 and f"saccade plot {name}" in result.out and "\b" not in result.out
+
+
+def test_debug_shows_the_traceback_of_a_user_error(saccade: Command) -> None:
+    plain, debug = saccade("evaluate", "gone"), saccade("evaluate", "gone", "--debug")
+    assert (plain.code, debug.code) == (2, 2)
+    assert "Traceback" not in plain.err and "Traceback" in debug.err

@@ -1,0 +1,118 @@
+"""Every figure can be drawn and written as JSON; figure data needs neither torch nor matplotlib."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from saccade.inspection import figures
+from saccade.inspection.activations import activation_curve, gelu_approximations
+from saccade.inspection.attention_map import AttentionMap
+from saccade.inspection.signal_propagation import propagate
+from saccade.plots.comparison import final_score_figure
+from saccade.plots.confusion import save_confusion_matrix
+from saccade.plots.render import DRAW, figure_to_json, save_figure
+from saccade.plots.style import write_figure
+
+X = np.linspace(0.0, 1.0, 20)
+LINE = figures.PlotLine("line", X, X**2)
+MAP = AttentionMap(np.full((2, 3), 1 / 3), ["a", "b"], ["x", "y", "z"], "head 1")
+RECORDS = [{"step": step, "loss": 1.0 / step, "norm": 0.5, "best": True} for step in (1, 2)]
+UNITS = [[figures.GraphUnit("in", {"x": 1.0}, None)], [figures.GraphUnit("out", {"z": 1.0}, 0.1)]]
+FIGURES: list[figures.Figure] = [
+    figures.AttentionGrid([MAP, MAP]),
+    figures.TrainingCurves(RECORDS),
+    figures.ConfusionMatrix(np.array([[5, 1], [0, 7]]), ["no rain", "rain\n"]),
+    figures.GradientNorms(np.geomspace(1, 1e-3, 10)[None], RECORDS, 1.0),
+    figures.KernelFit(LINE, [LINE], 0.3, LINE, MAP),
+    figures.ForecastCurves(
+        LINE, {1: LINE}, LINE, figures.HorizonErrors(np.array([0.1]), np.array([np.nan]))
+    ),
+    figures.evaluate_margin(
+        np.stack([X, X[::-1]], 1), np.arange(20) > 9, np.arange(20) == 9, lambda p: p[:, 0] - 0.5
+    ),
+    figures.OnlineLearningCurve({"model": np.ones(20)}, "accuracy", 5),
+    figures.ComputationGraph(UNITS, [np.ones((1, 1))], "title", 0.1),
+    figures.DistributionShift([figures.ColumnPair("age", X, X + 1)], ("old", "new")),
+    figures.WordMap(["a", "b", "c"], np.eye(3)),
+    figures.ZipfCurves({1: np.array([9, 4, 3, 1])}),
+    figures.ActivationCurves([activation_curve("relu", X - 0.5)], gelu_approximations()),
+    propagate(figures.StackConfig(layers=3, width=4)),
+    figures.LearningRateSchedules(np.arange(1, 21), {"linear": X}),
+    figures.ComparisonCurves({"gru": [np.stack([X, X], 1)]}, "loss"),
+    figures.LayerBenchmark([figures.LayerPanel("ms", {"rnn": ([64, 128], [1.0, 2.0])})]),
+]
+
+
+def test_render_table_covers_every_figure() -> None:
+    assert set(DRAW) == set(get_args(figures.Figure)) == {type(figure) for figure in FIGURES}
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: type(figure).__name__)
+def test_save_figure_draws(figure: figures.Figure, tmp_path: Path) -> None:
+    assert save_figure(figure, tmp_path / "figure.png") in ([], ["∅ row 2: U+000A"])
+    assert imread(tmp_path / "figure.png").std() > 0.01
+    with pytest.raises(ValueError, match="a picture can be .png"):
+        save_figure(figure, tmp_path / "figure.bmp")
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: type(figure).__name__)
+def test_figure_to_json_is_strict_json(figure: figures.Figure) -> None:
+    value = json.loads(json.dumps(figure_to_json(figure), allow_nan=False))
+    assert value["kind"] == type(figure).__name__
+
+
+def test_figure_to_json_adds_derived_values() -> None:
+    by_kind = {type(figure).__name__: figure_to_json(figure) for figure in FIGURES}
+    assert by_kind["TrainingCurves"]["best_step"] == 2
+    assert len(by_kind["WordMap"]["coordinates"]) == 3 and "vectors" not in by_kind["WordMap"]
+    assert "exponent" in by_kind["ZipfCurves"]["fits"]["1"]
+    assert by_kind["ForecastCurves"]["growth"]["naive"] == [None]
+    assert by_kind["AttentionGrid"]["maps"][0]["columns"] == ["x", "y", "z"]
+
+
+def test_save_figure_refuses_other_types(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="got int; expected one of AttentionGrid"):
+        save_figure(3, tmp_path / "figure.png")  # type: ignore[arg-type]
+
+
+def test_confusion_matrix_shows_counts_and_warns_of_many_classes(tmp_path: Path) -> None:
+    many = figures.ConfusionMatrix(np.eye(50, dtype=int), [f"class {n}" for n in range(50)])
+    warnings = save_confusion_matrix(many, tmp_path / "many.png")
+    assert warnings == ["The confusion matrix shows the first 40 of 50 classes."]
+    two = figures.ConfusionMatrix(np.array([[5, 1], [0, 7]]), ["no rain", "rain"])
+    save_confusion_matrix(two, tmp_path / "two.svg")
+    text = (tmp_path / "two.svg").read_text(encoding="utf-8")
+    for label in ("Confusion matrix", "predicted", "true", "no rain", "5", "1", "0", "7"):
+        assert f"<!-- {label} -->" in text
+
+
+def test_comparison_with_one_evaluation_per_model_shows_each_score(tmp_path: Path) -> None:
+    curves = {"gru": [np.array([[1.0, 3.0]]), np.array([[1.0, 5.0]])], "lstm": [np.empty((0, 2))]}
+    figure = final_score_figure(figures.ComparisonCurves(curves, "perplexity"))
+    [axes] = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["gru", "lstm"]
+    assert axes.lines[0].get_xdata().tolist() == [3.0, 5.0]
+    assert [text.get_text() for text in axes.texts] == ["4"]
+    write_figure(figure, tmp_path / "one.png", "png")
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "saccade.inspection.figures",
+        "saccade.inspection.attention_map",
+        "saccade.inspection.checks",
+        "saccade.inspection.projection",
+        "saccade.plots.figure_json",
+    ],
+)
+def test_figure_data_imports_neither_torch_nor_matplotlib(module: str) -> None:
+    code = f"import sys, {module}; print([m for m in ('torch', 'matplotlib') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr

@@ -1,0 +1,319 @@
+"""`saccade.train`, `finetune`, `compare` and `load`, with data in files and in memory."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import saccade
+from saccade.data.in_memory import is_in_memory, to_rows, write_rows
+from saccade.errors import ConfigError, DataError, RunError
+
+QUICK = {
+    "data.max_new_tokens": 8,
+    "model.width": 8,
+    "train.steps": 2,
+    "train.evaluate_every": 2,
+    "train.batch_tokens": 128,
+    "train.threads": 1,
+}
+QUICK_TABLE = {"train.steps": 2, "train.evaluate_every": 2, "train.threads": 1}
+WORDS = [f"{a}{b}{c}" for a in "abcd" for b in "efgh" for c in "ij"]
+PAIRS = [(word, word[::-1]) for word in WORDS]
+
+
+class PandasLike:
+    """The part of a pandas frame that is used."""
+
+    def __init__(self, records: list[dict[str, Any]]):
+        self.records = records
+        self.columns = list(records[0])
+
+    def to_dict(self, orient: str) -> list[dict[str, Any]]:
+        assert orient == "records"
+        return [dict(record) for record in self.records]
+
+
+class PolarsLike:
+    """The part of a polars frame that is used."""
+
+    def __init__(self, records: list[dict[str, Any]]):
+        self.records = records
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        return [dict(record) for record in self.records]
+
+
+FRAMES: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
+    "pandas-like": PandasLike,
+    "polars-like": PolarsLike,
+    "pandas": lambda records: pytest.importorskip("pandas").DataFrame(records),
+    "polars": lambda records: pytest.importorskip("polars").DataFrame(records),
+}
+PAIR_RECORDS = [{"source": source, "target": target} for source, target in PAIRS]
+PAIR_DATA: dict[str, Callable[[], Any]] = {
+    "tuples": lambda: PAIRS,
+    "lists": lambda: [list(pair) for pair in PAIRS],
+    "mappings": lambda: PAIR_RECORDS,
+    "mappings in another order": lambda: [
+        {"target": record["target"], "source": record["source"]} for record in PAIR_RECORDS
+    ],
+    "mappings with other keys": lambda: [{"en": a, "fr": b} for a, b in PAIRS],
+    "generator": lambda: (pair for pair in PAIRS),
+    "array": lambda: np.array(PAIRS),
+    **{name: lambda make=make: make(PAIR_RECORDS) for name, make in FRAMES.items()},
+}
+
+
+def table_records(count: int = 60) -> list[dict[str, Any]]:
+    return [
+        {"a": at % 7, "b": (at * 5) % 11 / 4, "answer": "yes" if at % 7 > 3 else "no"}
+        for at in range(count)
+    ]
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# --- import -------------------------------------------------------------------------------------
+
+
+def test_import_loads_neither_torch_nor_matplotlib() -> None:
+    code = (
+        "import sys, saccade\n"
+        "saccade.train, saccade.finetune, saccade.compare, saccade.load, saccade.Prediction\n"
+        "print(*(name for name in ('torch', 'matplotlib', 'numba') if name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_package_has_its_public_names() -> None:
+    assert all(getattr(saccade, name) for name in saccade.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        saccade.trian  # type: ignore[attr-defined]  # noqa: B018
+
+
+# --- train and load -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", PAIR_DATA)
+def test_pairs_in_memory_are_written_as_they_are(kind: str, tmp_path: Path) -> None:
+    data = PAIR_DATA[kind]()
+    assert is_in_memory(data)
+    path = write_rows("translate", data, tmp_path / "new" / "run.v2")
+    assert path == tmp_path / "new" / "run.v2.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == PAIR_RECORDS
+
+
+def test_train_in_memory_equals_training_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in PAIRS))
+    options: dict[str, Any] = {"model": "bahdanau", "set": QUICK, "progress": False}
+    from_file = saccade.train("translate", data="pairs.tsv", out="file", **options)
+    from_list = saccade.train("translate", data=iter(PAIRS), **options)
+    assert from_list.folder == Path("runs/translate") and Path("runs/data/translate.jsonl").exists()
+    assert from_list.metadata["data"] == from_file.metadata["data"]
+    expected = from_file.predict(WORDS[:3])
+    assert from_list.predict(WORDS[:3]) == expected
+    opened = saccade.load("runs/translate")
+    assert opened.predict(WORDS[:3]) == expected
+    single = opened.predict(WORDS[0])
+    assert single.text == expected[0].text
+    assert single.score == pytest.approx(expected[0].score, abs=1e-5)
+    assert opened.evaluate() == from_list.evaluate()
+    assert isinstance(opened, saccade.Run) and isinstance(single, saccade.Prediction)
+
+
+def test_train_file_and_recipe_object(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in PAIRS))
+    run = saccade.train(Path("pairs.tsv"), model="seq2seq", set=QUICK, progress=False)
+    assert run.folder == Path("runs/pairs") and run.recipe.model_name == "seq2seq"
+    again = saccade.train(
+        run.recipe,
+        data=PAIR_RECORDS,
+        model="bahdanau",
+        set={"model.width": 4, "train.seed": 5},
+        out="again",
+        progress=False,
+    )
+    assert again.recipe.model_name == "bahdanau"
+    assert again.recipe.train.model_dump()["seed"] == 5
+    assert again.recipe.train.steps == run.recipe.train.steps
+    assert again.data_name.endswith("data/again.jsonl")
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_table_frame_is_trained_and_predicted(kind: str) -> None:
+    make = FRAMES[kind]
+    frame = make(table_records())
+    run = saccade.train(
+        "table", data=frame, target="answer", model="softmax", set=QUICK_TABLE, progress=False
+    )
+    assert run.recipe.task == "table" and Path("runs/data/table.csv").exists()
+    evaluation = run.evaluate()
+    assert isinstance(evaluation, saccade.Evaluation) and "majority class" in evaluation.floors
+    inputs = [{"a": record["a"], "b": record["b"]} for record in table_records(3)]
+    predictions = run.predict(make(inputs))
+    assert predictions == run.predict(inputs) and len(predictions) == 3
+    assert run.predict(inputs[0]) == predictions[0]
+
+
+def test_table_missing_values_are_empty_cells(tmp_path: Path) -> None:
+    rows = [{"a": 0.1, "b": None}, {"a": float("nan"), "b": "x,y"}, {"b": 'q"', "c": True}]
+    path = write_rows("table", rows, tmp_path / "table")
+    assert path.read_bytes() == b'a,b,c\r\n0.1,,\r\n,"x,y",\r\n,"q""",True\r\n'
+
+
+def test_labelled_texts_in_memory(tmp_path: Path) -> None:
+    texts = [("so\ngood", "good"), ("so\tbad", "bad")]
+    expected = "good\tso good\nbad\tso bad\n"
+    assert write_rows("classify", texts, tmp_path / "a").read_text() == expected
+    records = [{"mood": label, "review": text} for text, label in texts]
+    path = write_rows("classify", PandasLike(records), tmp_path / "b", target="mood")
+    assert path.read_text() == expected
+    many = [{"mood": "good", "review": f"fine {n}"} for n in range(30)]
+    many += [{"mood": "bad", "review": f"poor {n}"} for n in range(30)]
+    quick = {"model.epochs": 1, "train.threads": 1}
+    run = saccade.train("classify", data=many, target="mood", set=quick, progress=False)
+    assert run.predict("fine 3").text in ("good", "bad")
+
+
+def test_numbers_and_texts_in_memory(tmp_path: Path) -> None:
+    path = write_rows("kernel-regression", [(1, 0.1), {"y": 2, "x": 3}], tmp_path / "points")
+    assert path.read_text() == "1.0\t0.1\n3.0\t2.0\n"
+    assert (
+        write_rows("forecast", np.arange(3) / 4, tmp_path / "x").read_text() == "0.0\n0.25\n0.5\n"
+    )
+    path = write_rows("forecast", PandasLike([{"day": 1, "sold": 2}]), tmp_path / "y")
+    assert (path.name, path.read_bytes()) == ("y.csv", b"day,sold\r\n1,2\r\n")
+    path = write_rows("language", [{"text": "one\ntwo"}, "three"], tmp_path / "z")
+    assert path.read_text() == "one two\nthree\n"
+
+
+def test_train_forecast_of_a_list() -> None:
+    values = np.sin(np.arange(300) / 9).tolist()
+    run = saccade.train(
+        "forecast", data=values, set={**QUICK_TABLE, "data.lags": 4}, progress=False
+    )
+    assert "last value" in run.evaluate().floors
+
+
+def test_recipe_name_decides_how_memory_is_written() -> None:
+    run = saccade.train("reverse", data=PAIRS, model="seq2seq", set=QUICK, progress=False)
+    assert run.data_name.endswith("runs/data/reverse.jsonl")
+
+
+def test_train_keeps_the_data_of_an_existing_run() -> None:
+    options: dict[str, Any] = {"model": "seq2seq", "set": QUICK, "progress": False, "out": "run"}
+    saccade.train("translate", data=PAIRS, **options)
+    before = Path("data/run.jsonl").read_bytes()
+    with pytest.raises(RunError, match="run already holds a run"):
+        saccade.train("translate", data=PAIRS[:20], **options)
+    assert Path("data/run.jsonl").read_bytes() == before
+    saccade.train("translate", data=PAIRS[:20], overwrite=True, **options)
+    assert len(Path("data/run.jsonl").read_text().splitlines()) == 20
+
+
+def test_resume_uses_the_data_of_the_run() -> None:
+    run = saccade.train("translate", data=PAIRS, model="seq2seq", set=QUICK, progress=False)
+    assert saccade.train(resume=run.folder, progress=False).folder == run.folder
+    with pytest.raises(ConfigError, match="got resume= and data in memory"):
+        saccade.train(resume=run.folder, data=PAIRS, progress=False)
+
+
+# --- finetune and compare -----------------------------------------------------------------------
+
+
+def test_finetune_in_memory() -> None:
+    run = saccade.train("translate", data=PAIRS, model="seq2seq", set=QUICK, progress=False)
+    new = saccade.finetune(run, (pair for pair in PAIRS[::-1]), progress=False)
+    assert new.folder == Path("runs/translate-finetuned")
+    assert new.data_name.endswith("runs/data/translate-finetuned.jsonl")
+    assert new.metadata["from"] == str(run.folder)
+    new = saccade.finetune("runs/translate", "runs/data/translate.jsonl", out="new", progress=False)
+    assert new.folder == Path("new")
+    with pytest.raises(RunError, match="new already holds a run"):
+        saccade.finetune(run, PAIRS, out="new", progress=False)
+
+
+def test_compare_in_memory() -> None:
+    small = {name: value for name, value in QUICK.items() if name != "train.steps"}
+    options: dict[str, Any] = {"models": ["bahdanau", "seq2seq"], "set": small, "progress": False}
+    found = saccade.compare("translate", data=PAIRS, steps=2, seeds=1, **options)
+    assert {row.model for row in found.rows} == {"bahdanau", "seq2seq"}
+    assert found.folder == Path("runs/compare-translate")
+    assert Path("runs/data/compare-translate.jsonl").exists()
+    path = Path("runs/data/compare-translate.jsonl")
+    again = saccade.compare("translate", data=path, steps=2, seeds=1, out="other", **options)
+    assert [row.model for row in again.rows] == [row.model for row in found.rows]
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+def numbers() -> Iterator[int]:
+    yield from range(3)
+
+
+@pytest.mark.parametrize(
+    ("task", "data", "message"),
+    [
+        ("translate", 3, "got a int as data; expected a path, a pandas or polars frame, or a list"),
+        ("translate", b"a\tb", "got a bytes as data; expected a path"),
+        ("translate", {"source": ["a"]}, "got a mapping as data.*try a list of mappings"),
+        ("translate", {("a", "b")}, "got a set as data, which has no order"),
+        ("translate", [], "got no rows; expected at least one"),
+        ("translate", numbers(), r"row 1: got '0'; expected a pair \(source, target\)"),
+        ("translate", [("a", "b"), ("c",)], r"row 2: got .*expected a pair \(source, target\)"),
+        ("translate", ["ab"], r"row 1: got 'ab'; expected a pair"),
+        ("translate", [("a", None)], "row 1: got a missing value; try to drop the row"),
+        (
+            "translate",
+            [{"en": "a", "fr": "b"}, {"en": "a", "de": "b"}],
+            "row 2: got the columns en, de; expected 'en' and 'fr'",
+        ),
+        (
+            "translate",
+            PandasLike([{"id": 1, "en": "a", "fr": "b"}]),
+            "row 1: got the columns id, en, fr; expected 'source' and 'target'",
+        ),
+        ("table", [(1, 2)], "row 1: got a tuple, without column names; expected a frame"),
+        ("classify", [{"a": 1, "b": 2}], "expected 'label' and one column of texts; try target="),
+        ("kernel-regression", [(1, "x")], r"row 1: got \(1, 'x'\); expected two numbers"),
+        ("language", [{"a": 1, "b": 2}], "row 1: got the columns a, b; expected one column"),
+        ("language", ["a", float("nan")], "row 2: got a missing value"),
+    ],
+)
+def test_bad_data_in_memory_is_refused(task: str, data: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=message):
+        saccade.train(task, data=data, progress=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_first_argument_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r'got a list; .*try saccade.train\("translate", data=…\)'
+    ):
+        saccade.train(PAIRS, progress=False)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="no recipe 'transalte'. Did you mean 'translate'"):
+        saccade.train("transalte", data=PAIRS, progress=False)
+    with pytest.raises(ConfigError, match="no setting 'data.target'"):
+        saccade.train("reverse", target="x", progress=False)
+    with pytest.raises(RunError, match="is not a run"):
+        saccade.load("nowhere")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_to_rows_of_a_series() -> None:
+    assert to_rows(np.array([1, 2])) == [1, 2]
+    with pytest.raises(DataError, match="got a float as data"):
+        to_rows(np.array(1.5))

@@ -1,0 +1,139 @@
+"""Walks: how many files of saccade/ a value passes through, from raw input to result.
+
+A walk that grows is harder to read. Files that do not transform the value, and layers that are one
+equation, are not counted.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import saccade
+from saccade.runs.run import load_run
+from saccade.tasks.base import PrepareContext
+from saccade.tasks.registry import task_spec_for
+
+PACKAGE = Path(saccade.__file__).parent
+PREFIX = f"{PACKAGE}{os.sep}"
+PAIR_TO_LOSS = 12
+TEXT_TO_TRANSLATION = 11  # target: 9
+
+# files that are entered but do not transform the value
+PLUMBING = {
+    "config.py": "validates settings",
+    "errors.py": "exceptions",
+    "registry.py": "finds an object by name",
+    "seeding.py": "seeds of random choices",
+    "data/in_memory.py": "rows of a frame or a list",
+    "data/length_bucketing.py": "order in which inputs are decoded",
+    "data/parallel/pairs.py": "container of pairs",
+    "data/string_array.py": "container of strings",
+    "data/vocabulary.py": "table of tokens and ids",
+    "io/text_files.py": "lines of a file",
+    "types/progress.py": "progress callbacks",
+    "types/shapes.py": "the batch as a named tuple",
+    "types/results.py": "the prediction as a named tuple",
+    "data/source.py": "chooses between path, dataset and synthetic data",
+    "data/samplers.py": "row numbers of the sample that settings are chosen from",
+    "decoding/config.py": "validates the options of predict",
+    "decoding/protocol.py": "checks the arguments of a search",
+    "inference/engine.py": "chooses the decoder",
+    "tasks/base.py": "contracts",
+    "tasks/neural.py": "device and training settings of a recipe",
+    "tasks/translation/auto_config.py": "chooses settings from statistics",
+    "training/config.py": "validates settings",
+    "training/thread_parallel.py": "maps a function over groups",
+}
+# layers without layers inside, and what they share: entered for their equation only
+LEAF_LAYERS = {
+    f"nn/{name}.py"
+    for name in (
+        "activations",
+        "attention_scores",
+        "dropout",
+        "embedding",
+        "feedforward",
+        "kernels/causal_attention",
+        "kv_cache",
+        "masks",
+        "norm",
+        "positional_encoding",
+        "rnn_cells",
+    )
+}
+
+
+# equations that a search applies to the outputs of a model
+OUTPUT_EQUATIONS = {"decoding/penalties.py", "nn/kernels/linear_cross_entropy.py"}
+
+
+class Walk:
+    """Files of the package that are entered, in order, with the number of calls."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, int] = {}
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Count the calls inside the block, in new threads too."""
+        sys.setprofile(self._count)
+        threading.setprofile(self._count)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+    def _count(self, frame: FrameType, event: str, argument: object) -> None:
+        path = frame.f_code.co_filename
+        if event == "call" and path.startswith(PREFIX):
+            name = Path(path[len(PREFIX) :]).as_posix()
+            self.calls[name] = self.calls.get(name, 0) + 1
+
+    @property
+    def files(self) -> list[str]:
+        """The files that transform the value."""
+        return [name for name in self.calls if name not in PLUMBING | dict.fromkeys(LEAF_LAYERS)]
+
+
+@pytest.mark.parametrize("model", ["bahdanau", "transformer"])
+def test_walk_from_pair_to_loss(model: str, smallest: Callable[..., Any]) -> None:
+    recipe = smallest(model)
+    spec = task_spec_for(recipe)
+    components = spec.components(recipe)
+    make_objective = components.objective
+    assert make_objective is not None
+    walk = Walk()
+    with walk.recording():
+        data = spec.prepare(recipe, PrepareContext())
+    network = components.build_model(data.recipe, data.preprocessor)
+    with walk.recording():
+        objective = make_objective(data.recipe, network, data.preprocessor, data.splits)
+        loss = objective.loss(next(objective.batches("train", 0)))
+    assert loss.total.requires_grad
+    assert f"models/{model}.py" in walk.files
+    assert len(walk.files) <= PAIR_TO_LOSS, "\n".join(walk.files)
+
+
+@pytest.mark.parametrize("model", ["bahdanau", "transformer"])
+def test_walk_from_text_to_translation(model: str, trained_runs: dict[str, Path]) -> None:
+    run = load_run(trained_runs[model])
+    assert run.predictor
+    walk = Walk()
+    with walk.recording():
+        prediction = run.predict("abc", engine="torch")
+    assert prediction.finished is not None
+    assert f"models/{model}.py" in walk.files
+    files = [name for name in walk.files if name not in OUTPUT_EQUATIONS]
+    assert len(files) <= TEXT_TO_TRANSLATION, "\n".join(files)
+
+
+def test_walk_lists_existing_files() -> None:
+    assert [name for name in {*PLUMBING, *LEAF_LAYERS} if not (PACKAGE / name).exists()] == []
