@@ -93,8 +93,9 @@ def _tasks() -> list[CatalogueEntry]:
 
 
 def _models() -> list[CatalogueEntry]:
-    """List the models of every task, described by their configuration classes."""
+    """List the models of every task, described by their classes or else by their settings."""
     from saccade.config import config_members
+    from saccade.models.registry import ModelEntry
     from saccade.tasks.registry import TASKS
 
     entries = []
@@ -102,7 +103,9 @@ def _models() -> list[CatalogueEntry]:
         for config in config_members(spec.recipe.model_fields["model"]):
             for name in get_args(config.model_fields["name"].annotation):
                 if name in spec.models:
-                    entries.append(CatalogueEntry("models", name, describe(config), task))
+                    row = spec.models[name]
+                    described = row.model_class if isinstance(row, ModelEntry) else config
+                    entries.append(CatalogueEntry("models", name, describe(described), task))
     return entries
 
 

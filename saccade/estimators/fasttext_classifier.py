@@ -55,7 +55,7 @@ _HASH_MULTIPLIER, _HASH_SEED = np.uint64(116049371), np.uint64(0x9E3779B97F4A7C1
 
 
 class FastTextClassifierConfig(Config):
-    """Settings of the fastText classifier."""
+    """Linear classifier on the mean of word and n-gram vectors (fastText)."""
 
     name: Literal["fasttext"] = "fasttext"
     width: int = Field(100, ge=1)

@@ -25,13 +25,13 @@ SVD_POWER_ITERATIONS = 4
 
 
 class OneHotConfig(Config):
-    """Settings of one-hot vectors (none)."""
+    """One-hot vectors: a baseline in which no word is similar to another."""
 
     name: Literal["one_hot"] = "one_hot"
 
 
 class SVDConfig(Config):
-    """Settings of the truncated SVD of co-occurrences."""
+    """Truncated SVD of the co-occurrence matrix: a baseline."""
 
     name: Literal["svd"] = "svd"
     width: int = Field(100, ge=1)

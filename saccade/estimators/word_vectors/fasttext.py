@@ -23,7 +23,7 @@ EOS_WORD = "</s>"  # a word of fastText's vocabulary that has no n-grams
 
 
 class FastTextConfig(WindowsConfig):
-    """Settings of fastText vectors: skip-gram or CBOW over words and their character n-grams."""
+    """Skip-gram whose words are sums of character n-gram vectors (fastText)."""
 
     name: Literal["fasttext"] = "fasttext"
     cbow: bool = False

@@ -36,7 +36,7 @@ GLOVE_BLOCKS_PER_THREAD = 16  # blocks submitted per thread before results are c
 
 
 class GloVeConfig(Config):
-    """Settings of GloVe."""
+    """Weighted least squares on log co-occurrence counts (GloVe)."""
 
     name: Literal["glove"] = "glove"
     width: int = Field(100, ge=1)

@@ -82,7 +82,7 @@ class WindowsConfig(Config):
 
 
 class Word2VecConfig(WindowsConfig):
-    """Settings of word2vec, skip-gram or CBOW."""
+    """Skip-gram predicts context words from the centre word; CBOW the reverse (word2vec)."""
 
     name: Literal["skipgram", "cbow"] = "skipgram"
 
