@@ -1,7 +1,7 @@
-"""Word vectors, model by model: how each is fitted to a text, kept, and asked.
+"""Word vector models by name: each is fitted to a text, saved as arrays, and queried by word.
 
-All have the same four sides: `fit`, `arrays` and `load` (what is kept), `of_words` (a row for each
-word), and `unseen` (a vector for a word that has none, if the model can make one).
+A model has `fit`, `arrays` and `load` (its state), `word_vectors` (one row per word), and
+`oov_vector` (a vector for a word that is not in the vocabulary, if the model can build one).
 """
 
 import time
