@@ -1,7 +1,7 @@
 """Walks: how many files of saccade/ a value passes through, from raw input to result.
 
-A walk that grows is harder to read. Files that do not transform the value, and layers that are one
-equation, are not counted.
+A walk that grows is harder to read. Plumbing and leaf layers, listed below, are not counted. The
+limits are the counts as they are; both are above their targets.
 """
 
 import os
@@ -22,8 +22,8 @@ from saccade.tasks.registry import task_spec_for
 
 PACKAGE = Path(saccade.__file__).parent
 PREFIX = f"{PACKAGE}{os.sep}"
-PAIR_TO_LOSS = 12
-TEXT_TO_TRANSLATION = 11  # target: 9
+PAIR_TO_LOSS = 16  # target: 12
+TEXT_TO_TRANSLATION = 15  # target: 9
 
 # files that are entered but do not transform the value
 PLUMBING = {
@@ -32,11 +32,6 @@ PLUMBING = {
     "registry.py": "finds an object by name",
     "seeding.py": "seeds of random choices",
     "data/in_memory.py": "rows of a frame or a list",
-    "data/length_bucketing.py": "order in which inputs are decoded",
-    "data/parallel/pairs.py": "container of pairs",
-    "data/string_array.py": "container of strings",
-    "data/vocabulary.py": "table of tokens and ids",
-    "io/text_files.py": "lines of a file",
     "types/progress.py": "progress callbacks",
     "types/shapes.py": "the batch as a named tuple",
     "types/results.py": "the prediction as a named tuple",
@@ -68,10 +63,6 @@ LEAF_LAYERS = {
         "rnn_cells",
     )
 }
-
-
-# equations that a search applies to the outputs of a model
-OUTPUT_EQUATIONS = {"decoding/penalties.py", "nn/kernels/linear_cross_entropy.py"}
 
 
 class Walk:
@@ -131,8 +122,7 @@ def test_walk_from_text_to_translation(model: str, trained_runs: dict[str, Path]
         prediction = run.predict("abc", engine="torch")
     assert prediction.finished is not None
     assert f"models/{model}.py" in walk.files
-    files = [name for name in walk.files if name not in OUTPUT_EQUATIONS]
-    assert len(files) <= TEXT_TO_TRANSLATION, "\n".join(files)
+    assert len(walk.files) <= TEXT_TO_TRANSLATION, "\n".join(walk.files)
 
 
 def test_walk_lists_existing_files() -> None:
