@@ -92,7 +92,7 @@ def regression_figure(
 
 
 def _last_is_blue(count: int) -> list[str]:
-    """Return line colours of which the last, that of the result, is blue in every picture."""
+    """Return line colours; the last one, for the result, is blue in every picture."""
     return [*cycle_colors(count)[1:], LINE_COLORS[0]] if count > 1 else cycle_colors(count)
 
 

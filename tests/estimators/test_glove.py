@@ -1,4 +1,4 @@
-"""GloVe: counts by slow loops, AdaGrad step by step by a plain twin, and what is learned."""
+"""GloVe: counts and AdaGrad steps against slow references, and the learned vectors."""
 
 from collections import defaultdict
 from pathlib import Path

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from saccade.data.tables.csv import pluralise
 from saccade.data.tables.schema import NumericColumn, TableSchema
+from saccade.estimators.baselines import majority_class, mean_prediction
 from saccade.metrics.classification import accuracy, confusion_matrix, macro_f1
 from saccade.metrics.regression import mae, r_squared, rmse
 from saccade.tasks.base import Evaluator
@@ -96,20 +97,12 @@ class TableEvaluator(Evaluator[TableSplit]):
 
     def floors(self, train: TableSplit, split: TableSplit) -> dict[str, dict[str, float]]:
         """Return the metrics of the majority class, or of the mean of the training rows."""
-        truth = split.rows.target
-        if self.classes:
-            known = train.rows.target[train.rows.target >= 0]
-            majority = int(np.bincount(known).argmax())
-            predicted = np.full(len(truth), majority)
-            count = len(self.classes)
-            return {
-                "majority class": {
-                    "accuracy": accuracy(truth, predicted),
-                    "macro_f1": macro_f1(truth, predicted, count),
-                }
-            }
-        mean = np.full((len(truth), 1), train.rows.target.mean())
-        return {"mean": self._score_numbers(truth, mean).metrics}
+        target, column = train.rows.target, self.schema.target
+        if isinstance(column, NumericColumn):
+            both = (column.inverse_transform(rows) for rows in (target, split.rows.target))
+            return {"mean": mean_prediction(*both).metrics}
+        found = majority_class(target[target >= 0], split.rows.target, unknown=-1)
+        return {"majority class": found.metrics}
 
 
 def confusion(outputs: FloatArray, split: TableSplit, count: int) -> NDArray[np.int64]:
