@@ -23,7 +23,7 @@ Cells = list[str | None]
 
 
 class ReadOptions(Config):
-    """How a file is read where that cannot be detected; None: detected."""
+    """Properties of a file that cannot always be detected; None: detected."""
 
     encoding: str | None = None
     """Text encoding of the file, such as `latin-1` or `gb18030`."""

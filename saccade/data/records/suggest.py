@@ -1,0 +1,162 @@
+"""Suggestion of a task for a data set, by the names and contents of its columns."""
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from saccade.data.records.profile import ColumnProfile
+from saccade.data.records.role_names import (
+    LABEL_ROLE,
+    SERIES_ROLE,
+    SOURCE_ROLE,
+    TABLE_TARGET_ROLE,
+    TARGET_ROLE,
+    TEXT_ROLE,
+    Role,
+    is_language_name,
+    is_time_name,
+    match_names,
+)
+
+LONGER_TEXT_RATIO = 2.0  # of median lengths: the longest of several texts is the text
+UNUSED_KINDS = ("id", "constant", "empty")
+
+Profiles = Mapping[str, ColumnProfile]
+
+
+class TaskSuggestion(NamedTuple):
+    """A task that suits a data set, its roles, and the command that trains it."""
+
+    task: str
+    roles: dict[str, str]  # role to column
+    reason: str
+    command: str
+
+
+def train_command_line(task: str, data: str, roles: Mapping[str, str]) -> str:
+    """Return the command that trains a task with these roles, quoted for a shell."""
+    options = [f"--{role} {shlex.quote(column)}" for role, column in roles.items()]
+    return " ".join([f"saccade train {task} --data {shlex.quote(data)}", *options])
+
+
+def suggest_task(profiles: Profiles, name: str) -> TaskSuggestion | None:
+    """Return the task that the columns suggest; None without a column that can be used.
+
+    Two texts: translate. A text and a class: classify. A text alone: language. A time and a number:
+    forecast. Anything else with two columns or more: table.
+    """
+    used = {column: p for column, p in profiles.items() if p.kind not in UNUSED_KINDS}
+    for rule in (_pair_rule, _classify_rule, _language_rule, _forecast_rule, _table_rule):
+        if (found := rule(used)) is not None:
+            task, roles, reason = found
+            only = len(profiles) == 1 and task == "language"  # plain text has no named column
+            command = train_command_line(task, name, {} if only else roles)
+            return TaskSuggestion(task, roles, reason, command)
+    return None
+
+
+_Found = tuple[str, dict[str, str], str] | None
+
+
+def _pair_rule(used: Profiles) -> _Found:
+    texts = text_columns(used)
+    pair = language_pair(used) or _named_pair(texts)
+    if pair is None and len(texts) == 2 and not class_columns(used):
+        pair = (texts[0], texts[1])
+    if pair is None:
+        return None
+    return (
+        "translate",
+        {"source": pair[0], "target": pair[1]},
+        f"{pair[0]!r} and {pair[1]!r} are two texts",
+    )
+
+
+def _named_pair(texts: Sequence[str]) -> tuple[str, str] | None:
+    """Return two columns named like source and target, if there are exactly two."""
+    pair = []
+    for role in (SOURCE_ROLE, TARGET_ROLE):
+        close = [match.column for match in match_names(role, texts) if match.rank < 2]
+        if len(close) != 1:
+            return None
+        pair += close
+    return (pair[0], pair[1]) if pair[0] != pair[1] else None
+
+
+def _classify_rule(used: Profiles) -> _Found:
+    texts, classes = text_columns(used), class_columns(used)
+    if not texts or not classes:
+        return None
+    text = named_column(TEXT_ROLE, texts) or longest_text(used, texts) or texts[0]
+    label = named_column(LABEL_ROLE, classes) or classes[0]
+    count = f"{used[label].distinct:,} distinct values"
+    return (
+        "classify",
+        {"text": text, "label": label},
+        f"{text!r} is a text and {label!r} has {count}",
+    )
+
+
+def _language_rule(used: Profiles) -> _Found:
+    texts = text_columns(used)
+    if not texts:
+        return None
+    text = named_column(TEXT_ROLE, texts) or longest_text(used, texts) or texts[0]
+    return "language", {"text": text}, f"{text!r} is the only text, and no column is a class"
+
+
+def _forecast_rule(used: Profiles) -> _Found:
+    times = [column for column, p in used.items() if p.kind == "date" or is_time_name(column)]
+    numbers = [c for c, p in used.items() if p.kind in ("integer", "number") and c not in times]
+    is_series = (times and 0 < len(numbers) <= 2) or (len(numbers) == 1 and len(used) == 1)
+    if not is_series or class_columns({c: p for c, p in used.items() if c not in times}):
+        return None
+    value = named_column(SERIES_ROLE, numbers) or numbers[0]
+    reason = f"{value!r} is a number" + (f" at the times of {times[0]!r}" if times else "")
+    return "forecast", {"target": value}, reason
+
+
+def _table_rule(used: Profiles) -> _Found:
+    if len(used) < 2:
+        return None
+    targets = [c for c, p in used.items() if p.kind != "date"]
+    target = named_column(TABLE_TARGET_ROLE, targets)
+    if target is not None:
+        return "table", {"target": target}, f"numbers and categories, and a column {target!r}"
+    last = targets[-1] if targets else list(used)[-1]
+    return "table", {"target": last}, f"numbers and categories; {last!r} is the last column"
+
+
+# --- columns by content ---------------------------------------------------------------------------
+
+
+def text_columns(profiles: Profiles) -> list[str]:
+    """Return the columns of texts."""
+    return [column for column, profile in profiles.items() if profile.kind == "text"]
+
+
+def class_columns(profiles: Profiles) -> list[str]:
+    """Return the columns whose values repeat as classes do."""
+    return [column for column, profile in profiles.items() if profile.is_class]
+
+
+def language_pair(profiles: Profiles) -> tuple[str, str] | None:
+    """Return the two columns that are named after languages, if there are exactly two."""
+    found = [c for c, p in profiles.items() if is_language_name(c) and p.kind not in UNUSED_KINDS]
+    return (found[0], found[1]) if len(found) == 2 else None
+
+
+def named_column(role: Role, columns: Collection[str]) -> str | None:
+    """Return the column with the closest name for a role; None if there is none, or a tie."""
+    matches = match_names(role, columns)
+    best = [match.column for match in matches if match.rank == matches[0].rank]
+    return best[0] if len(best) == 1 else None
+
+
+def longest_text(profiles: Profiles, columns: Sequence[str]) -> str | None:
+    """Return the column with by far the longest texts; None if there is no such column."""
+    if len(columns) < 2:
+        return columns[0] if columns else None
+    by_length = sorted(columns, key=lambda c: -profiles[c].characters.median)
+    first, second = (profiles[column].characters.median for column in by_length[:2])
+    return by_length[0] if first >= LONGER_TEXT_RATIO * second else None
