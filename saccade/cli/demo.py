@@ -55,7 +55,7 @@ def demo_command(
 
 
 def _print_attention(run: "Run", source: str) -> None:
-    found = run.look(source)
+    found = run.attention(source)
     print(f"\nAttention while generating {found.answer}:\n")
     print(found.terminal(80, sys.stdout.isatty()))
     found.save(run.folder / "report" / "attention.png")

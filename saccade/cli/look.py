@@ -1,7 +1,7 @@
-"""`saccade look`: attention, gradients, computation graph or word map of a run."""
+"""`saccade look`: attributions, attention, gradients, graph or word map of a run."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +9,10 @@ from saccade.cli.console import make_table, print_json, stderr_console
 from saccade.cli.options import ImageOption, JsonOption, RunArgument
 from saccade.errors import ConfigError
 from saccade.io.run_folder import read_run_settings
+
+if TYPE_CHECKING:
+    from saccade.runs.attention_maps import AttentionMaps
+    from saccade.runs.explanation import Explanation
 
 LISTED_DISTANCES = (1, 2, 4, 8, 16, 32, 64, 128)  # steps back in the table of gradient norms
 MAX_TERMINAL_WIDTH = 120
@@ -28,6 +32,13 @@ def look_command(
     ] = None,
     layer: Annotated[int | None, typer.Option(help="Layer, counted from 1.", min=1)] = None,
     head: Annotated[int | None, typer.Option(help="Head, counted from 1.", min=1)] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="Classifiers: contributions, occlusion, gradient, integrated_gradients or "
+            "attention."
+        ),
+    ] = None,
     gradients: Annotated[
         bool,
         typer.Option("--gradients", help="Gradient norms against distance (recurrent models)."),
@@ -42,11 +53,12 @@ def look_command(
     save: ImageOption = None,
     json: JsonOption = False,
 ) -> None:
-    r"""Show the attention of a run for one input, or how gradients flow through its model.
+    r"""Show which words led to a label, the attention of a run, or how its gradients flow.
 
     \b
     saccade look runs/dates "5 de março de 2024"
     saccade look runs/mine "ein Haus" --layer 1 --head 2 --save map.png
+    saccade look runs/classify "a quiet, clever film" --save words.png
     saccade look runs/language --gradients --save gradients.png
     saccade look runs/table --graph --row 3 --save graph.svg
     saccade look runs/vectors king queen man woman --save words.png
@@ -62,7 +74,7 @@ def look_command(
     elif text is None:
         raise ConfigError(f"look needs an input for {run}, or --gradients or --graph.")
     else:
-        _print_attention(run, " ".join(text), answer, kind, layer, head, save, json)
+        _print_prediction(run, " ".join(text), answer, kind, layer, head, method, save, json)
 
 
 def _print_word_map(folder: Path, words: list[str], save: Path | None, json: bool) -> None:
@@ -135,19 +147,48 @@ def _print_graph(folder: Path, row: int, save: Path, json: bool) -> None:
         console.print("", table)
 
 
-def _print_attention(
+def _print_prediction(
     folder: Path,
     text: str,
     answer: str | None,
     kind: str | None,
     layer: int | None,
     head: int | None,
+    method: str | None,
     save: Path | None,
     json: bool,
 ) -> None:
+    """Print what led to a prediction: attributions of a classifier, or attention maps."""
+    from saccade.runs.explanation import Explanation
     from saccade.runs.run import load_run
 
-    found = load_run(folder).look(text, answer=answer, kind=kind, layer=layer, head=head)
+    found = load_run(folder).look(
+        text, answer=answer, kind=kind, layer=layer, head=head, method=method
+    )
+    if isinstance(found, Explanation):
+        _print_explanation(found, save, json)
+    else:
+        _print_attention(found, save, json)
+
+
+def _print_explanation(found: "Explanation", save: Path | None, json: bool) -> None:
+    if save is not None:
+        for message in found.save(save):
+            stderr_console().print(message)
+        stderr_console().print(f"Wrote the attribution to {save}.")
+    if json:
+        print_json(found.to_dict())
+        return
+    from rich.console import Console
+
+    screen, of = Console(), found.attribution
+    probability = "" if of.probability is None else f"  {of.probability:.1%}"
+    against = f"  (compared with {of.against})" if of.against else ""
+    print(f"→ {of.output}{probability}{against}\n")
+    print(found.terminal(min(screen.width, MAX_TERMINAL_WIDTH), screen.is_terminal))
+
+
+def _print_attention(found: "AttentionMaps", save: Path | None, json: bool) -> None:
     messages = stderr_console()
     if save is not None:
         for message in found.save(save):

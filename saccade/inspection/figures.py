@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saccade.inspection.attention_map import AttentionMap
+from saccade.inspection.attribution import Attribution
 from saccade.types.arrays import FloatArray
 
 DecisionFunction = Callable[[FloatArray], FloatArray]
@@ -329,6 +330,7 @@ class LayerBenchmark:
 
 Figure = (
     AttentionGrid
+    | Attribution
     | TrainingCurves
     | ConfusionMatrix
     | GradientNorms

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from saccade.inspection import figures
+from saccade.inspection.attribution import Attribution
 from saccade.inspection.figures import Figure
 from saccade.plots.activations import save_activation_curves
 from saccade.plots.attention import save_attention_maps
+from saccade.plots.attribution import save_attribution
 from saccade.plots.comparison import save_comparison_curves, save_layer_benchmark
 from saccade.plots.computation_graph import save_computation_graph
 from saccade.plots.confusion import save_confusion_matrix
@@ -26,6 +28,7 @@ from saccade.plots.zipf import save_zipf_curves
 # each draws a figure into a file and returns warnings for the user
 DRAW: dict[type, Callable[[Any, Path], list[str]]] = {
     figures.AttentionGrid: save_attention_maps,
+    Attribution: save_attribution,
     figures.TrainingCurves: save_training_curves,
     figures.ConfusionMatrix: save_confusion_matrix,
     figures.GradientNorms: save_gradient_figure,

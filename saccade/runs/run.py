@@ -48,6 +48,7 @@ from saccade.io.tensors import read_arrays, read_tensors, write_arrays, write_te
 from saccade.plots.render import save_figure
 from saccade.registry import lookup
 from saccade.runs.attention_maps import AttentionMaps, select_maps
+from saccade.runs.explanation import Explanation
 from saccade.runs.workspace import check_folder_is_free
 from saccade.tasks.base import (
     AnyTaskSpec,
@@ -184,13 +185,30 @@ class Run:
         kind: str | None = None,
         layer: int | None = None,
         head: int | None = None,
-    ) -> AttentionMaps:
-        """Return the attention of one prediction, or of the answer given.
+        method: str | None = None,
+    ) -> AttentionMaps | Explanation:
+        """Return what led to one prediction, or to the answer given.
 
-        `kind` is cross, encoder or decoder for translators, self for language models; layers and
-        heads are counted from 1. With none of them, all maps of the most informative kind are
-        returned: cross, or self.
+        Of a classifier it is the contribution of each part of the input (`explain`), computed by
+        `method`; of a model that generates text its attention maps. `kind` is cross, encoder or
+        decoder for translators, self for others; layers and heads are counted from 1. With none
+        of them, all maps of the most informative kind are returned: cross, or self.
         """
+        asks_for_maps = kind is not None or layer is not None or head is not None
+        if method is not None or (self.inspector.attribution_methods and not asks_for_maps):
+            return self.explain(source, answer=answer, method=method)
+        return self.attention(source, answer=answer, kind=kind, layer=layer, head=head)
+
+    def attention(
+        self,
+        source: str,
+        *,
+        answer: str | None = None,
+        kind: str | None = None,
+        layer: int | None = None,
+        head: int | None = None,
+    ) -> AttentionMaps:
+        """Return the attention maps of one prediction, or of the answer given; see `look`."""
         if answer is None:
             answer = self.predict(source).text
         maps = self.inspector.attention_maps(source, answer)
@@ -200,6 +218,23 @@ class Run:
                 "Translators such as bahdanau and transformer have, and gpt2."
             )
         return AttentionMaps(source, answer, select_maps(maps, kind, layer, head))
+
+    def explain(
+        self, raw: Any, *, answer: str | None = None, method: str | None = None
+    ) -> Explanation:
+        """Return the contribution of each part of an input to the prediction, or to `answer`.
+
+        `method` is one of the model's: contributions (linear models), occlusion, gradient,
+        integrated_gradients, attention.
+        """
+        known = self.inspector.attribution_methods
+        if not known:
+            raise ConfigError(
+                f"{self.recipe.model_name} has no attributions; expected a classifier."
+            )
+        if method is not None:
+            lookup(dict.fromkeys(known), method, "attribution method of this model")
+        return Explanation(str(raw), self.inspector.attributions(raw, method, answer))
 
     def check(
         self,

@@ -21,6 +21,7 @@ from saccade.data.datasets import DatasetInfo
 from saccade.data.source import SourceConfig, source_name
 from saccade.errors import ConfigError
 from saccade.inspection.attention_map import AttentionMap
+from saccade.inspection.attribution import Attribution
 from saccade.inspection.checks import CheckResult, skipped
 from saccade.inspection.figures import ComputationGraph, Figure
 from saccade.training.estimator import Estimator, FitConfig
@@ -240,7 +241,10 @@ AttentionKey = tuple[str, int, int]  # kind, layer and head, the last two counte
 
 
 class Inspector(ABC, Generic[SplitT]):
-    """Shows what a trained model does: attention, figures, invariance checks."""
+    """Shows what a trained model does: attention, attributions, figures, invariance checks."""
+
+    # keys of `saccade.inspection.attribution.ATTRIBUTION_METHODS`, the default first
+    attribution_methods: tuple[str, ...] = ()
 
     @abstractmethod
     def example_input(self, split: SplitT) -> Any:
@@ -255,6 +259,15 @@ class Inspector(ABC, Generic[SplitT]):
     ) -> dict[AttentionKey, AttentionMap]:
         """Return the attention maps of one prediction, or of the given answer."""
         return {}
+
+    def attributions(
+        self, raw: Any, method: str | None = None, output: str | None = None
+    ) -> Attribution:
+        """Return the contribution of each part of one input to the prediction, or to `output`.
+
+        `method` is one of `attribution_methods`; None: the first.
+        """
+        raise ConfigError("got a model without attributions; expected a classifier.")
 
     def figures(self, splits: Mapping[str, SplitT]) -> dict[str, Figure]:
         """Return the figures of the training report by file name."""

@@ -13,6 +13,7 @@ from matplotlib.image import imread
 from saccade.inspection import figures
 from saccade.inspection.activations import activation_curve, gelu_approximations
 from saccade.inspection.attention_map import AttentionMap
+from saccade.inspection.attribution import Attribution
 from saccade.inspection.signal_propagation import propagate
 from saccade.plots.comparison import final_score_figure
 from saccade.plots.confusion import save_confusion_matrix
@@ -26,6 +27,7 @@ RECORDS = [{"step": step, "loss": 1.0 / step, "norm": 0.5, "best": True} for ste
 UNITS = [[figures.GraphUnit("in", {"x": 1.0}, None)], [figures.GraphUnit("out", {"z": 1.0}, 0.1)]]
 FIGURES: list[figures.Figure] = [
     figures.AttentionGrid([MAP, MAP]),
+    Attribution(["age", "job"], np.array([1.5, -0.2]), "yes", "occlusion", 1.0, cells=["31", "?"]),
     figures.TrainingCurves(RECORDS),
     figures.ConfusionMatrix(np.array([[5, 1], [0, 7]]), ["no rain", "rain\n"]),
     figures.GradientNorms(np.geomspace(1, 1e-3, 10)[None], RECORDS, 1.0),
@@ -107,8 +109,10 @@ def test_comparison_with_one_evaluation_per_model_shows_each_score(tmp_path: Pat
     [
         "saccade.inspection.figures",
         "saccade.inspection.attention_map",
+        "saccade.inspection.attribution",
         "saccade.inspection.checks",
         "saccade.inspection.projection",
+        "saccade.plots.attribution_text",
         "saccade.plots.figure_json",
     ],
 )
