@@ -63,7 +63,7 @@ def download_file(
 
 def count_lines(path: Path) -> int:
     """Return the number of lines of a UTF-8 text file, plain or compressed."""
-    return sum(block.content.count(b"\n") for block in read_blocks(path))
+    return sum(block.content.count(b"\n") for block in read_blocks(path, "utf-8"))
 
 
 def _reason(error: Exception) -> str:

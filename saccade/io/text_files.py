@@ -1,64 +1,104 @@
-r"""Readers of UTF-8 text files: plain, .gz or .xz, with a BOM or Windows line ends.
+r"""Readers of text files in any encoding, compressed or not, with a BOM or Windows line ends.
 
-A file is read as a stream of blocks of whole lines. Lines end with "\n" only: U+2028, U+0085 and
-form feeds are ordinary characters; a "\r" before the line end is dropped. Text that is not UTF-8 is
-an error that gives the line.
+A file is read as a stream of blocks of whole lines. Lines end with "\n": U+2028, U+0085 and form
+feeds are ordinary characters; a "\r" before the line end is dropped. In a file whose first block
+has "\r" and no "\n", lines end with "\r". UTF-8 is the fast path; another encoding is detected
+from the first block that is not ASCII (`saccade.io.encodings`) and converted. Bytes that cannot be
+decoded are an error that gives the line.
 """
 
-import gzip
-import lzma
-import os
-import sys
-import zlib
+import codecs
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import IO, NamedTuple, cast
+from itertools import chain
+from typing import NamedTuple
 
 from saccade.errors import DataError
-from saccade.registry import did_you_mean
+from saccade.io.byte_source import (
+    STANDARD_INPUT,
+    AnySource,
+    ByteSource,
+    byte_source,
+    read_first_bytes,
+)
+from saccade.io.compression import DecompressionError
+from saccade.io.encodings import UTF8, DetectedEncoding, detect_encoding, named_encoding
 
 READ_BLOCK_BYTES = 1 << 22
-STANDARD_INPUT = "-"
-
+ENCODING_BYTES = 1 << 24  # that are searched for a character beyond ASCII
 MAX_LISTED_ERRORS = 5  # lines that one error message lists; the others are counted
 
-_BOM = b"\xef\xbb\xbf"
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_GZIP = b"\x1f\x8b"
-_XZ = b"\xfd7zXZ\x00"
+__all__ = [
+    "MAX_LISTED_ERRORS",
+    "READ_BLOCK_BYTES",
+    "STANDARD_INPUT",
+    "LineBlock",
+    "TextBlock",
+    "file_encoding",
+    "read_blocks",
+    "read_first_bytes",
+    "read_line_blocks",
+    "read_lines",
+    "read_text_blocks",
+]
 
 
 class LineBlock(NamedTuple):
-    r"""Whole lines of a file, each with its "\n", and the number of the first (from 1)."""
+    r"""Whole lines of a file in UTF-8, each with its "\n", and the number of the first (from 1)."""
 
     content: bytes
     first_line: int
 
 
-def read_lines(path: str | Path) -> Iterator[str]:
-    """Yield each line of a text file, empty ones too; "-" is standard input, read as it arrives."""
-    for block in read_blocks(path):
+class TextBlock(NamedTuple):
+    r"""Whole lines of a file, each with its "\n", and the number of the first (from 1)."""
+
+    text: str
+    first_line: int
+
+
+def read_lines(source: AnySource, encoding: str | None = None) -> Iterator[str]:
+    """Yield each line of a text file, empty ones too; "-" is standard input, read as it arrives.
+
+    Args:
+        source: a path, "-" or a source of bytes.
+        encoding: of the text; None: detected.
+    """
+    for block in read_blocks(source, encoding):
         for line in block.content[:-1].split(b"\n"):
             yield line.removesuffix(b"\r").decode()
 
 
-def read_blocks(path: str | Path) -> Iterator[LineBlock]:
-    """Yield the lines of a file in blocks of some megabytes, checked to be UTF-8."""
-    offset, line = 0, 1
-    for content in read_line_blocks(path):
-        if offset == 0 and content.startswith(_BOM):
-            content, offset = content.removeprefix(_BOM), len(_BOM)
-        _check_utf8(path, content, line, offset)
+def read_blocks(source: AnySource, encoding: str | None = None) -> Iterator[LineBlock]:
+    """Yield the lines of a file in UTF-8, in blocks of some megabytes."""
+    for content, _, line in _decoded(source, encoding):
         yield LineBlock(content, line)
-        offset += len(content)
-        line += content.count(b"\n")
 
 
-def read_line_blocks(path: str | Path) -> Iterator[bytes]:
-    """Yield blocks that end with a line end; one is added to a last line without."""
+def read_text_blocks(source: AnySource, encoding: str | None = None) -> Iterator[TextBlock]:
+    """Yield the lines of a file in blocks of some megabytes."""
+    for _, text, line in _decoded(source, encoding):
+        yield TextBlock(text, line)
+
+
+def read_line_blocks(source: AnySource) -> Iterator[bytes]:
+    """Yield blocks that end with a line end, as they are; one is added to a last line without."""
+    return _whole_lines(_contents(source))
+
+
+def file_encoding(source: AnySource, encoding: str | None = None) -> DetectedEncoding:
+    """Return the encoding that a file is read with."""
+    opened = byte_source(source)
+    start = b""
+    for content in _contents(opened):
+        start += content
+        if opened.is_live or not content.isascii() or len(start) > ENCODING_BYTES:
+            break
+    return named_encoding(encoding, start) if encoding else detect_encoding(start)
+
+
+def _whole_lines(contents: Iterator[bytes]) -> Iterator[bytes]:
     pending: list[bytes] = []
-    for content in _contents(path):
+    for content in contents:
         cut = content.rfind(b"\n") + 1
         pending.append(content[:cut] if cut else content)
         if cut:
@@ -69,75 +109,105 @@ def read_line_blocks(path: str | Path) -> Iterator[bytes]:
         yield rest + b"\n"
 
 
-def _contents(path: str | Path) -> Iterator[bytes]:
+def _contents(source: AnySource) -> Iterator[bytes]:
+    opened = byte_source(source)
     try:
-        with _open(path) as file:
-            # interactive input is processed as soon as there is a line
-            read = getattr(file, "read1" if str(path) == STANDARD_INPUT else "read")
-            while content := read(READ_BLOCK_BYTES):
+        with opened.open() as file:
+            while content := file.read(READ_BLOCK_BYTES):
                 yield content
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+    except DecompressionError as error:
         raise DataError(
-            f"{path} cannot be unpacked to its end ({error}): it is truncated or damaged. "
+            f"{opened.name} cannot be unpacked to its end ({error}): it is truncated or damaged. "
             "Copy or download it again."
         ) from None
     except OSError as error:
-        raise DataError(f"{path} could not be read: {error.strerror or error}.") from None
+        raise DataError(f"{opened.name} could not be read: {error.strerror or error}.") from None
 
 
-def _open(path: str | Path) -> AbstractContextManager[IO[bytes]]:
-    """Open a file by its first bytes, whatever its suffix."""
-    if str(path) == STANDARD_INPUT:
-        return nullcontext(sys.stdin.buffer)  # must stay open
-    path = Path(path)
-    start = read_first_bytes(path)
-    if start.startswith(_GZIP):
-        return cast(IO[bytes], gzip.open(path))
-    if start.startswith(_XZ):
-        return lzma.open(path)
-    if path.suffix in (".gz", ".xz") and start:
-        raise DataError(
-            f"{path}: got a file that is not {path.suffix}; expected the format of its suffix. "
-            f"If it is plain text, rename it to {path.with_suffix('').name}; else compress it."
+def _decoded(source: AnySource, encoding: str | None) -> Iterator[tuple[bytes, str, int]]:
+    """Yield blocks of whole lines in UTF-8 and decoded, with the number of the first line."""
+    converter = _Converter(byte_source(source), encoding)
+    line = 1
+    for content in _whole_lines(converter.contents()):
+        try:
+            text = content.decode()
+        except UnicodeDecodeError as error:
+            raise converter.undecodable(error, line, converter.offset + error.start) from None
+        yield content, text, line
+        converter.offset += len(content)
+        line += content.count(b"\n")
+
+
+class _Converter:
+    """Conversion of the contents of a file to UTF-8."""
+
+    def __init__(self, source: ByteSource, encoding: str | None):
+        self.source = source
+        self.is_given = encoding is not None
+        self.encoding = encoding
+        self.offset = 0  # in a file in UTF-8, of the block that is decoded next
+
+    def contents(self) -> Iterator[bytes]:
+        r"""Yield the contents in UTF-8 with "\n" as the line end, without a byte order mark."""
+        contents = _contents(self.source)
+        first = next(contents, b"")
+        found = named_encoding(self.encoding, first) if self.encoding else detect_encoding(first)
+        is_ascii = first.isascii()
+        self.encoding, self.offset = found.name, found.bom_bytes
+        contents = chain([first[found.bom_bytes :]], contents)
+        if found.name == UTF8 and is_ascii and not self.is_given:
+            contents = self._detected_later(contents)
+        elif found.name != UTF8:
+            contents = self._converted(contents, found.bom_bytes)
+        return _with_newlines(contents)
+
+    def _detected_later(self, contents: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield contents, converted from the first that is not ASCII if that is not UTF-8."""
+        done = lines = 0
+        for content in contents:
+            if not content.isascii():
+                self.encoding = detect_encoding(content).name
+                rest = chain([content], contents)
+                yield from rest if self.encoding == UTF8 else self._converted(rest, done, lines)
+                return
+            yield content
+            done += len(content)
+            lines += content.count(b"\n")
+
+    def _converted(self, contents: Iterator[bytes], offset: int, lines: int = 0) -> Iterator[bytes]:
+        assert self.encoding is not None
+        decoder = codecs.getincrementaldecoder(self.encoding)()
+        for content in chain(contents, [b""]):
+            try:
+                text = decoder.decode(content, final=not content)
+            except UnicodeDecodeError as error:
+                # the decoder may have added bytes of the content before
+                start = offset + len(content) - len(error.object) + error.start
+                before = error.object[: error.start].decode(self.encoding, "ignore")
+                raise self.undecodable(error, lines + before.count("\n") + 1, start) from None
+            yield text.encode()
+            offset += len(content)
+            lines += text.count("\n")
+
+    def undecodable(self, error: UnicodeDecodeError, line: int, offset: int) -> DataError:
+        """Return the error for bytes that the encoding does not have."""
+        start = error.start
+        line += error.object.count(b"\n", 0, start) if self.encoding == UTF8 else 0
+        name = "UTF-8" if self.encoding == UTF8 else self.encoding
+        origin = "encoding given" if self.is_given else "encoding detected"
+        other = "cp1252" if self.encoding == UTF8 else UTF8
+        return DataError(
+            f"{self.source.name}, line {line}: byte {offset} of the file "
+            f"({error.object[start]:#04x}) is not {name}; expected text in the {origin}. If "
+            f"the file has another encoding, try --set data.encoding={other} (or latin-1, gb18030, "
+            f"…); to replace such bytes: iconv -c -f {name} -t utf-8 {self.source.name} > new-file"
         )
-    return path.open("rb")
 
 
-def read_first_bytes(path: Path) -> bytes:
-    """Return the first bytes of a file; `DataError` if it is missing or is a folder."""
-    if os.path.isdir(path):
-        inside = sorted(entry.name for entry in path.iterdir())[:5]
-        contents = f" It contains {', '.join(inside)}." if inside else " It is empty."
-        raise DataError(f"{path}: got a folder; expected a file.{contents}")
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(_XZ))
-    except FileNotFoundError:
-        raise DataError(_missing(path)) from None
-    except OSError as error:
-        raise DataError(f"{path} could not be opened: {error.strerror or error}.") from None
-    return start
-
-
-def _missing(path: Path) -> str:
-    if not os.path.isdir(path.parent):
-        return f"There is no file {path}: there is no folder {path.parent}. Check the path."
-    near = did_you_mean(path.name, [entry.name for entry in path.parent.iterdir()])
-    return f"There is no file {path}.{near or ' Check the path.'}"
-
-
-def _check_utf8(path: str | Path, content: bytes, line: int, offset: int) -> None:
-    if line == 1 and content.startswith(_UTF16):
-        raise DataError(
-            f"{path}: got UTF-16 text; expected UTF-8; "
-            f"try: iconv -f utf-16 -t utf-8 {path} > new-file"
-        )
-    try:
-        content.decode()
-    except UnicodeDecodeError as error:
-        line += content.count(b"\n", 0, error.start)
-        raise DataError(
-            f"{path}, line {line}: byte {offset + error.start} of the file "
-            f"({content[error.start]:#04x}) is not UTF-8; expected UTF-8 text. If the file is "
-            f"Latin-1, convert it with: iconv -f latin1 -t utf-8 {path} > new-file"
-        ) from None
+def _with_newlines(contents: Iterator[bytes]) -> Iterator[bytes]:
+    r"""Yield contents in which "\r" as the only line end is "\n"."""
+    first = next(contents, b"")
+    contents = chain([first], contents)
+    if b"\n" not in first and b"\r" in first[:-1]:
+        return (content.replace(b"\r", b"\n") for content in contents)
+    return contents

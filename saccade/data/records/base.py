@@ -31,6 +31,8 @@ class ReadOptions(Config):
     """Separator of the columns."""
     header: bool | None = None
     """Whether the first row has the names of the columns."""
+    quoting: bool | None = None
+    """Whether quotation marks enclose cells of a delimited file."""
 
 
 class RecordChunk(NamedTuple):

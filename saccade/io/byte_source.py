@@ -1,0 +1,164 @@
+"""Sources of bytes: files, members of archives and standard input, decompressed when opened.
+
+An open source has `read(size)`, which returns at most `size` bytes and none at the end. A live
+source (standard input) returns what has arrived.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+from saccade.errors import DataError
+from saccade.io.compression import COMPRESSED_SUFFIXES, FIRST_BYTES, decompress, is_compressed
+from saccade.io.spool import Spool
+from saccade.registry import did_you_mean
+
+STANDARD_INPUT = "-"
+LIVE_READ_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class ByteSource:
+    """Bytes that can be read from their start."""
+
+    name: str  # as the user gave it, for messages
+    open: Callable[[], IO[bytes]]
+    path: Path | None = None  # of an uncompressed file, for formats that need random access
+    is_live: bool = False  # standard input
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of the file's name in lower case, without that of a compression."""
+        name = Path(self.name.rpartition("#")[2])
+        if name.suffix.lower() in COMPRESSED_SUFFIXES:
+            name = name.with_suffix("")
+        return name.suffix.lower()
+
+    def first_bytes(self, count: int) -> bytes:
+        """Return the first bytes, or all if there are fewer; of a live source what has arrived."""
+        with self.open() as file:
+            content = file.read(count)
+            while not self.is_live and len(content) < count and (more := file.read(count)):
+                content += more
+        return content[:count]
+
+
+AnySource = str | Path | ByteSource
+
+
+def byte_source(source: AnySource) -> ByteSource:
+    """Return the source of a path; "-" is standard input, which is read only once."""
+    if isinstance(source, ByteSource):
+        return source
+    if str(source) == STANDARD_INPUT:
+        return ByteSource(
+            STANDARD_INPUT, lambda: _decompressed_live(_Live(sys.stdin.buffer)), is_live=True
+        )
+    return file_source(Path(source))
+
+
+def file_source(path: Path, name: str | None = None) -> ByteSource:
+    """Return the source of a file; `DataError` if it is missing or is a folder."""
+    start = read_first_bytes(path)
+    label = str(path) if name is None else name
+    return ByteSource(
+        label,
+        lambda: decompress(_open_file(path), read_first_bytes(path), label),
+        None if is_compressed(start) else path,
+    )
+
+
+def spooled_standard_input() -> ByteSource:
+    """Return a source of standard input that is kept, so that it can be read again.
+
+    What is read goes to a temporary file; a later reader takes it from there, then continues with
+    standard input.
+    """
+    live, spool = _Live(sys.stdin.buffer), Spool()
+    return ByteSource(
+        STANDARD_INPUT, lambda: _decompressed_live(_Replay(live, spool)), is_live=True
+    )
+
+
+def read_first_bytes(path: Path) -> bytes:
+    """Return the first bytes of a file; `DataError` if it is missing or is a folder."""
+    with _open_file(path) as file:
+        return file.read(FIRST_BYTES)
+
+
+def _open_file(path: Path) -> IO[bytes]:
+    if os.path.isdir(path):
+        inside = sorted(entry.name for entry in path.iterdir())[:5]
+        contents = f" It contains {', '.join(inside)}." if inside else " It is empty."
+        raise DataError(f"{path}: got a folder; expected a file.{contents}")
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise DataError(missing_file(path)) from None
+    except OSError as error:
+        raise DataError(f"{path} could not be opened: {error.strerror or error}.") from None
+
+
+def missing_file(path: Path) -> str:
+    """Return the message for a file that is not there, with the nearest name."""
+    if not os.path.isdir(path.parent):
+        return f"There is no file {path}: there is no folder {path.parent}. Check the path."
+    near = did_you_mean(path.name, [entry.name for entry in path.parent.iterdir()])
+    return f"There is no file {path}.{near or ' Check the path.'}"
+
+
+# --- standard input -------------------------------------------------------------------------------
+
+
+class _Live:
+    """A stream that stays open and whose reads return what has arrived."""
+
+    def __init__(self, file: Any):
+        self.file, self.pending = file, b""
+
+    def peek(self) -> bytes:
+        """Return the next bytes, without taking them."""
+        self.pending = self.pending or self.file.read1(LIVE_READ_BYTES)
+        return self.pending
+
+    def read(self, size: int = -1) -> bytes:
+        """Return at most `size` bytes; none at the end."""
+        if self.pending:
+            taken = self.pending if size < 0 else self.pending[:size]
+            self.pending = self.pending[len(taken) :]
+            return taken
+        return self.file.read1(size)
+
+    def close(self) -> None:
+        """Leave the stream open: others may read it."""
+
+    def __enter__(self) -> "_Live":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class _Replay(_Live):
+    """A reader of a live stream from its start: the bytes that are kept, then those to come."""
+
+    def __init__(self, live: _Live, spool: Spool):
+        super().__init__(self)
+        self.live, self.spool, self.position = live, spool, 0
+
+    def read1(self, size: int = -1) -> bytes:
+        """Return bytes that are kept, or the next of the live stream."""
+        if self.position < self.spool.size:
+            content = self.spool.read_at(self.position, size)
+        else:
+            content = self.live.read(size)
+            self.spool.append(content)
+        self.position += len(content)
+        return content
+
+
+def _decompressed_live(live: _Live) -> IO[bytes]:
+    return decompress(cast(IO[bytes], live), live.peek()[:FIRST_BYTES], STANDARD_INPUT)
