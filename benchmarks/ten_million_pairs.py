@@ -19,8 +19,9 @@ import numpy as np
 from timing import print_machine
 
 from saccade.data.batching import BatchPlan, EncodedPairs, encode_pairs, training_batches
-from saccade.data.parallel.load import TokenizerConfig, train_tokenizers
+from saccade.data.parallel.config import TokenizerConfig
 from saccade.data.parallel.readers import read_pairs
+from saccade.tasks.translation.data import train_tokenizers
 
 WORDS = "the a old new red house cat dog river sees finds under near with small big and not".split()
 

@@ -6,7 +6,7 @@ from peers.answer_saccade import padded
 from peers.marian import attention_mask, hugging_face, suppress_special_tokens
 from peers.pipe import THREADS, Pipe
 
-from saccade.data.vocabulary import EOS
+from saccade.data.special_tokens import EOS
 from saccade.runs.run import load_run
 from saccade.training.device import tune_malloc
 

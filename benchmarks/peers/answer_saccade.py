@@ -8,7 +8,7 @@ from peers.pipe import THREADS, Pipe
 from torch import Tensor
 
 from saccade.config import override_settings
-from saccade.data.vocabulary import BOS, EOS, PAD
+from saccade.data.special_tokens import BOS, EOS, PAD
 from saccade.decoding import DecodingConfig
 from saccade.runs.run import load_run
 from saccade.tasks.base import PredictContext

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from saccade.data.batching import encode_pairs
-from saccade.data.parallel.load import TokenizerConfig, TokenizerPair, train_tokenizers
+from saccade.data.parallel.config import TokenizerConfig
 from saccade.data.parallel.pairs import SentencePairs
 from saccade.data.parallel.readers import read_pairs
-from saccade.data.vocabulary import PAD
+from saccade.data.special_tokens import PAD
 from saccade.io.atomic import read_checksummed_json, write_checksummed_json
 from saccade.tasks.translation.config import TranslationRecipe
-from saccade.tasks.translation.data import PairSplit
+from saccade.tasks.translation.data import PairSplit, TokenizerPair, train_tokenizers
 from saccade.tasks.translation.objective import TranslationObjective
 from saccade.tasks.translation.spec import build_translator
 from saccade.types.shapes import Batch

@@ -15,7 +15,7 @@ from peers.shares import profiled, shares
 from timing import operations
 from torch import Tensor, nn
 
-from saccade.data.vocabulary import PAD
+from saccade.data.special_tokens import PAD
 from saccade.tasks.translation.objective import TranslationObjective
 from saccade.training.device import tune_malloc
 from saccade.types.shapes import Batch

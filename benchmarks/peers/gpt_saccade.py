@@ -8,7 +8,7 @@ from peers.letters import language_objective
 from peers.pipe import THREADS, Pipe
 from peers.train_saccade import train_ours
 
-from saccade.data.vocabulary import EOS
+from saccade.data.special_tokens import EOS
 from saccade.decoding import PromptedDecoder, SpecialTokens, greedy_search
 from saccade.inference.engine import make_decoder
 from saccade.tasks.language_modeling.predict import NO_TOKEN

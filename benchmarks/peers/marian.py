@@ -18,7 +18,7 @@ from transformers import (
     PegasusForConditionalGeneration,
 )
 
-from saccade.data.vocabulary import BOS, EOS, PAD, UNK
+from saccade.data.special_tokens import BOS, EOS, PAD, UNK
 from saccade.models.transformer import Transformer, TransformerConfig
 
 SUPPRESSED_LOGIT = -1e4  # added to logits of suppressed tokens, as in Marian's checkpoints

@@ -30,7 +30,7 @@ from peers.gate import Gate
 from peers.pipe import Pipe
 
 from saccade.data.batching import Ragged
-from saccade.data.vocabulary import SPECIAL_TOKENS
+from saccade.data.special_tokens import SPECIAL_TOKENS
 
 
 def compete(pipe: Pipe, folder: str, kind: str) -> None:

@@ -32,7 +32,7 @@ from peers.pipe import Pipe
 from peers.weights import norms, put_attention, put_same
 from torch import Tensor, nn
 
-from saccade.data.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
+from saccade.data.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 from saccade.types.shapes import Batch
 
 

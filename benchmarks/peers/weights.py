@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.models.transformer import Transformer
-from saccade.nn.attention import MultiHeadAttention
+from saccade.nn.transformer import MultiHeadAttention
 
 MAX_POSITIONS = 512  # rows of the peers' position tables
 

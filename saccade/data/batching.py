@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from saccade.data.parallel.pairs import SentencePairs
+from saccade.data.special_tokens import BOS, EOS, PAD
 from saccade.data.tokenizers import Tokenizer
-from saccade.data.vocabulary import BOS, EOS, PAD
 from saccade.seeding import generator
 from saccade.types.arrays import IntArray
 from saccade.types.shapes import Batch

@@ -11,7 +11,7 @@ control characters are kept. Input is one line, without a line end. After that, 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Protocol, runtime_checkable
 from unicodedata import is_normalized, normalize
@@ -19,13 +19,12 @@ from unicodedata import is_normalized, normalize
 from tokenizers import Tokenizer as Engine
 from tokenizers import models, pre_tokenizers, trainers
 
-from saccade.data.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
+from saccade.data.special_tokens import SPECIAL_TOKENS, UNK, UNK_SYMBOL
+from saccade.data.token_display import SPECIAL_SYMBOLS, decode_characters, make_visible
 from saccade.data.word_splitting import join_words, split_words
 from saccade.errors import ConfigError, DataError, RunError
 from saccade.registry import lookup
 
-UNK_SYMBOL = "�"  # display of an unknown token
-SPECIAL_SYMBOLS = ("∅", "▷", "⏎", UNK_SYMBOL)  # display of the four special tokens in plots
 DEFAULT_BPE_SIZE = 8000
 SINGLE_SPACES = "one"  # value of "spaces" in the JSON of a tokenizer that collapses spaces
 MAX_CHARS_PER_TOKEN = 32  # assumed by `truncate`, so that a long text is not tokenized whole
@@ -82,10 +81,61 @@ class Tokenizer(Protocol):
 # --- characters and words: a listed vocabulary --------------------------------------------------
 
 
+class Vocabulary:
+    """A list of distinct tokens; the first has the id 4, after the four special tokens."""
+
+    def __init__(self, tokens: Sequence[str]):
+        self.tokens = tuple(tokens)
+        self._ids = {token: id for id, token in enumerate(self.tokens, start=len(SPECIAL_TOKENS))}
+        if len(self._ids) != len(self.tokens):
+            repeated = [token for token, times in Counter(self.tokens).items() if times > 1]
+            raise ValueError(f"got the token {repeated[0]!r} twice; expected distinct tokens.")
+
+    @classmethod
+    def from_counts(
+        cls, tokens: Iterable[str], min_count: int = 1, max_size: int | None = None
+    ) -> "Vocabulary":
+        """Return the vocabulary of the `max_size` most frequent tokens, sorted by frequency.
+
+        Tokens with fewer than `min_count` occurrences are left out. A `Counter` is taken as counts.
+        Equal counts are ordered by code point, so that the same text gives the same ids.
+        """
+        counts = Counter(tokens)
+        kept = [token for token, times in counts.items() if times >= min_count]
+        kept.sort(key=lambda token: (-counts[token], token))
+        return cls(kept[:max_size])
+
+    def __len__(self) -> int:
+        """Return the number of ids, including the special tokens."""
+        return len(SPECIAL_TOKENS) + len(self.tokens)
+
+    def id_of(self, token: str) -> int:
+        """Return the id of a token, or UNK."""
+        return self._ids.get(token, UNK)
+
+    def ids_of(self, tokens: Iterable[str]) -> list[int]:
+        """Return the ids of tokens; unknown ones are UNK."""
+        get = self._ids.get
+        return [get(token, UNK) for token in tokens]
+
+    def token_of(self, id: int) -> str:
+        """Return the token of an id; for a special token, its display name."""
+        if not 0 <= id < len(self):
+            raise ValueError(f"got token id {id}; expected 0 to {len(self) - 1}.")
+        return (
+            SPECIAL_TOKENS[id]
+            if id < len(SPECIAL_TOKENS)
+            else self.tokens[id - len(SPECIAL_TOKENS)]
+        )
+
+
 class _Listed:
     """Base class of the tokenizers with a listed vocabulary."""
 
     kind: str
+    round_trip_loss: str
+    _split: Callable[[str], Iterable[str]]
+    _join: Callable[[Iterable[str]], str]
 
     def __init__(self, tokens: Sequence[str], collapse_spaces: bool = False):
         self.vocabulary = Vocabulary(tokens)
@@ -114,24 +164,9 @@ class _Listed:
             **_spaces_field(self.collapse_spaces),
         }
 
-    def _visible_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return the tokens without special tokens, and "�" for the unknown one."""
-        return [
-            UNK_SYMBOL if id == UNK else self.vocabulary.token_of(id)
-            for id in ids
-            if not 0 <= id < UNK
-        ]
-
-
-class CharacterTokenizer(_Listed):
-    """Tokenizer with one token for each code point."""
-
-    kind = "character"
-    round_trip_loss = f"characters that were not seen in training become {UNK_SYMBOL}"
-
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, without BOS and EOS."""
-        return self.vocabulary.ids_of(self._read(text))
+        return self.vocabulary.ids_of(self._split(self._read(text)))
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode several texts."""
@@ -139,7 +174,21 @@ class CharacterTokenizer(_Listed):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text, without special tokens and with "�" for the unknown token."""
-        return "".join(self._visible_tokens(ids))
+        tokens = (
+            UNK_SYMBOL if id == UNK else self.vocabulary.token_of(id)
+            for id in ids
+            if not 0 <= id < UNK
+        )
+        return self._join(tokens)
+
+
+class CharacterTokenizer(_Listed):
+    """Tokenizer with one token for each code point."""
+
+    kind = "character"
+    round_trip_loss = f"characters that were not seen in training become {UNK_SYMBOL}"
+    _split = staticmethod(iter)
+    _join = "".join
 
 
 class WordTokenizer(_Listed):
@@ -150,18 +199,8 @@ class WordTokenizer(_Listed):
         f"words that were not seen often enough become {UNK_SYMBOL}; spaces are put where they "
         "are usual, not where they were"
     )
-
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, without BOS and EOS."""
-        return self.vocabulary.ids_of(split_words(self._read(text)))
-
-    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode several texts."""
-        return [self.encode(text) for text in texts]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text, without special tokens and with "�" for the unknown token."""
-        return join_words(self._visible_tokens(ids))
+    _split = staticmethod(split_words)
+    _join = staticmethod(join_words)
 
 
 class WhitespaceTokenizer(_Listed):
@@ -169,18 +208,8 @@ class WhitespaceTokenizer(_Listed):
 
     kind = "whitespace"
     round_trip_loss = f"words that were not seen become {UNK_SYMBOL}; runs of spaces become one"
-
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, without BOS and EOS."""
-        return self.vocabulary.ids_of(self._read(text).split())
-
-    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode several texts."""
-        return [self.encode(text) for text in texts]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text, without special tokens and with "�" for the unknown token."""
-        return " ".join(self._visible_tokens(ids))
+    _split = staticmethod(str.split)
+    _join = " ".join
 
 
 # --- byte-pair encoding -------------------------------------------------------------------------
@@ -273,7 +302,7 @@ class BPETokenizer:
         owners = [position for position, id in enumerate(ids) for _ in self._bytes_of(id)]
         pieces = [SPECIAL_SYMBOLS[id] if id < len(SPECIAL_SYMBOLS) else "" for id in ids]
         at = 0
-        for letter, length in _letters(b"".join(map(self._bytes_of, ids))):
+        for letter, length in decode_characters(b"".join(map(self._bytes_of, ids))):
             positions = list(dict.fromkeys(owners[at : at + length]))
             at += length
             for part, position in enumerate(positions, start=1):
@@ -297,31 +326,6 @@ class BPETokenizer:
         if not 0 <= id < len(self._bytes):
             raise ValueError(f"got token id {id}; expected 0 to {len(self._bytes) - 1}.")
         return self._bytes[id]
-
-
-def _letters(content: bytes) -> Iterable[tuple[str, int]]:
-    """Yield each character and its number of bytes; an invalid byte in hexadecimal."""
-    for letter in content.decode("utf-8", "surrogateescape"):
-        if "\udc80" <= letter <= "\udcff":
-            yield f"⟨{ord(letter) - 0xDC00:02x}⟩", 1
-        else:
-            yield letter, len(letter.encode())
-
-
-def make_visible(piece: str) -> str:
-    """Replace spaces and control characters by visible ones (␣ ␉), for plots."""
-    visible = "".join(map(_visible_letter, piece))
-    if any(map(str.isprintable, visible)):
-        return visible
-    return "".join(f"⟨{ord(letter):04x}⟩" for letter in visible)
-
-
-def _visible_letter(letter: str) -> str:
-    if letter < " ":
-        return chr(0x2400 + ord(letter))
-    if letter == "\x7f":
-        return "␡"
-    return "␣" if letter.isspace() else letter
 
 
 # --- fitting and loading ------------------------------------------------------------------------
@@ -436,7 +440,7 @@ def _merge(text: str) -> tuple[str, str]:
     return left, right
 
 
-# --- truncation ---------------------------------------------------------------------------------
+# --- lengths ------------------------------------------------------------------------------------
 
 
 def truncate(text: str, tokenizer: Tokenizer, max_length: int) -> str:
@@ -459,3 +463,18 @@ def truncate(text: str, tokenizer: Tokenizer, max_length: int) -> str:
         else:
             too_long = middle
     return prefix[:fits]
+
+
+def group_by_length(
+    rows: Sequence[int], encoded: Sequence[Sequence[int]], max_tokens: int, max_rows: int
+) -> Iterator[list[int]]:
+    """Yield groups of rows of similar length, at most `max_rows` and about `max_tokens` padded."""
+    group: list[int] = []
+    for row in sorted(rows, key=lambda row: len(encoded[row])):
+        padded_tokens = (len(encoded[row]) + 1) * (len(group) + 1)
+        if group and (padded_tokens > max_tokens or len(group) == max_rows):
+            yield group
+            group = []
+        group.append(row)
+    if group:
+        yield group

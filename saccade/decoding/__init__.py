@@ -14,9 +14,8 @@ from saccade.decoding.constraints import (
     repetition_penalty,
 )
 from saccade.decoding.exhaustive import exhaustive_search
-from saccade.decoding.generate import generate, run_decoding
-from saccade.decoding.greedy import greedy_search
-from saccade.decoding.penalties import coverage_penalty, length_penalty
+from saccade.decoding.generate import PromptedDecoder, UncachedDecoder, generate, run_decoding
+from saccade.decoding.greedy import Hypothesis, greedy_search, length_penalty
 from saccade.decoding.protocol import (
     AutoregressiveModel,
     Seq2SeqModel,
@@ -24,10 +23,8 @@ from saccade.decoding.protocol import (
     TokenCallback,
     ignore_token,
 )
-from saccade.decoding.rerank import rerank_by_coverage
+from saccade.decoding.rerank import coverage_penalty, rerank_by_coverage
 from saccade.decoding.sampling import apply_temperature, keep_top_k, keep_top_p, sample
-from saccade.decoding.token_loop import Hypothesis
-from saccade.decoding.wrappers import PromptedDecoder, UncachedDecoder
 
 __all__ = [
     "AutoregressiveModel",

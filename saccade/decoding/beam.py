@@ -13,20 +13,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saccade.decoding.constraints import NO_CONSTRAINTS, RepetitionConstraints
-from saccade.decoding.penalties import length_penalty as penalty_of_length
-from saccade.decoding.protocol import (
-    AutoregressiveModel,
-    SpecialTokens,
-    check_max_lengths,
-    check_model,
-)
-from saccade.decoding.token_loop import (
+from saccade.decoding.greedy import (
     BatchState,
     Hypothesis,
     blockwise_topk,
     compaction_order,
     make_hypothesis,
     next_token_log_probabilities,
+)
+from saccade.decoding.greedy import length_penalty as penalty_of_length
+from saccade.decoding.protocol import (
+    AutoregressiveModel,
+    SpecialTokens,
+    check_max_lengths,
+    check_model,
 )
 from saccade.types.shapes import Lengths
 
@@ -55,7 +55,7 @@ def beam_search(
         model: has `init_state(memory)` and `step(ids, state)`.
         memory: the input of `init_state`, one row per example (an encoded source).
         max_lengths: maximum number of tokens of each example, eos included.
-        length_penalty: α of `penalties.length_penalty`; 0 ranks by the log-probability.
+        length_penalty: α of `greedy.length_penalty`; 0 ranks by the log-probability.
     """
     if width < 1 or not 1 <= n_best <= width or length_penalty < 0:
         raise ValueError(

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from saccade.decoding.constraints import NO_CONSTRAINTS, RepetitionConstraints
+from saccade.decoding.greedy import Hypothesis, make_hypothesis, next_token_log_probabilities
 from saccade.decoding.protocol import (
     AutoregressiveModel,
     SpecialTokens,
     check_max_lengths,
     check_model,
 )
-from saccade.decoding.token_loop import Hypothesis, make_hypothesis, next_token_log_probabilities
 from saccade.types.shapes import DecoderState, Lengths, select_rows
 
 MAX_EXHAUSTIVE_SEQUENCES = 1_000_000  # per example

@@ -1,7 +1,7 @@
-"""`generate`: the entry point of decoding, and the dispatch to the searches."""
+"""`generate`: the entry point of decoding, the dispatch to the searches, wrappers of models."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from saccade.decoding.beam import beam_search
 from saccade.decoding.config import DecodingConfig, GenerationConfig, check_decoding
 from saccade.decoding.constraints import RepetitionConstraints
-from saccade.decoding.greedy import greedy_search
+from saccade.decoding.greedy import Hypothesis, greedy_search
 from saccade.decoding.protocol import (
     AutoregressiveModel,
     Seq2SeqModel,
@@ -19,11 +19,9 @@ from saccade.decoding.protocol import (
 )
 from saccade.decoding.rerank import rerank_by_coverage
 from saccade.decoding.sampling import sample
-from saccade.decoding.token_loop import Hypothesis
-from saccade.decoding.wrappers import PromptedDecoder, UncachedDecoder
 from saccade.errors import ConfigError
 from saccade.seeding import seed_for
-from saccade.types.shapes import Lengths, TokenIds
+from saccade.types.shapes import DecoderState, Lengths, Logits, TokenIds
 
 NO_EOS = -1  # an id that no token has
 AttentionOf = Callable[[int, Hypothesis], Tensor]  # row, hypothesis → weights (T, S)
@@ -190,6 +188,59 @@ def run_decoding(
         for row, hypotheses in enumerate(found)
     ]
     return rerank_by_coverage(found, weights, beta=config.coverage, n_best=config.n_best)
+
+
+# --- wrappers that give a model the interface of `AutoregressiveModel` ---------------------------
+
+
+class PromptedDecoder:
+    """A language model with prompts of equal length: its first step reads them.
+
+    The memory of the search is the prompts (B, T); the first step ignores its bos.
+    """
+
+    def __init__(self, model: AutoregressiveModel):
+        self.model = model
+
+    def init_state(self, memory: TokenIds) -> DecoderState:
+        """Return the state before the prompts are read."""
+        return DecoderState(memory, None)
+
+    def step(self, ids: TokenIds, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """Read the prompts in the first call, and one more token in the others."""
+        prompts, cache = state
+        if cache is None:
+            logits, after = self.model.step(prompts, self.model.init_state(prompts))
+        else:
+            logits, after = self.model.step(ids, DecoderState(prompts, cache))
+        return logits[:, -1:], DecoderState(prompts, after.cache)
+
+
+class UncachedState(NamedTuple):
+    """The ids read so far."""
+
+    ids: TokenIds
+
+
+class UncachedDecoder:
+    """A module with `logits = model(ids)` and no cache: every step reads the whole text again."""
+
+    def __init__(self, model: Callable[[TokenIds], Logits]):
+        self.model = model
+
+    def init_state(self, memory: Tensor) -> DecoderState:
+        """Return the state of empty texts, as many as `memory` has rows."""
+        empty = torch.empty(len(memory), 0, dtype=torch.long, device=memory.device)
+        return DecoderState(memory, UncachedState(empty))
+
+    def step(self, ids: TokenIds, state: DecoderState) -> tuple[Logits, DecoderState]:
+        """Return the logits of the token after each of `ids`, and the new state."""
+        text = torch.cat([state.cache.ids, ids], dim=1)
+        logits = self.model(text)[:, -ids.shape[1] :]
+        return logits, DecoderState(state.memory, UncachedState(text))
+
+
+# --- prompts --------------------------------------------------------------------------------------
 
 
 def _by_length(rows: list[list[int]]) -> list[list[int]]:

@@ -2,11 +2,30 @@
 
 from collections.abc import Sequence
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.decoding.penalties import coverage_penalty
-from saccade.decoding.token_loop import Hypothesis
+from saccade.decoding.greedy import Hypothesis
+
+
+def coverage_penalty(weights: Float[Tensor, "T S"], beta: float) -> float:
+    r"""Return β Σ_i log min(Σ_t α_ti, 1), which is 0 or less and is added to the score.
+
+    Wu et al. 2016, eq. 14. `weights` are those of one hypothesis: a row for every generated token,
+    eos included, a column for every real source position. A position whose weights sum to 1 or
+    more costs nothing; one without any attention costs -inf, as in the equation (a softmax never
+    gives exactly 0, a window or hard attention may).
+    """
+    if beta < 0:
+        raise ValueError(
+            f"got a coverage penalty of {beta}; expected 0 or more: a negative one would reward "
+            "source positions that are left out."
+        )
+    if beta == 0:  # 0 · -inf is NaN
+        return 0.0
+    attention = weights.double().sum(dim=0)
+    return beta * float(torch.clamp(attention, max=1.0).log().sum())
 
 
 def rerank_by_coverage(

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.decoding.constraints import NO_CONSTRAINTS, RepetitionConstraints
+from saccade.decoding.greedy import Hypothesis, generate_tokens
 from saccade.decoding.protocol import (
     AutoregressiveModel,
     SpecialTokens,
@@ -22,7 +23,6 @@ from saccade.decoding.protocol import (
     check_max_lengths,
     ignore_token,
 )
-from saccade.decoding.token_loop import Hypothesis, generate_tokens
 from saccade.types.shapes import Lengths
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.nn.attention import Attention
+from saccade.nn.functional import Attention
 from saccade.nn.hooks import register_thread_hook
 
 

@@ -27,7 +27,7 @@ from saccade.inspection.checks import (
     CheckResult,
     skipped,
 )
-from saccade.nn.attention import Attention
+from saccade.nn.functional import Attention
 from saccade.types.shapes import Lengths, TokenIds
 
 # Largest deviation of logits that rounding explains, by dtype: some hundred rounding errors. A

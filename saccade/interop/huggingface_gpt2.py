@@ -25,8 +25,8 @@ from tokenizers import Tokenizer as Engine
 from torch import Tensor
 
 from saccade.config import Config, build_config
+from saccade.data.special_tokens import BOS, EOS, SPECIAL_TOKENS, UNK
 from saccade.data.tokenizers import BPETokenizer, CharacterTokenizer, Tokenizer
-from saccade.data.vocabulary import BOS, EOS, SPECIAL_TOKENS, UNK
 from saccade.errors import ConfigError, DataError, bullet_list
 from saccade.interop.registry import ModelParts
 from saccade.models.gpt import GPTConfig

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from saccade.data.vocabulary import EOS, PAD
+from saccade.data.special_tokens import EOS, PAD
 from saccade.inspection.checks import CheckResult, skipped
 from saccade.inspection.invariants import CheckExample
 from saccade.interop.ctranslate2.subprocess import SubprocessEngine

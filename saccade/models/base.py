@@ -12,6 +12,7 @@ named tuples of tensors that are passed in and returned; a model keeps nothing b
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
@@ -59,7 +60,7 @@ class TokenModel(nn.Module):
 
     def compute_logits(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Return the logits of hidden vectors."""
-        return self.output_layer.logits(self.pre_logits(hidden))
+        return F.linear(self.pre_logits(hidden), *self.output_layer)
 
 
 class EncoderDecoder(TokenModel, ABC):

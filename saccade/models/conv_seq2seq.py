@@ -24,12 +24,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.models.base import EncoderDecoder, TranslatorConfig
-from saccade.nn.attention import Attention
 from saccade.nn.attention_scores import ScaledDotScore
 from saccade.nn.conv1d import ConvolutionStack, ConvState
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import TokenEmbedding
-from saccade.nn.functional import attend_shared_memory
+from saccade.nn.functional import Attention, attend_shared_memory
 from saccade.nn.kv_cache import KVCache
 from saccade.nn.masks import Mask
 from saccade.nn.positional_encoding import LearnedPositions, SinusoidalPositions

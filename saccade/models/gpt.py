@@ -14,7 +14,7 @@ newest half is encoded again from position 0, and reading continues after it. Ro
 depend on distances only, so there each position attends to the `context_length` positions up to it.
 In both cases the logits of a text do not depend on how it is split into calls.
 
-Differs from the papers in having no dropout on the attention weights (see `nn.attention`).
+Differs from the papers in having no dropout on the attention weights (see `nn.Attention`).
 """
 
 from collections.abc import Iterator
@@ -26,13 +26,12 @@ from torch import Tensor, nn
 
 from saccade.models.base import CausalLM, LanguageModelConfig
 from saccade.nn.activations import Activation
-from saccade.nn.attention import MultiHeadAttention
 from saccade.nn.dropout import Dropout
 from saccade.nn.feedforward import FeedForward
 from saccade.nn.kernels.linear_cross_entropy import OutputLayer
 from saccade.nn.kv_cache import KVCache, trim_cache
 from saccade.nn.positional_encoding import LearnedPositions, RotaryPositions
-from saccade.nn.transformer import CausalBlock, residual_projections
+from saccade.nn.transformer import CausalBlock, MultiHeadAttention, residual_projections
 from saccade.types.shapes import Hidden, TokenIds
 
 INIT_STD = 0.02  # standard deviation of the initial weights

@@ -31,11 +31,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.models.base import CellName, EncoderDecoder, ScoreName, TranslatorConfig
-from saccade.nn.attention import Attention
 from saccade.nn.attention_scores import make_score
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import TokenEmbedding
-from saccade.nn.functional import attend_shared_memory
+from saccade.nn.functional import Attention, attend_shared_memory
 from saccade.nn.hard_attention import HardAttention
 from saccade.nn.kv_cache import KVCache
 from saccade.nn.local_attention import CentrePredictor, LocalAttention, with_centre

@@ -17,7 +17,6 @@ from torch import nn
 
 from saccade.models.base import EncoderDecoder, ScoreName, TranslatorConfig
 from saccade.nn.activations import Activation
-from saccade.nn.attention import MultiHeadAttention
 from saccade.nn.attention_scores import make_score
 from saccade.nn.embedding import TokenEmbedding
 from saccade.nn.feedforward import FeedForward
@@ -32,7 +31,7 @@ from saccade.nn.positional_encoding import (
     SinusoidalPositions,
 )
 from saccade.nn.pruning import prune_heads
-from saccade.nn.transformer import DecoderBlock, EncoderBlock
+from saccade.nn.transformer import DecoderBlock, EncoderBlock, MultiHeadAttention
 from saccade.types.shapes import DecoderState, Hidden, Lengths, TokenIds
 
 

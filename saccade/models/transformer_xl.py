@@ -29,13 +29,12 @@ from torch import Tensor, nn
 
 from saccade.models.base import CausalLM, LanguageModelConfig
 from saccade.nn.activations import Activation
-from saccade.nn.attention import MultiHeadAttention
 from saccade.nn.dropout import Dropout
 from saccade.nn.feedforward import FeedForward
 from saccade.nn.kernels.linear_cross_entropy import OutputLayer
 from saccade.nn.kv_cache import KVCache, trim_cache
 from saccade.nn.positional_encoding import RelativePositions
-from saccade.nn.transformer import CausalBlock
+from saccade.nn.transformer import CausalBlock, MultiHeadAttention
 from saccade.types.shapes import Hidden, Logits, TokenIds
 
 SegmentMemory = tuple[Tensor, ...]  # inputs of each layer, (B, M, D)

@@ -6,7 +6,6 @@ activations as functions (`activations`) are imported from their modules.
 """
 
 from saccade.nn.activations import ACTIVATIONS, Activation, ActivationLayer
-from saccade.nn.attention import Attention, AttentionLayer, MultiHeadAttention
 from saccade.nn.attention_scores import (
     ATTENTION_SCORES,
     AdditiveScore,
@@ -30,7 +29,13 @@ from saccade.nn.conv1d import (
 from saccade.nn.dropout import AlphaDropout, Dropout
 from saccade.nn.embedding import TokenEmbedding
 from saccade.nn.feedforward import FeedForward
-from saccade.nn.functional import attend, attend_reference, attend_shared_memory, attention_weights
+from saccade.nn.functional import (
+    Attention,
+    attend,
+    attend_reference,
+    attend_shared_memory,
+    attention_weights,
+)
 from saccade.nn.hard_attention import (
     GradientMoments,
     HardAttention,
@@ -91,10 +96,12 @@ from saccade.nn.rnn import RNN, RNNOutput, gather_last, reverse_sequences
 from saccade.nn.rnn_cells import CELLS, RNNCell, UnrolledRNN
 from saccade.nn.state_dict import LoadReport, load_matching_state_dict, unique_state_dict
 from saccade.nn.transformer import (
+    AttentionLayer,
     BlockOutput,
     CausalBlock,
     DecoderBlock,
     EncoderBlock,
+    MultiHeadAttention,
     Residual,
     residual_projections,
 )

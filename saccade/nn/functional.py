@@ -1,9 +1,10 @@
-r"""Attention as functions: the equation, and the table of cases with a faster path.
+r"""Attention: the equation, the table of cases with a faster path, and the module `Attention`.
 
     attend(q, k, v) = softmax(score(q, k) + bias, over the keys that the mask allows) v
 
-Every attention of the library is computed by `attend`; the modules in `saccade.nn.attention` only
-hold weights. `attend` tries the cases in this order and ends with the equation itself:
+Every attention of the library is computed by `attend`; `Attention` binds it to a score and
+positions, and the layers around that only hold weights. `attend` tries the cases in this order and
+ends with the equation itself:
 
     case                                                     path
     -------------------------------------------------------  ----------------------------------
@@ -22,12 +23,12 @@ share the encoder memory of their sentence.
 """
 
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from saccade.nn.attention_scores import ScaledDotScore, Score
 from saccade.nn.kernels.causal_attention import blockwise_causal_attention, is_blockwise_faster
@@ -139,25 +140,55 @@ def attend_dense(
     return _sdpa(positions.add_content_bias(query), keys, values, attn_mask=bias)
 
 
-@runtime_checkable
-class AttentionFunction(Protocol):
-    """`attend` with its score and positions, as the modules of `saccade.nn.attention` are."""
+# --- the module ----------------------------------------------------------------------------------
 
-    positions: AttentionPositions
 
-    def __call__(
+class Attention(nn.Module):
+    r"""Σ_j α_j v_j with α = softmax(score(q, k)): a score and positions, ready to attend.
+
+    The fused kernel computes the result wherever it can (`attend`). `weights` returns α,
+    `reference` the same result by the equation.
+
+    Unlike most implementations there is no dropout on the weights: the fused CPU kernel supports
+    none, and the residual branches have their own.
+    """
+
+    def __init__(self, score: Score, positions: AttentionPositions | None = None):
+        super().__init__()
+        self.score = score
+        self.positions = positions or AttentionPositions()
+
+    def forward(
         self,
         query: Float[Tensor, "B H T Q"],
         keys: Float[Tensor, "B G S P"],
         values: Float[Tensor, "B G S K"],
         mask: Mask,
     ) -> Float[Tensor, "B H T K"]:
-        """Attend from the queries to the keys."""
-        ...
+        """Attend from the queries to the keys, which `score.prepare` returned."""
+        return attend(query, keys, values, mask, self.score, self.positions)
+
+    def reference(
+        self,
+        query: Float[Tensor, "B H T Q"],
+        keys: Float[Tensor, "B G S P"],
+        values: Float[Tensor, "B G S K"],
+        mask: Mask,
+    ) -> Float[Tensor, "B H T K"]:
+        """Compute the result by the equation, with the whole table of weights."""
+        return self.weights(query, keys, mask) @ repeat_kv(values, query)
+
+    def weights(
+        self, query: Float[Tensor, "B H T Q"], keys: Float[Tensor, "B G S P"], mask: Mask
+    ) -> Float[Tensor, "B H T S"]:
+        """Return the table of attention weights."""
+        may_see = mask.may_see(query.shape[-2], keys.shape[-2], query.device)
+        scores = attention_scores(query, keys, self.score, self.positions)
+        return attention_weights(scores, may_see)
 
 
 def attend_shared_memory(
-    attention: AttentionFunction, query: Float[Tensor, "R H T Q"], memory: KVCache, mask: Mask
+    attention: Attention, query: Float[Tensor, "R H T Q"], memory: KVCache, mask: Mask
 ) -> Float[Tensor, "R H T K"]:
     """Attend from N hypotheses of each sentence to a memory with one row for each sentence.
 

@@ -23,9 +23,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from saccade.nn.attention import Attention
 from saccade.nn.attention_scores import Score
-from saccade.nn.functional import attention_weights
+from saccade.nn.functional import Attention, attention_weights
 from saccade.nn.masks import Mask
 from saccade.seeding import thread_generator
 from saccade.types.shapes import MaySee

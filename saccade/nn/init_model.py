@@ -16,11 +16,16 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from saccade.nn.attention import MultiHeadAttention
 from saccade.nn.conv1d import Convolution, GatedConvolution
 from saccade.nn.init import OptionalGenerator, init_weight
 from saccade.nn.rnn_cells import RNNCell
-from saccade.nn.transformer import CausalBlock, DecoderBlock, EncoderBlock, residual_projections
+from saccade.nn.transformer import (
+    CausalBlock,
+    DecoderBlock,
+    EncoderBlock,
+    MultiHeadAttention,
+    residual_projections,
+)
 
 
 class LayerParameters(NamedTuple):

@@ -17,9 +17,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from saccade.nn.attention import Attention
 from saccade.nn.attention_scores import Score
-from saccade.nn.functional import attention_weights
+from saccade.nn.functional import Attention, attention_weights
 from saccade.nn.masks import Mask
 from saccade.types.shapes import Hidden, MaySee
 

@@ -18,9 +18,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.nn.attention import MultiHeadAttention
 from saccade.nn.kv_cache import KVCache
 from saccade.nn.positional_encoding import AttentionPositions, RelativePositions
+from saccade.nn.transformer import MultiHeadAttention
 
 HeadIndices = Mapping[str, Collection[int]]  # heads by the name of their attention
 

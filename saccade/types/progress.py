@@ -29,6 +29,7 @@ class ProgressCounter:
         self.on_progress(self.what, self.done, self.total)
 
 
+@runtime_checkable
 class ProgressCallback(Protocol):
     """Callback of one operation that receives how much is done of how much."""
 

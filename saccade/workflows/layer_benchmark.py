@@ -33,11 +33,11 @@ from torch import Tensor, nn
 
 from saccade.errors import ConfigError
 from saccade.inspection.figures import LayerPanel
-from saccade.nn.attention import AttentionLayer
 from saccade.nn.conv1d import Convolution
 from saccade.nn.masks import Mask
 from saccade.nn.rnn import RNN
 from saccade.nn.rnn_cells import UnrolledRNN
+from saccade.nn.transformer import AttentionLayer
 from saccade.seeding import preserve_rng, seed_torch
 
 BENCHMARK_WIDTH, BENCHMARK_KERNEL, MIN_BENCHMARK_LENGTH = 64, 3, 64

@@ -10,16 +10,12 @@ from hypothesis import strategies as st
 
 from saccade.data import batching
 from saccade.data.batching import BatchPlan, EncodedPairs, Ragged, encode_pairs, training_batches
-from saccade.data.parallel.load import (
-    PairsConfig,
-    TokenizerConfig,
-    load_pair_splits,
-    train_tokenizers,
-)
+from saccade.data.parallel.config import PairsConfig, TokenizerConfig
 from saccade.data.parallel.pairs import SentencePairs
 from saccade.data.parallel.readers import read_pairs
+from saccade.data.special_tokens import BOS, EOS, PAD
 from saccade.data.tokenizers import CharacterTokenizer, train_tokenizer
-from saccade.data.vocabulary import BOS, EOS, PAD
+from saccade.tasks.translation.data import load_pair_splits, train_tokenizers
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=60)
 BUDGETS = st.integers(1, 80)

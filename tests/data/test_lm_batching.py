@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from saccade.data.special_tokens import PAD
 from saccade.data.text import lm_batching
 from saccade.data.text.corpus import python_reference_text, read_text_corpus
 from saccade.data.text.lm_batching import (
@@ -18,7 +19,6 @@ from saccade.data.text.lm_batching import (
     sequential_segments,
     training_segments,
 )
-from saccade.data.vocabulary import PAD
 from saccade.errors import ConfigError, DataError
 
 SIZES = {

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from saccade.data import string_array as columns_module
 from saccade.data.parallel import pairs as pairs_module
 from saccade.data.parallel.pairs import SentencePairs, assign_split, split_indices
 from saccade.data.parallel.readers import read_pairs
@@ -362,8 +361,7 @@ def test_sentence_pairs_behave_like_a_list(pairs, data):
 
 
 def test_sentence_pairs_of_several_chunks(monkeypatch):
-    for module in (columns_module, pairs_module):
-        monkeypatch.setattr(module, "STRING_CHUNK", 7)
+    monkeypatch.setattr(pairs_module, "STRING_CHUNK", 7)
     pairs = [(f"source {i}", f"ziel {i}" * (i % 3)) for i in range(100)]
     columns = SentencePairs.from_strings(pairs, "made")
     order = np.random.default_rng(1).permutation(len(pairs))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from saccade.data.special_tokens import EOS
 from saccade.data.text.token_store import (
     LineRange,
     encode_corpus,
@@ -12,7 +13,6 @@ from saccade.data.text.token_store import (
     write_corpus_index,
 )
 from saccade.data.tokenizers import train_tokenizer
-from saccade.data.vocabulary import EOS
 from saccade.errors import RunError
 
 LINES = ["a cat sat", "", "a mat , a cat", "sat sat mat ,"]

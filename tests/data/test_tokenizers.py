@@ -10,8 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders
 
+from saccade.data.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
+from saccade.data.token_display import SPECIAL_SYMBOLS
 from saccade.data.tokenizers import (
-    SPECIAL_SYMBOLS,
     TOKENIZER_TRAINERS,
     BPETokenizer,
     Tokenizer,
@@ -20,7 +21,6 @@ from saccade.data.tokenizers import (
     tokenizer_from_json,
     train_tokenizer,
 )
-from saccade.data.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 from saccade.errors import ConfigError, DataError, RunError
 
 TEXTS = [

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.data.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK, Vocabulary
+from saccade.data.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
+from saccade.data.tokenizers import Vocabulary
 
 
 def test_vocabulary_special_tokens_have_the_first_ids():

@@ -18,7 +18,7 @@ from saccade.decoding import (
     greedy_search,
     length_penalty,
 )
-from saccade.decoding.token_loop import blockwise_topk, compaction_order
+from saccade.decoding.greedy import blockwise_topk, compaction_order
 from saccade.types.shapes import DecoderState
 
 BOS, EOS = 0, 1

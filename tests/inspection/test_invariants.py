@@ -158,7 +158,7 @@ def test_beam_score_consistency_finds_swapped_states(monkeypatch):
     def upside_down(tree, rows):
         return reorder_rows(tree, rows[::-1])
 
-    monkeypatch.setattr("saccade.decoding.token_loop.reorder_rows", upside_down)
+    monkeypatch.setattr("saccade.decoding.greedy.reorder_rows", upside_down)
     assert "rescoring" in failed_checks(intact("transformer"))
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from saccade.data.vocabulary import BOS, EOS, PAD, UNK
+from saccade.data.special_tokens import BOS, EOS, PAD, UNK
 from saccade.decoding import DecodingConfig
-from saccade.decoding.penalties import length_penalty
+from saccade.decoding.greedy import length_penalty
 from saccade.errors import ConfigError, DataError, MissingPackageError, RunError
 from saccade.interop.ctranslate2 import engine as engines
 from saccade.interop.ctranslate2.engine import (

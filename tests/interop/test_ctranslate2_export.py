@@ -14,9 +14,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.data.parallel.load import PairsConfig, TokenizerPair
+from saccade.data.parallel.config import PairsConfig
+from saccade.data.special_tokens import BOS, EOS
 from saccade.data.tokenizers import BPETokenizer, CharacterTokenizer, Tokenizer, train_tokenizer
-from saccade.data.vocabulary import BOS, EOS
 from saccade.errors import ConfigError, MissingPackageError, RunError
 from saccade.interop.ctranslate2.export import (
     CTRANSLATE2_ACTIVATIONS,
@@ -27,6 +27,7 @@ from saccade.interop.ctranslate2.export import (
 )
 from saccade.models.bahdanau import BahdanauConfig
 from saccade.models.transformer import Transformer, TransformerConfig
+from saccade.tasks.translation.data import TokenizerPair
 from tests.tolerances import float32_tolerance
 
 LETTERS = train_tokenizer("character", ["abcdefgh ijk"])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from saccade.nn import functional as attention_module
-from saccade.nn.attention import Attention
 from saccade.nn.attention_scores import ScaledDotScore
+from saccade.nn.functional import Attention
 from saccade.nn.kernels import causal_attention
 from saccade.nn.masks import Mask
 

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import gumbel_softmax
 
-from saccade.nn.attention import Attention
 from saccade.nn.attention_scores import ATTENTION_SCORES, DotScore, make_score
-from saccade.nn.functional import attention_weights
+from saccade.nn.functional import Attention, attention_weights
 from saccade.nn.hard_attention import (
     HardAttention,
     argmax_weights,

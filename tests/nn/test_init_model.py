@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from saccade.models.conv_seq2seq import ConvSourceAttention
-from saccade.nn.attention import MultiHeadAttention
 from saccade.nn.conv1d import Convolution, ConvolutionStack
 from saccade.nn.embedding import TokenEmbedding
 from saccade.nn.feedforward import FeedForward
@@ -16,7 +15,7 @@ from saccade.nn.init_model import init_model
 from saccade.nn.positional_encoding import LearnedPositions
 from saccade.nn.rnn import RNN
 from saccade.nn.rnn_cells import CELLS, RNNCell
-from saccade.nn.transformer import CausalBlock, DecoderBlock, EncoderBlock
+from saccade.nn.transformer import CausalBlock, DecoderBlock, EncoderBlock, MultiHeadAttention
 
 D = 6
 

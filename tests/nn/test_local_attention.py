@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from saccade.nn.attention import Attention
 from saccade.nn.attention_scores import ATTENTION_SCORES, DotScore, make_score
-from saccade.nn.functional import attend_shared_memory
+from saccade.nn.functional import Attention, attend_shared_memory
 from saccade.nn.kv_cache import KVCache
 from saccade.nn.local_attention import (
     CentrePredictor,

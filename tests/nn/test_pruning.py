@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from saccade.inspection import invariants
 from saccade.models import Transformer, TransformerConfig
-from saccade.nn.attention import MultiHeadAttention
 from saccade.nn.masks import Mask
 from saccade.nn.positional_encoding import RelativePositions, RotaryPositions
 from saccade.nn.pruning import PrunedAttention, count_heads, gated_heads, masked_heads, prune_heads
+from saccade.nn.transformer import MultiHeadAttention
 
 BOS, VOCAB = 1, 9
 WIDTH, HEADS = 12, 6

@@ -59,7 +59,7 @@ def test_check_finds_a_cache_off_by_one(
         return now if past is None else now._replace(length=now.length - 1)
 
     run = load_run(own_runs["transformer"])
-    monkeypatch.setattr("saccade.nn.attention.extend_cache", forgetful)
+    monkeypatch.setattr("saccade.nn.transformer.extend_cache", forgetful)
     broken = {f.invariant for f in run.check(inputs=5) if f.verdict == "FAILED"}
     assert "cache consistency" in broken
     kept = read_checksummed_json(run.folder / "checks.json")["findings"]

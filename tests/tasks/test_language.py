@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from saccade.cli.main import run as saccade
-from saccade.data.vocabulary import EOS
+from saccade.data.special_tokens import EOS
 from saccade.decoding import PromptedDecoder
 from saccade.errors import ConfigError, DataError
 from saccade.inspection import invariants

@@ -7,21 +7,93 @@ strings it would have an overhead of some 130 bytes.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from saccade.data.splits import SPLIT_NAMES
-from saccade.data.string_array import (
-    STRING_CHUNK,
-    StringArray,
-    StringArrayBuilder,
-    make_readonly,
-)
 from saccade.data.tokenizers import normalise
 from saccade.errors import ConfigError, DataError
-from saccade.types.arrays import IntArray
+from saccade.types.arrays import ByteArray, IntArray
+
+Array = TypeVar("Array", bound=NDArray[Any])
+STRING_CHUNK = 1 << 16  # strings processed per step
+
+
+# --- strings --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class StringArray:
+    """Strings in one buffer of UTF-8: string i is buffer[offsets[i] : offsets[i + 1]]."""
+
+    buffer: ByteArray
+    offsets: IntArray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def iter_bytes(self, indices: IntArray | None = None) -> Iterator[bytes]:
+        """Yield the strings, or those at the indices, as bytes."""
+        view = memoryview(self.buffer)  # type: ignore[arg-type]
+        chosen = np.arange(len(self)) if indices is None else np.asarray(indices, dtype=np.int64)
+        for at in range(0, len(chosen), STRING_CHUNK):
+            chunk = chosen[at : at + STRING_CHUNK]
+            starts, ends = self.offsets[chunk].tolist(), self.offsets[chunk + 1].tolist()
+            for start, end in zip(starts, ends, strict=True):
+                yield bytes(view[start:end])
+
+    def take(self, indices: IntArray) -> "StringArray":
+        """Return the strings at the indices, in that order."""
+        chosen = StringArrayBuilder()
+        for at in range(0, len(indices), STRING_CHUNK):
+            chunk = indices[at : at + STRING_CHUNK]
+            chosen.add(self.buffer, self.offsets[chunk], self.offsets[chunk + 1])
+        return chosen.build()
+
+    @property
+    def nbytes(self) -> int:
+        """Memory in bytes."""
+        return self.buffer.nbytes + self.offsets.nbytes
+
+
+class StringArrayBuilder:
+    """Builder of a `StringArray`."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._lengths: list[IntArray] = []
+
+    def add(self, buffer: ByteArray, starts: IntArray, ends: IntArray) -> None:
+        """Append the strings buffer[start:end]."""
+        lengths = ends - starts
+        before = np.cumsum(lengths) - lengths
+        positions = np.repeat(starts - before, lengths)
+        positions += np.arange(len(positions))
+        self._buffer += memoryview(buffer[positions])
+        self._lengths.append(lengths)
+
+    def add_texts(self, texts: list[bytes]) -> None:
+        """Append strings given as bytes."""
+        self._buffer += b"".join(texts)
+        self._lengths.append(np.fromiter(map(len, texts), np.int64, len(texts)))
+
+    def build(self) -> StringArray:
+        """Return what was appended; the builder must not be used afterwards."""
+        offsets = np.zeros(sum(map(len, self._lengths)) + 1, dtype=np.int64)
+        np.cumsum(np.concatenate([*self._lengths, offsets[:0]]), out=offsets[1:])
+        buffer = np.frombuffer(self._buffer, dtype=np.uint8)
+        return StringArray(make_readonly(buffer), make_readonly(offsets))
+
+
+def make_readonly(array: Array) -> Array:
+    """Make an array read-only, and return it."""
+    array.flags.writeable = False
+    return array
+
+
+# --- pairs ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +180,9 @@ def excerpt(text: str | bytes) -> str:
     """Return at most 60 characters of a text, with control characters escaped."""
     start = text[:240].decode("utf-8", "ignore") if isinstance(text, bytes) else text
     return repr(start if len(start) <= 58 else start[:57] + "…")
+
+
+# --- splits ---------------------------------------------------------------------------------------
 
 
 def assign_split(source: str, dev: float, test: float) -> str:

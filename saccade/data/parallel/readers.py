@@ -19,8 +19,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from saccade.data.parallel.pairs import SentencePairs, assign_split, excerpt, split_indices
-from saccade.data.string_array import StringArrayBuilder, make_readonly
+from saccade.data.parallel.pairs import (
+    SentencePairs,
+    StringArrayBuilder,
+    assign_split,
+    excerpt,
+    make_readonly,
+    split_indices,
+)
 from saccade.errors import DataError
 from saccade.io.text_files import (
     MAX_LISTED_ERRORS,

@@ -15,7 +15,7 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saccade.data.vocabulary import PAD
+from saccade.data.special_tokens import PAD
 from saccade.registry import lookup
 from saccade.seeding import generator
 from saccade.types.arrays import IntArray

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from saccade.data.special_tokens import EOS
 from saccade.data.tokenizers import Tokenizer
-from saccade.data.vocabulary import EOS
 from saccade.errors import RunError
 from saccade.io.atomic import corrupt_file_error, read_checksummed_json, write_checksummed_json
 from saccade.io.memmap import open_memmap

@@ -25,9 +25,8 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from saccade.config import Config, build_config
-from saccade.data.length_bucketing import group_by_length
-from saccade.data.tokenizers import Tokenizer, tokenizer_from_json, truncate
-from saccade.data.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
+from saccade.data.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
+from saccade.data.tokenizers import Tokenizer, group_by_length, tokenizer_from_json, truncate
 from saccade.errors import ConfigError, DataError, MissingPackageError, RunError, SaccadeError
 from saccade.io.atomic import corrupt_file_error, read_checksummed_json
 from saccade.io.run_folder import read_run_settings, weights_checksum
@@ -109,7 +108,7 @@ class _Hypothesis(NamedTuple):
         return self.ids[:-1] if self.finished else self.ids
 
     def score(self, alpha: float) -> float:
-        """Return the length-normalised score, as in `saccade.decoding.penalties`."""
+        """Return the length-normalised score, as in `saccade.decoding.greedy`."""
         return self.log_probability / ((5.0 + len(self.ids)) / 6.0) ** alpha
 
 

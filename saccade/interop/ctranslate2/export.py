@@ -24,9 +24,9 @@ from torch import Tensor
 
 from saccade import __version__
 from saccade.config import Config, build_config
-from saccade.data.parallel.load import PairsConfig
+from saccade.data.parallel.config import PairsConfig
+from saccade.data.special_tokens import BOS, EOS, SPECIAL_TOKENS, UNK
 from saccade.data.tokenizers import Tokenizer
-from saccade.data.vocabulary import BOS, EOS, SPECIAL_TOKENS, UNK
 from saccade.errors import ConfigError, RunError, bullet_list
 from saccade.interop.ctranslate2.engine import EXPORT_FORMAT, EXPORT_INFO_FILE, import_ctranslate2
 from saccade.interop.registry import ModelParts

@@ -19,10 +19,6 @@ class OutputLayer(NamedTuple):
     weight: Float[Tensor, "V D"]
     bias: Float[Tensor, " V"] | None = None
 
-    def logits(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """Return W h + b."""
-        return F.linear(hidden, self.weight, self.bias)
-
 
 class TokenLoss(NamedTuple):
     """The summed loss, and the number of positions whose target has the largest logit."""
@@ -39,7 +35,7 @@ def linear_cross_entropy_reference(
     sample_weight: Float[Tensor, " N"] | None = None,
 ) -> TokenLoss:
     """Compute all N·V logits, then the summed loss and the number of correct predictions."""
-    logits = output.logits(hidden)
+    logits = F.linear(hidden, *output)
     total = cross_entropy(
         logits,
         target,

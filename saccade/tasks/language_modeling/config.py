@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saccade.config import Config
-from saccade.data.parallel.load import TokenizerConfig
+from saccade.data.parallel.config import TokenizerConfig
 from saccade.data.source import DatasetSourceConfig
 from saccade.estimators.ngram.config import NGramConfig
 from saccade.estimators.ngram.model import NGram

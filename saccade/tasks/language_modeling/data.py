@@ -12,6 +12,7 @@ from torch import Tensor
 from saccade.config import flatten, override_settings
 from saccade.data.datasets import TEXT_DATASETS, fetch_dataset
 from saccade.data.source import DatasetSource, SyntheticSource, resolve_source
+from saccade.data.special_tokens import EOS, unknown_token_note
 from saccade.data.text.corpus import python_reference_text, read_text_corpus
 from saccade.data.text.lm_batching import SegmentBatch
 from saccade.data.text.token_store import (
@@ -26,7 +27,6 @@ from saccade.data.text.token_store import (
     write_corpus_index,
 )
 from saccade.data.tokenizers import Tokenizer, train_tokenizer
-from saccade.data.vocabulary import EOS, unknown_token_note
 from saccade.errors import ConfigError, DataError
 from saccade.io.text_files import STANDARD_INPUT
 from saccade.models.gpt import GPTConfig

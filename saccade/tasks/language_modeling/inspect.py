@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from saccade.data.samplers import evenly_spaced_rows
+from saccade.data.special_tokens import EOS
 from saccade.data.text.token_store import TokenCorpus
 from saccade.data.tokenizers import Tokenizer
-from saccade.data.vocabulary import EOS
 from saccade.errors import ConfigError
 from saccade.inspection import invariants
 from saccade.inspection.attention import capture_attention

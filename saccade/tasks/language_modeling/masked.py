@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from saccade.config import Config, build_config
+from saccade.data.special_tokens import BOS, EOS, PAD, UNK
 from saccade.data.text.lm_batching import (
     SegmentBatch,
     random_segments,
@@ -18,7 +19,6 @@ from saccade.data.text.lm_batching import (
 )
 from saccade.data.text.token_store import TokenCorpus
 from saccade.data.tokenizers import Tokenizer
-from saccade.data.vocabulary import BOS, EOS, PAD, UNK
 from saccade.errors import ConfigError
 from saccade.inspection.checks import CheckResult
 from saccade.models.bidirectional_lm import BidirectionalLM

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from saccade.config import Config
+from saccade.data.special_tokens import BOS, EOS, PAD, UNK
 from saccade.data.tokenizers import Tokenizer
-from saccade.data.vocabulary import BOS, EOS, PAD, UNK
 from saccade.decoding import (
     GenerationConfig,
     Hypothesis,

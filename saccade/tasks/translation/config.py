@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from saccade.data.parallel.load import PairsConfig
+from saccade.data.parallel.config import PairsConfig
 from saccade.models.bahdanau import BahdanauConfig
 from saccade.models.base import TranslatorConfig
 from saccade.models.choice import ModelChoice

@@ -1,25 +1,61 @@
 """Sentence pairs, read, split, tokenized and encoded for training."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from saccade.data.batching import EncodedPairs, encode_pairs
-from saccade.data.parallel.load import (
-    TokenizerPair,
-    drop_too_long,
-    load_pair_splits,
-    train_tokenizers,
-)
-from saccade.data.parallel.pairs import SentencePairs
+from saccade.data.datasets import PAIR_DATASETS
+from saccade.data.parallel.config import PairsConfig, TokenizerConfig
+from saccade.data.parallel.pairs import SentencePairs, split_indices
+from saccade.data.parallel.published import MAX_HELD_OUT_PAIRS, PairSplits, load_published_pairs
 from saccade.data.parallel.readers import read_pairs
-from saccade.data.vocabulary import unknown_token_note
-from saccade.errors import DataError
+from saccade.data.samplers import evenly_spaced_rows
+from saccade.data.source import DatasetSource, SyntheticSource, resolve_source
+from saccade.data.special_tokens import unknown_token_note
+from saccade.data.splits import SPLIT_NAMES
+from saccade.data.synthetic.sequences import SYNTHETIC_PAIRS
+from saccade.data.tokenizers import Tokenizer, tokenizer_from_json, train_tokenizer
+from saccade.errors import ConfigError, DataError
+from saccade.io.text_files import MAX_LISTED_ERRORS
 from saccade.tasks.base import PrepareContext, PreparedData, fingerprint_arrays
 from saccade.tasks.translation.auto_config import auto_configure, choose_model, pair_stats
 from saccade.tasks.translation.config import TranslationRecipe
-from saccade.types.progress import ProgressCounter
+from saccade.types.progress import ProgressCallback, ProgressCounter
+
+TOKENIZER_SAMPLE_SIZE = 1_000_000  # pairs that a tokenizer is fitted to
+
+
+@dataclass(frozen=True)
+class TokenizerPair:
+    """The tokenizers of source and target; the same object twice if the vocabulary is shared."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def shared(self) -> bool:
+        """True if both sides have one vocabulary."""
+        return self.source is self.target
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for tokenizer.json."""
+        if self.shared:
+            return {"shared": self.source.to_json()}
+        return {"source": self.source.to_json(), "target": self.target.to_json()}
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> "TokenizerPair":
+        """Return the tokenizers that `to_json` described."""
+        if "shared" in value:
+            both = tokenizer_from_json(value["shared"])
+            return TokenizerPair(both, both)
+        return TokenizerPair(
+            tokenizer_from_json(value["source"]), tokenizer_from_json(value["target"])
+        )
 
 
 class PairSplit(NamedTuple):
@@ -113,3 +149,114 @@ def _without_too_long(
     if len(kept) < len(pairs):
         pairs = pairs.take(np.flatnonzero(np.isin(pairs.lines, kept.lines)))
     return PairSplit(pairs, kept), notes
+
+
+# --- splits ---------------------------------------------------------------------------------------
+
+
+def load_pair_splits(config: PairsConfig, on_progress: ProgressCallback) -> PairSplits:
+    """Read, download or generate the pairs of each split."""
+    source = resolve_source(config, SYNTHETIC_PAIRS, PAIR_DATASETS, "set of sentence pairs")
+    if config.direction is not None and config.dataset is None:
+        raise ConfigError(
+            f"got data.direction={config.direction!r} without data.dataset; only a published "
+            "dataset has named languages. For files, put the source file first (a.en,a.de)."
+        )
+    if isinstance(source, DatasetSource):
+        return load_published_pairs(source.dataset, config, on_progress)
+    if isinstance(source, SyntheticSource):
+        size = {"size": config.size} if config.size else {}
+        synthetic = source.generate(on_progress=on_progress, **size)
+        return PairSplits(
+            {
+                split: SentencePairs.from_strings(pairs, f"{synthetic.name} ({split})")
+                for split, pairs in synthetic.pairs.items()
+            },
+            list(synthetic.notes),
+        )
+    return _split(read_pairs(source.path), config)
+
+
+def _split(pairs: SentencePairs, config: PairsConfig) -> PairSplits:
+    """Use the held-out files that are given; otherwise hold out shares by a hash of the source."""
+    notes = list(pairs.notes)
+    given = {name: read_pairs(path) for name in ("dev", "test") if (path := getattr(config, name))}
+    shares = {
+        name: 0.0
+        if name in given
+        else min(getattr(config, f"{name}_share"), MAX_HELD_OUT_PAIRS / len(pairs))
+        for name in ("dev", "test")
+    }
+    rows = split_indices(pairs, shares["dev"], shares["test"])
+    splits = {name: pairs.take(rows[name]) for name in SPLIT_NAMES} | given
+    for name in ("dev", "test"):
+        if name not in given and shares[name]:
+            notes.append(
+                f"{len(splits[name])} pairs are held out for {name}, by a hash of the source."
+            )
+    if not len(splits["train"]):  # a handful of pairs may all belong to the held-out splits
+        splits["train"] = pairs
+        notes.append(
+            f"{pairs.name} has only {len(pairs)} pairs, all of which would be held out; they are "
+            "used for training, too: its scores are not meaningful."
+        )
+    for name in ("dev", "test"):
+        if not len(splits[name]):
+            substitute = "train" if name == "dev" else "dev"
+            splits[name] = splits[substitute]
+            notes.append(
+                f"No pairs are held out for {name}; those of {substitute} are used: its scores are "
+                "not meaningful."
+            )
+    return PairSplits(splits, notes)
+
+
+# --- tokenizers and lengths -----------------------------------------------------------------------
+
+
+def train_tokenizers(
+    config: TokenizerConfig, pairs: SentencePairs, whitespace: str = "keep"
+) -> TokenizerPair:
+    """Fit the tokenizers to the training pairs, to a million of them at most.
+
+    A shared one is the same in both directions. `whitespace` is the setting of `PairsConfig`.
+    """
+    rows = evenly_spaced_rows(len(pairs), TOKENIZER_SAMPLE_SIZE)
+    collapse_spaces = whitespace == "collapse"
+    if config.shared:
+
+        def both() -> Iterator[str]:
+            yield from pairs.sources(rows)
+            yield from pairs.targets(rows)
+
+        tokenizer = train_tokenizer(config.kind, both(), config.size, collapse_spaces)
+        return TokenizerPair(tokenizer, tokenizer)
+    return TokenizerPair(
+        train_tokenizer(config.kind, pairs.sources(rows), config.size, collapse_spaces),
+        train_tokenizer(config.kind, pairs.targets(rows), config.size, collapse_spaces),
+    )
+
+
+def drop_too_long(encoded: EncodedPairs, config: PairsConfig) -> tuple[EncodedPairs, list[str]]:
+    """Drop the pairs with a side above the limit, with a note, or raise a `DataError`."""
+    lengths = np.maximum(encoded.source.lengths, encoded.target.lengths)
+    too_long = np.flatnonzero(lengths > config.max_length)
+    if not len(too_long):
+        return encoded, []
+    lines = ", ".join(str(encoded.lines[row]) for row in too_long[:MAX_LISTED_ERRORS].tolist())
+    more = (
+        f" and {len(too_long) - MAX_LISTED_ERRORS} more"
+        if len(too_long) > MAX_LISTED_ERRORS
+        else ""
+    )
+    found = (
+        f"{encoded.name}: got {len(too_long)} pair{'s' if len(too_long) > 1 else ''} with a side "
+        f"of more than {config.max_length} tokens (line {lines}{more}; the longest has "
+        f"{lengths.max():,})"
+    )
+    if config.on_too_long == "error":
+        raise DataError(
+            f"{found}; shorten them, raise the limit (--set data.max_length={lengths.max()}), "
+            "or leave them out (--set data.on_too_long=skip)."
+        )
+    return encoded.take(np.flatnonzero(lengths <= config.max_length)), [f"{found}: left out."]

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from saccade.data.parallel.load import TokenizerPair
 from saccade.data.samplers import evenly_spaced_rows
 from saccade.estimators.baselines import copy_source
 from saccade.metrics.rouge import rouge
@@ -24,7 +23,7 @@ from saccade.nn.kernels.linear_cross_entropy import linear_cross_entropy
 from saccade.tasks.base import Evaluator, PredictContext
 from saccade.tasks.neural import device_of
 from saccade.tasks.translation.config import TranslationRecipe
-from saccade.tasks.translation.data import PairSplit
+from saccade.tasks.translation.data import PairSplit, TokenizerPair
 from saccade.tasks.translation.objective import batch_to, batches_once, target_hidden
 from saccade.tasks.translation.predict import TranslationPredictor
 from saccade.types.progress import Progress, ignore_progress

@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from saccade.data.parallel.load import TokenizerPair
 from saccade.data.samplers import evenly_spaced_rows
-from saccade.data.vocabulary import BOS, EOS
+from saccade.data.special_tokens import BOS, EOS
 from saccade.errors import DataError
 from saccade.inference.engine import make_decoder
 from saccade.inspection.attention_map import AttentionMap
@@ -21,7 +20,7 @@ from saccade.models.base import EncoderDecoder
 from saccade.tasks.base import AttentionKey, Inspector, PredictContext
 from saccade.tasks.neural import device_of
 from saccade.tasks.translation.config import TranslationRecipe
-from saccade.tasks.translation.data import PairSplit
+from saccade.tasks.translation.data import PairSplit, TokenizerPair
 from saccade.tasks.translation.objective import batch_to
 from saccade.tasks.translation.predict import (
     TRANSLATION_SPECIAL_TOKENS,

@@ -9,12 +9,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saccade.data.batching import BatchPlan, EncodedPairs, slice_batch, training_batches
-from saccade.data.parallel.load import TokenizerPair
 from saccade.models.base import EncoderDecoder
 from saccade.nn.kernels.linear_cross_entropy import linear_cross_entropy
 from saccade.tasks.neural import StatelessObjective, device_of
 from saccade.tasks.translation.config import TranslationRecipe
-from saccade.tasks.translation.data import PairSplit
+from saccade.tasks.translation.data import PairSplit, TokenizerPair
 from saccade.training.objective import Loss
 from saccade.types.shapes import Batch
 

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 
 from saccade.config import Config
-from saccade.data.length_bucketing import group_by_length
-from saccade.data.parallel.load import TokenizerPair
-from saccade.data.tokenizers import truncate
-from saccade.data.vocabulary import BOS, EOS, PAD, UNK
+from saccade.data.special_tokens import BOS, EOS, PAD, UNK
+from saccade.data.tokenizers import group_by_length, truncate
 from saccade.decoding import (
     DecodingConfig,
     Hypothesis,
@@ -27,6 +25,7 @@ from saccade.models.base import EncoderDecoder
 from saccade.tasks.base import PredictContext, TextPredictor
 from saccade.tasks.neural import device_of
 from saccade.tasks.translation.config import TranslationRecipe
+from saccade.tasks.translation.data import TokenizerPair
 from saccade.training.thread_parallel import thread_map
 from saccade.types.progress import ProgressCounter
 from saccade.types.results import Prediction

@@ -1,14 +1,13 @@
 """The translation task."""
 
 from saccade.data.datasets import PAIR_DATASETS
-from saccade.data.parallel.load import TokenizerPair
 from saccade.data.synthetic.sequences import SYNTHETIC_PAIRS
 from saccade.models.base import EncoderDecoder
 from saccade.models.registry import TRANSLATION_MODELS
 from saccade.tasks.base import Components, TaskSpec
 from saccade.tasks.neural import build_network
 from saccade.tasks.translation.config import TranslationRecipe
-from saccade.tasks.translation.data import PairSplit, load_pair_split, prepare_pairs
+from saccade.tasks.translation.data import PairSplit, TokenizerPair, load_pair_split, prepare_pairs
 from saccade.tasks.translation.evaluate import TranslationEvaluator
 from saccade.tasks.translation.inspect import TranslationInspector
 from saccade.tasks.translation.objective import TranslationObjective

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from saccade.config import override_settings
-from saccade.data.vocabulary import BOS, EOS
+from saccade.data.special_tokens import BOS, EOS
 from saccade.errors import ConfigError, DataError
 from saccade.estimators.baselines import copy_source
 from saccade.recipes.resolve import resolve_recipe

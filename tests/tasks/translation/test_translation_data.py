@@ -11,18 +11,17 @@ from hypothesis import strategies as st
 
 from saccade.data.batching import encode_pairs
 from saccade.data.datasets import PAIR_DATASETS
-from saccade.data.parallel import load as parallel
-from saccade.data.parallel.load import (
-    PairsConfig,
-    TokenizerConfig,
+from saccade.data.parallel.config import PairsConfig, TokenizerConfig
+from saccade.data.parallel.pairs import SentencePairs, assign_split
+from saccade.data.tokenizers import normalise
+from saccade.errors import ConfigError, DataError, RunError
+from saccade.tasks.translation import data as translation_data
+from saccade.tasks.translation.data import (
     TokenizerPair,
     drop_too_long,
     load_pair_splits,
     train_tokenizers,
 )
-from saccade.data.parallel.pairs import SentencePairs, assign_split
-from saccade.data.tokenizers import normalise
-from saccade.errors import ConfigError, DataError, RunError
 
 WORDS = ["Haus", "Katze", "Tür", "Straße", "né", "ne\u0301", "word"]
 
@@ -89,7 +88,7 @@ def test_load_pair_splits_keeps_line_numbers(tmp_path):
 
 
 def test_load_pair_splits_limits_held_out_pairs(tmp_path, monkeypatch):
-    monkeypatch.setattr(parallel, "MAX_HELD_OUT_PAIRS", 30)
+    monkeypatch.setattr(translation_data, "MAX_HELD_OUT_PAIRS", 30)
     path = write(tmp_path, "pairs.tsv", numbered(3000))
     splits = load_pair_splits(PairsConfig(path=path), no_progress)
     for name in ("dev", "test"):
@@ -436,7 +435,7 @@ def test_train_tokenizers_shared_or_separate_vocabulary():
 
 
 def test_train_tokenizers_sample_rows_evenly(monkeypatch):
-    monkeypatch.setattr(parallel, "TOKENIZER_SAMPLE_SIZE", 3)
+    monkeypatch.setattr(translation_data, "TOKENIZER_SAMPLE_SIZE", 3)
     pairs = SentencePairs.from_strings([(letter, letter) for letter in "abcde"], "pairs.tsv")
     tokenizer = train_tokenizers(TokenizerConfig(), pairs).source
     known = [letter for letter in "abcde" if tokenizer.decode(tokenizer.encode(letter)) == letter]
