@@ -42,6 +42,8 @@ PLUMBING = {
     "decoding/config.py": "validates the options of predict",
     "decoding/protocol.py": "checks the arguments of a search",
     "inference/engine.py": "chooses the decoder",
+    "io/byte_source.py": "opens the file",
+    "io/encodings.py": "detects the encoding",
     "tasks/base.py": "contracts",
     "tasks/neural.py": "device and training settings of a recipe",
     "tasks/translation/auto_config.py": "chooses settings from statistics",

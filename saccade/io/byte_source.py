@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from saccade.errors import DataError
-from saccade.io.compression import COMPRESSED_SUFFIXES, FIRST_BYTES, decompress, is_compressed
+from saccade.io.compression import BZIP2, GZIP, XZ, ZSTANDARD, decompress
 from saccade.io.spool import Spool
 from saccade.registry import did_you_mean
 
 STANDARD_INPUT = "-"
 LIVE_READ_BYTES = 1 << 16
+FIRST_BYTES = 16  # that recognise a compression
+COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def file_source(path: Path, name: str | None = None) -> ByteSource:
     label = str(path) if name is None else name
     return ByteSource(
         label,
-        lambda: decompress(_open_file(path), read_first_bytes(path), label),
+        lambda: _plain(_open_file(path), read_first_bytes(path), label),
         None if is_compressed(start) else path,
     )
 
@@ -100,6 +102,27 @@ def _open_file(path: Path) -> IO[bytes]:
         raise DataError(missing_file(path)) from None
     except OSError as error:
         raise DataError(f"{path} could not be opened: {error.strerror or error}.") from None
+
+
+def is_compressed(start: bytes) -> bool:
+    """Return True if these are the first bytes of a compressed stream."""
+    is_bzip2 = start.startswith(BZIP2) and start[4:10] in (b"1AY&SY", b"\x17rE8P\x90")
+    return is_bzip2 or start.startswith((GZIP, XZ, ZSTANDARD))
+
+
+def _plain(file: IO[bytes], start: bytes, name: str) -> IO[bytes]:
+    """Return the stream of a file at its start, decompressed if its first bytes are compressed."""
+    if is_compressed(start):
+        return decompress(file, start, name)
+    suffix = Path(name).suffix
+    if suffix in COMPRESSED_SUFFIXES and start:
+        file.close()
+        raise DataError(
+            f"{name}: got a file that is not {suffix}; expected the format of its suffix. "
+            f"If it is plain text, rename it to {Path(name).with_suffix('').name}; else "
+            "compress it."
+        )
+    return file
 
 
 def missing_file(path: Path) -> str:
@@ -161,4 +184,4 @@ class _Replay(_Live):
 
 
 def _decompressed_live(live: _Live) -> IO[bytes]:
-    return decompress(cast(IO[bytes], live), live.peek()[:FIRST_BYTES], STANDARD_INPUT)
+    return _plain(cast(IO[bytes], live), live.peek()[:FIRST_BYTES], STANDARD_INPUT)

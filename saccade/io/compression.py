@@ -1,53 +1,33 @@
-"""Decompression of gzip, bzip2, xz and Zstandard streams, recognised by their first bytes."""
+"""Decompression of gzip, bzip2, xz and Zstandard streams."""
 
 import bz2
 import gzip
 import lzma
 import zlib
-from pathlib import Path
 from typing import IO, cast
 
-from saccade.errors import DataError, MissingPackageError
+from saccade.errors import MissingPackageError
 
-FIRST_BYTES = 16  # that recognise a compression
-
-_GZIP, _BZIP2, _XZ, _ZSTANDARD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
-COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
+GZIP, BZIP2, XZ, ZSTANDARD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 
 
 class DecompressionError(Exception):
     """A compressed stream that is truncated or damaged."""
 
 
-def is_compressed(start: bytes) -> bool:
-    """Return True if these are the first bytes of a compressed stream."""
-    is_bzip2 = start.startswith(_BZIP2) and start[4:10] in (b"1AY&SY", b"\x17rE8P\x90")
-    return is_bzip2 or start.startswith((_GZIP, _XZ, _ZSTANDARD))
-
-
 def decompress(file: IO[bytes], start: bytes, name: str) -> IO[bytes]:
-    """Return the decompressed stream of a file at its start, or the file itself.
+    """Return the decompressed stream of a compressed file at its start.
 
     Args:
         file: a stream at its start, closed together with the result.
         start: its first bytes.
         name: name of the file, for messages.
     """
-    if not is_compressed(start):
-        suffix = Path(name).suffix
-        if suffix in COMPRESSED_SUFFIXES and start:
-            file.close()
-            raise DataError(
-                f"{name}: got a file that is not {suffix}; expected the format of its suffix. "
-                f"If it is plain text, rename it to {Path(name).with_suffix('').name}; else "
-                "compress it."
-            )
-        return file
-    if start.startswith(_GZIP):
+    if start.startswith(GZIP):
         inner = cast(IO[bytes], gzip.GzipFile(fileobj=file))
-    elif start.startswith(_BZIP2):
+    elif start.startswith(BZIP2):
         inner = cast(IO[bytes], bz2.BZ2File(file))
-    elif start.startswith(_XZ):
+    elif start.startswith(XZ):
         inner = cast(IO[bytes], lzma.LZMAFile(file))
     else:
         inner = _zstandard(file, name)
