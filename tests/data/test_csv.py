@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -157,3 +158,16 @@ def test_split_rows_rejects_small_tables() -> None:
         split_rows(table_from_columns("t", {"a": [1] * 50, "b": [1] * 50}), 0.1, 0.1)
     with pytest.raises(ValueError, match=r"columns of \[1, 2\] cells"):
         table_from_columns("t", {"a": [1, 2], "b": [1]})
+
+
+def test_split_rows_are_those_of_the_sorted_digests() -> None:
+    numbers = list(range(50))
+    found = split_rows(table_from_columns("t", {"a": numbers, "b": numbers}), 0.1, 0.2, seed=3)
+
+    def digest(number: int) -> int:
+        text = f"3\x1f{number}\x1f{number}"
+        return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+
+    order = sorted(numbers, key=digest)
+    assert found["test"].tolist() == sorted(order[:10])
+    assert found["dev"].tolist() == sorted(order[10:15])

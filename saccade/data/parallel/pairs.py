@@ -6,15 +6,14 @@ strings it would have an overhead of some 130 bytes.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.data.splits import SPLIT_NAMES
+from saccade.data.splits import SPLIT_NAMES, check_shares, hash_texts, split_by_hash
 from saccade.data.tokenizers import normalise
-from saccade.errors import ConfigError, DataError
+from saccade.errors import DataError
 from saccade.types.arrays import ByteArray, IntArray
 
 Array = TypeVar("Array", bound=NDArray[Any])
@@ -203,17 +202,5 @@ def split_indices(pairs: SentencePairs, dev: float, test: float) -> dict[str, In
 
 def assign_splits(sources: Iterable[bytes], dev: float, test: float) -> NDArray[np.int8]:
     """Return the split of each source, as an index into SPLIT_NAMES; see `assign_split`."""
-    if not (0 <= dev <= 1 and 0 <= test <= 1 and dev + test <= 1):
-        raise ConfigError(
-            f"got shares of {dev} for dev and {test} for test; expected numbers from 0 to 1 with a "
-            "sum of at most 1; try 0.05 each."
-        )
-    digests = b"".join(map(_digest, sources))
-    hashes = np.frombuffer(digests, dtype=">u8") / 2.0**64
-    return np.where(hashes < test, 2, np.where(hashes >= 1 - dev, 1, 0)).astype(np.int8)
-
-
-def _digest(source: bytes) -> bytes:
-    if not source.isascii():  # ASCII is already in NFC
-        source = normalise(source.decode()).encode()
-    return blake2b(source, digest_size=8).digest()
+    check_shares(dev, test)
+    return split_by_hash(hash_texts(sources), dev, test)

@@ -23,6 +23,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from saccade.data.hashing import HashArray
 from saccade.data.records.base import Cells, RecordChunk
 from saccade.data.records.cell_forms import (
     BOOLEAN_PAIRS,
@@ -131,7 +132,7 @@ def profile_chunks(
     return RecordsProfile(rows, rows - whole_rows.estimate(), whole_rows.is_exact, columns)
 
 
-def _hash_rows(chunk: RecordChunk) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+def _hash_rows(chunk: RecordChunk) -> HashArray:
     columns = [[cell or "" for cell in cells] for cells in chunk.columns.values()]
     return hash_values(map("\x1f".join, zip(*columns, strict=True)))
 

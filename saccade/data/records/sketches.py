@@ -12,12 +12,11 @@ the distinct values with their frequencies.
 
 from collections import Counter
 from collections.abc import Iterable
-from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from saccade.data.hashing import HashArray, hash_bytes
 from saccade.types.arrays import IntArray
 
 SKETCH_SIZE = 1 << 16  # k: the count is exact up to so many values, then within 0.4 %
@@ -25,15 +24,10 @@ MAX_COUNTED_VALUES = 1 << 12  # distinct values whose occurrences are counted
 MAX_COUNTED_LENGTH = 200  # characters of such a value
 LENGTH_BITS = 10  # significant bits of a counted length: lengths below 1,024 are exact
 
-HashArray = NDArray[np.uint64]
-
 
 def hash_values(values: Iterable[str]) -> HashArray:
     """Return a 64-bit hash of each value, the same in every process."""
-    digests = b"".join(
-        [blake2b(v.encode("utf-8", "surrogatepass"), digest_size=8).digest() for v in values]
-    )
-    return np.frombuffer(digests, ">u8").astype(np.uint64)
+    return hash_bytes(value.encode("utf-8", "surrogatepass") for value in values)
 
 
 class DistinctCounter:

@@ -10,13 +10,13 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from saccade.data.hashing import hash_bytes
+from saccade.data.splits import SPLIT_NAMES, split_by_order
 from saccade.errors import ConfigError, DataError
 from saccade.io.atomic import write_atomically
 from saccade.io.numbers import is_number
@@ -214,30 +214,15 @@ def split_rows(table: Table, dev: float, test: float, seed: int = 0) -> dict[str
             f"got data.dev_share={dev} and data.test_share={test}; expected a sum under 1, so that "
             "rows are left for training."
         )
-    count = len(table)
     rows = zip(*table.columns.values(), strict=True)
-    digests = np.array([_digest(seed, row) for row in rows], np.uint64)
-    order = np.argsort(digests, kind="stable")
-    sorted_digests = digests[order]
-    first = _end_of_equal_rows(sorted_digests, max(1, round(test * count)))
-    second = _end_of_equal_rows(sorted_digests, first + max(1, round(dev * count)))
-    cuts = {"train": order[second:], "dev": order[first:second], "test": order[:first]}
+    digests = hash_bytes("\x1f".join((str(seed), *row)).encode() for row in rows)
+    splits = split_by_order(digests, dev, test)
+    cuts = {name: np.flatnonzero(splits == split) for split, name in enumerate(SPLIT_NAMES)}
     sizes = {name: len(rows) for name, rows in cuts.items()}
     if sizes["train"] < 2 or not sizes["dev"]:
         counts = ", ".join(f"{size} for {name}" for name, size in sizes.items())
         raise DataError(
-            f"{table.name}: got {pluralise(count, 'row')} ({counts}); expected at least two for "
-            "train and one each for dev and test. Equal rows are kept together; try more rows."
+            f"{table.name}: got {pluralise(len(table), 'row')} ({counts}); expected at least two "
+            "for train and one each for dev and test. Equal rows are kept together; try more rows."
         )
-    return {name: np.sort(rows).astype(np.int64) for name, rows in cuts.items()}
-
-
-def _end_of_equal_rows(sorted_digests: NDArray[np.uint64], cut: int) -> int:
-    while 0 < cut < len(sorted_digests) and sorted_digests[cut] == sorted_digests[cut - 1]:
-        cut += 1
-    return min(cut, len(sorted_digests))
-
-
-def _digest(seed: int, cells: tuple[str, ...]) -> int:
-    text = "\x1f".join((str(seed), *cells))
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+    return cuts
