@@ -38,6 +38,8 @@ PLUMBING = {
     "types/shapes.py": "the batch as a named tuple",
     "types/results.py": "the prediction as a named tuple",
     "data/source.py": "chooses between path, dataset and synthetic data",
+    "data/hashing.py": "hashes by which examples are divided",
+    "data/splits.py": "row numbers of each split",
     "data/samplers.py": "row numbers of samples and of shuffled batches",
     "decoding/config.py": "validates the options of predict",
     "decoding/protocol.py": "checks the arguments of a search",

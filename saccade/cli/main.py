@@ -18,6 +18,7 @@ from saccade import __version__
 from saccade.cli.check import check_command
 from saccade.cli.compare import compare_command
 from saccade.cli.copy import copy_command
+from saccade.cli.data import data_command
 from saccade.cli.demo import demo_command
 from saccade.cli.doctor import doctor_command
 from saccade.cli.evaluate import evaluate_command
@@ -75,6 +76,7 @@ def _root(
 COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo_command,
     "list": list_command,
+    "data": data_command,
     "train": train_command,
     "finetune": finetune_command,
     "predict": predict_command,

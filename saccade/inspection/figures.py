@@ -191,6 +191,27 @@ class DistributionShift:
     tables: tuple[str, str]  # names
 
 
+class LengthDistribution(NamedTuple):
+    """Numbers of texts by length in characters."""
+
+    name: str  # of the column
+    lengths: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    median: int
+
+
+@dataclass(frozen=True, eq=False)
+class DataOverview:
+    """A data set before training: lengths of its texts, class balance, missing values."""
+
+    name: str
+    rows: int
+    lengths: Sequence[LengthDistribution]
+    label: str  # name of the column of classes, or ""
+    classes: Mapping[str, int]  # rows of each class, the most frequent first
+    missing: Mapping[str, float]  # share of missing values, of columns that have some
+
+
 # --- words ----------------------------------------------------------------------------------------
 
 
@@ -340,6 +361,7 @@ Figure = (
     | OnlineLearningCurve
     | ComputationGraph
     | DistributionShift
+    | DataOverview
     | WordMap
     | ZipfCurves
     | ActivationCurves

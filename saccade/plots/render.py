@@ -14,6 +14,7 @@ from saccade.plots.comparison import save_comparison_curves, save_layer_benchmar
 from saccade.plots.computation_graph import save_computation_graph
 from saccade.plots.confusion import save_confusion_matrix
 from saccade.plots.curves import save_training_curves
+from saccade.plots.data_overview import save_data_overview
 from saccade.plots.figure_json import figure_to_json as figure_to_json
 from saccade.plots.fits import save_forecast_curves, save_kernel_fit
 from saccade.plots.gradients import save_gradient_figure
@@ -38,6 +39,7 @@ DRAW: dict[type, Callable[[Any, Path], list[str]]] = {
     figures.OnlineLearningCurve: save_online_curve,
     figures.ComputationGraph: save_computation_graph,
     figures.DistributionShift: save_distribution_shift,
+    figures.DataOverview: save_data_overview,
     figures.WordMap: save_word_figure,
     figures.ZipfCurves: save_zipf_curves,
     figures.ActivationCurves: save_activation_curves,

@@ -51,6 +51,7 @@ EXAMPLES = 3  # values of a column
 SCRIPT_SAMPLE = 1 << 15  # characters of a column by which its script is found
 NUMERIC_SHARE = 0.9  # of the values of a numeric or date column; the others are errors
 UNIQUE_SHARE = 0.98  # distinct values of an id column, of its values
+NAMED_UNIQUE_SHARE = 0.9  # the same, if its name is that of an id
 MIN_ID_VALUES = 5  # fewer values do not show that a column is an id
 MIN_LABELS = 20  # fewer values do not show that a column cannot be a label
 MAX_CODE_SHAPES = 3  # of an id column of codes
@@ -106,7 +107,7 @@ class RecordsProfile(NamedTuple):
     """Statistics of all columns, and of whole rows."""
 
     rows: int
-    duplicates: int  # rows that equal an earlier one
+    duplicates: int  # rows that equal an earlier one and have a value
     is_exact: bool  # False: `duplicates` is an estimate
     columns: dict[str, ColumnProfile]
 
@@ -129,12 +130,14 @@ def profile_chunks(
         rows += len(chunk)
         on_rows(len(chunk))
     columns = {name: counter.profile() for name, counter in counters.items()}
-    return RecordsProfile(rows, rows - whole_rows.estimate(), whole_rows.is_exact, columns)
+    duplicates = whole_rows.total - whole_rows.estimate()
+    return RecordsProfile(rows, duplicates, whole_rows.is_exact, columns)
 
 
 def _hash_rows(chunk: RecordChunk) -> HashArray:
+    """Return the hashes of the rows that have a value."""
     columns = [[cell or "" for cell in cells] for cells in chunk.columns.values()]
-    return hash_values(map("\x1f".join, zip(*columns, strict=True)))
+    return hash_values("\x1f".join(row) for row in zip(*columns, strict=True) if any(row))
 
 
 class _ColumnCounter:
@@ -227,7 +230,8 @@ def _infer_kind(column: _ColumnCounter, distinct: int) -> ColumnKind:
     forms = column.forms
     if forms["date"] >= NUMERIC_SHARE * known:
         return "date"
-    is_unique = known >= MIN_ID_VALUES and distinct >= UNIQUE_SHARE * known
+    share = NAMED_UNIQUE_SHARE if is_id_name(column.name) else UNIQUE_SHARE
+    is_unique = known >= MIN_ID_VALUES and distinct >= share * known
     numbers = forms["integer"] + forms["number"]
     if numbers >= NUMERIC_SHARE * known:
         if forms["number"] == 0 and is_unique and _numbers_rows(column, known):
@@ -235,6 +239,8 @@ def _infer_kind(column: _ColumnCounter, distinct: int) -> ColumnKind:
         return "number" if forms["number"] else "integer"
     if is_unique and _is_id(column, known):
         return "id"
+    if forms["code"] + numbers >= NUMERIC_SHARE * known:
+        return "category"
     return _infer_text_kind(column, distinct, known)
 
 

@@ -81,6 +81,14 @@ TIME_ROLE = Role(
 )
 WEIGHT_ROLE = Role("weight", "number", "Column with the weight of each row.", required=False)
 
+TASK_ROLES: dict[str, tuple[Role, ...]] = {  # required roles by task
+    "translate": (SOURCE_ROLE, TARGET_ROLE),
+    "classify": (TEXT_ROLE, LABEL_ROLE),
+    "language": (TEXT_ROLE,),
+    "forecast": (SERIES_ROLE,),
+    "table": (TABLE_TARGET_ROLE,),
+}
+
 TIME_NAMES = frozenset(
     "time date datetime timestamp ts ds day month year week hour period created_at updated_at"
     " datum zeit fecha дата 日期 时间".split()

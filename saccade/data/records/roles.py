@@ -71,15 +71,33 @@ def resolve_roles(
     """
     sample = records.head(ROLE_SAMPLE_ROWS)
     profiles = profile_records(sample)
-    resolution = _Resolution(records, profiles, roles, task, ask)
     check_header(records, sample, profiles)
+    is_whole = len(sample) < ROLE_SAMPLE_ROWS
+    return assign_roles(records, profiles, roles, given, task, ask, is_whole)
+
+
+def assign_roles(
+    records: Records,
+    profiles: Profiles,
+    roles: Sequence[Role],
+    given: Mapping[str, str | None],
+    task: str,
+    ask: AskColumn | None = None,
+    is_whole: bool = True,
+) -> list[RoleChoice]:
+    """Return the column of each role by the profiles of the columns; see `resolve_roles`.
+
+    `is_whole` is False if the profiles are those of the first rows only: a file that is sorted by
+    class shows one class there.
+    """
+    resolution = _Resolution(records, profiles, roles, task, ask)
     for role in roles:
         if (name := given.get(role.name)) is not None:
             resolution.take(role.name, find_column(records, name), "given")
     resolution.refuse_repeated()
     resolution.by_name()
     resolution.by_content()
-    resolution.check_contents(is_whole=len(sample) < ROLE_SAMPLE_ROWS)
+    resolution.check_contents(is_whole)
     return [resolution.chosen[r.name] for r in roles if r.name in resolution.chosen]
 
 

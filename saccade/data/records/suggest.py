@@ -49,8 +49,7 @@ def suggest_task(profiles: Profiles, name: str) -> TaskSuggestion | None:
     for rule in (_pair_rule, _classify_rule, _language_rule, _forecast_rule, _table_rule):
         if (found := rule(used)) is not None:
             task, roles, reason = found
-            only = len(profiles) == 1 and task == "language"  # plain text has no named column
-            command = train_command_line(task, name, {} if only else roles)
+            command = train_command_line(task, name, roles)
             return TaskSuggestion(task, roles, reason, command)
     return None
 
@@ -61,7 +60,7 @@ _Found = tuple[str, dict[str, str], str] | None
 def _pair_rule(used: Profiles) -> _Found:
     texts = text_columns(used)
     pair = language_pair(used) or _named_pair(texts)
-    if pair is None and len(texts) == 2 and not class_columns(used):
+    if pair is None and len(texts) == 2 and not _label_columns(used):
         pair = (texts[0], texts[1])
     if pair is None:
         return None
@@ -84,7 +83,7 @@ def _named_pair(texts: Sequence[str]) -> tuple[str, str] | None:
 
 
 def _classify_rule(used: Profiles) -> _Found:
-    texts, classes = text_columns(used), class_columns(used)
+    texts, classes = text_columns(used), _label_columns(used)
     if not texts or not classes:
         return None
     text = named_column(TEXT_ROLE, texts) or longest_text(used, texts) or texts[0]
@@ -95,6 +94,12 @@ def _classify_rule(used: Profiles) -> _Found:
         {"text": text, "label": label},
         f"{text!r} is a text and {label!r} has {count}",
     )
+
+
+def _label_columns(used: Profiles) -> list[str]:
+    """Return the columns of classes, and short values with the usual name of a label."""
+    close = {match.column for match in match_names(LABEL_ROLE, used) if match.rank < 2}
+    return [c for c, p in used.items() if p.is_class or (c in close and p.kind == "integer")]
 
 
 def _language_rule(used: Profiles) -> _Found:
@@ -122,9 +127,9 @@ def _table_rule(used: Profiles) -> _Found:
     targets = [c for c, p in used.items() if p.kind != "date"]
     target = named_column(TABLE_TARGET_ROLE, targets)
     if target is not None:
-        return "table", {"target": target}, f"numbers and categories, and a column {target!r}"
+        return "table", {"target": target}, f"{target!r} is to be predicted from the others"
     last = targets[-1] if targets else list(used)[-1]
-    return "table", {"target": last}, f"numbers and categories; {last!r} is the last column"
+    return "table", {"target": last}, f"{last!r} is the last of {len(used)} columns without texts"
 
 
 # --- columns by content ---------------------------------------------------------------------------
