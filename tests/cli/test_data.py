@@ -181,8 +181,9 @@ def test_loads_no_torch(tmp_path: Path) -> None:
         "print('LOADED', *sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, encoding="utf-8"
     )
+    assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.partition("LOADED")[2].split())
     assert "saccade.data.records.summary" in loaded
     assert not {"torch", "matplotlib", "numba", "pandas", "sklearn"} & loaded

@@ -98,6 +98,15 @@ class ColumnProfile(NamedTuple):
         return self.kind == "integer" and self.distinct <= max(2, min(100, 0.2 * self.known))
 
     @property
+    def is_long(self) -> bool:
+        """True if the values are sentences or longer."""
+        if not self.has_spaces:
+            return self.characters.median >= 2 * LONG_TEXT_WORDS
+        return (
+            self.words.median >= LONG_TEXT_WORDS or self.characters.median >= LONG_TEXT_CHARACTERS
+        )
+
+    @property
     def is_unique(self) -> bool:
         """True if hardly any value repeats, so that they are no classes."""
         return self.known >= MIN_LABELS and self.distinct > CATEGORY_SHARE * self.known

@@ -64,7 +64,10 @@ TABLE_TARGET_ROLE = Role(
     "target",
     "any",
     "Column to predict.",
-    aliases=("label", "class", "y", "outcome", "response", "labels", "target_value", "zielgröße"),
+    aliases=tuple(
+        "label class y outcome response labels click clicked churn survived purchased bought"
+        " converted fraud diagnosis".split()
+    ),
 )
 SERIES_ROLE = Role(
     "target",
@@ -81,12 +84,14 @@ TIME_ROLE = Role(
 )
 WEIGHT_ROLE = Role("weight", "number", "Column with the weight of each row.", required=False)
 
-TASK_ROLES: dict[str, tuple[Role, ...]] = {  # required roles by task
-    "translate": (SOURCE_ROLE, TARGET_ROLE),
+TASK_ROLES: dict[str, tuple[Role, ...]] = {
     "classify": (TEXT_ROLE, LABEL_ROLE),
+    "forecast": (SERIES_ROLE, TIME_ROLE),
+    "kernel-regression": (),
     "language": (TEXT_ROLE,),
-    "forecast": (SERIES_ROLE,),
-    "table": (TABLE_TARGET_ROLE,),
+    "table": (TABLE_TARGET_ROLE, WEIGHT_ROLE, TIME_ROLE),
+    "translate": (SOURCE_ROLE, TARGET_ROLE),
+    "vectors": (TEXT_ROLE,),
 }
 
 TIME_NAMES = frozenset(

@@ -35,6 +35,7 @@ from saccade.errors import DataError
 ROLE_SAMPLE_ROWS = 5000  # by which roles are inferred
 MIN_CLASS_ROWS = 50  # fewer rows do not show that a column of texts has classes
 MAX_PROPOSED_CLASSES = 20  # a target with more distinct values may be a translation
+MAX_CLASS_SHARE = 0.1  # the same beside a long text, of the rows
 MAX_HEADER_WORDS = 6  # a longer name of a column is data
 MAX_NAMED_COLUMNS = 8
 
@@ -276,9 +277,9 @@ class _Resolution:
             # too few rows to show which values repeat
             label, text = sorted(free, key=lambda column: self.profiles[column].words.mean)
             reason = "of two columns, with {} words"
-        elif all(profile.is_class for profile in profiles) and not self.records.has_header:
-            label, text = free
-            reason = "of two columns without names, as in label TAB text"
+        elif all(profile.is_class for profile in profiles):
+            label, text = sorted(free, key=lambda column: self.profiles[column].distinct)
+            reason = "of two columns, with {} distinct values"
         else:
             return
         for role in needed:
@@ -306,7 +307,7 @@ class _Resolution:
                 f"{name}: got {len(suited)} columns that may be the {role.name} "
                 f"({_listed(suited)}); expected one; try {self.command(guess)}"
             )
-        suggestion = suggest_task(self.profiles, name)
+        suggestion = suggest_task(self.profiles, self.records)
         if suggestion is not None and suggestion.task != self.task:
             return DataError(
                 f"{name}: got no column that may be the {role.name} of {self.task} ({columns}); "
@@ -356,7 +357,7 @@ class _Resolution:
         classes = [c for c in self.free_columns() if self.profiles[c].is_class]
         if classes:
             return f"try {self.command({'label': classes[0]})}"
-        suggestion = suggest_task(self.profiles, self.records.name)
+        suggestion = suggest_task(self.profiles, self.records)
         if suggestion is not None and suggestion.task != self.task:
             return f"{suggestion.reason}; try {suggestion.command}"
         return f"try another column with --label NAME (columns: {_listed(self.records.columns)})."
@@ -366,12 +367,13 @@ class _Resolution:
         if len(self.inferred) < 2:
             return
         profiles = [self.profiles[self.chosen[role].column] for role in self.inferred]
-        classes = [
-            p
-            for p in profiles
-            if p.is_class and p.known >= MIN_CLASS_ROWS and p.distinct <= MAX_PROPOSED_CLASSES
-        ]
         texts = [p for p in profiles if p.kind == "text"]
+        limit = MAX_PROPOSED_CLASSES
+        if texts and texts[0].is_long:  # a long text is not translated into one of some words
+            limit = max(limit, int(MAX_CLASS_SHARE * texts[0].rows))
+        classes = [
+            p for p in profiles if p.is_class and p.known >= MIN_CLASS_ROWS and p.distinct <= limit
+        ]
         if len(classes) == 1 and len(texts) == 1:
             roles = {"text": texts[0].name, "label": classes[0].name}
             command = train_command_line("classify", self.records.name, roles)

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from saccade.data.records.base import Records
 from saccade.data.records.profile import ColumnProfile
 from saccade.data.records.role_names import (
     LABEL_ROLE,
@@ -39,7 +40,12 @@ def train_command_line(task: str, data: str, roles: Mapping[str, str]) -> str:
     return " ".join([f"saccade train {task} --data {shlex.quote(data)}", *options])
 
 
-def suggest_task(profiles: Profiles, name: str) -> TaskSuggestion | None:
+def suggested_command(task: str, records: Records, roles: Mapping[str, str]) -> str:
+    """Return the command that trains a task; the only column of plain text has no name."""
+    return train_command_line(task, records.name, {} if records.format == "text" else roles)
+
+
+def suggest_task(profiles: Profiles, records: Records) -> TaskSuggestion | None:
     """Return the task that the columns suggest; None without a column that can be used.
 
     Two texts: translate. A text and a class: classify. A text alone: language. A time and a number:
@@ -49,8 +55,7 @@ def suggest_task(profiles: Profiles, name: str) -> TaskSuggestion | None:
     for rule in (_pair_rule, _classify_rule, _language_rule, _forecast_rule, _table_rule):
         if (found := rule(used)) is not None:
             task, roles, reason = found
-            command = train_command_line(task, name, roles)
-            return TaskSuggestion(task, roles, reason, command)
+            return TaskSuggestion(task, roles, reason, suggested_command(task, records, roles))
     return None
 
 

@@ -19,8 +19,8 @@ from saccade.data.records.suggest import (
     TaskSuggestion,
     class_columns,
     suggest_task,
+    suggested_command,
     text_columns,
-    train_command_line,
 )
 from saccade.errors import DataError
 
@@ -118,7 +118,7 @@ def summarise_data(
         check_header(records, head, profile_records(head))
     except DataError as error:
         doubts.append(str(error))
-    suggestion = suggest_task(profile.columns, records.name)
+    suggestion = suggest_task(profile.columns, records)
     roles: list[RoleChoice] = []
     if (task := _task_of(chosen, profile)) is not None:
         try:
@@ -144,8 +144,7 @@ def _with_roles(
 ) -> TaskSuggestion:
     """Return the suggestion with these roles, and its command."""
     columns = {choice.role: choice.column for choice in roles}
-    is_plain = records.format == "text"  # its only column has no name of its own
-    command = train_command_line(suggestion.task, records.name, {} if is_plain else columns)
+    command = suggested_command(suggestion.task, records, columns)
     return suggestion._replace(roles=columns, command=command)
 
 

@@ -237,6 +237,12 @@ def test_a_few_rows_are_judged_by_their_words() -> None:
     assert chosen(tie, CLASSIFY, "classify") == {"text": "column 2", "label": "column 1"}
 
 
+def test_of_two_columns_of_words_the_label_has_fewer_values() -> None:
+    words = [f"word{n % 17}x" for n in range(ROWS)]
+    assert chosen(headerless(words, CLASSES), CLASSIFY, "classify")["label"] == "column 2"
+    assert chosen(headerless(CLASSES, words), CLASSIFY, "classify")["label"] == "column 1"
+
+
 def test_optional_roles_are_taken_only_if_given() -> None:
     columns = {"time": DAYS, "x": PRICES, "label": STARS}
     roles = (TABLE_TARGET_ROLE, TIME_ROLE)
@@ -333,6 +339,12 @@ def test_labelled_texts_are_no_pairs() -> None:
     message = refusal(records_of({"label": CLASSES, "review": TEXTS}), PAIR, "translate")
     assert "2 distinct values in 60 rows of 'label'" in message
     assert "saccade train classify --data data.csv --text review --label label" in message
+    topics = [f"topic {n % 25}" for n in range(300)]
+    news = [f"the {n} ministers met in the town of the talks" for n in range(300)]
+    assert "classify" in refusal(headerless(topics, news), PAIR, "translate")
+    # short texts may have few answers
+    sums = headerless([f"{n} + {n % 25}" for n in range(300)], [str(n % 25) for n in range(300)])
+    chosen(sums, PAIR, "translate")
     # a user may still ask for it
     columns = {"label": CLASSES, "review": TEXTS}
     chosen(records_of(columns), PAIR, "translate", source="review", target="label")
@@ -371,7 +383,8 @@ SUGGESTIONS = [
 
 @pytest.mark.parametrize("columns, task, roles", SUGGESTIONS)
 def test_suggested_task(columns: dict[str, list[str]], task: str, roles: dict[str, str]) -> None:
-    suggestion = suggest_task(profile_records(records_of(columns).head()), "data.csv")
+    records = records_of(columns)
+    suggestion = suggest_task(profile_records(records.head()), records)
     assert suggestion is not None
     assert (suggestion.task, suggestion.roles) == (task, roles)
     assert suggestion.command.startswith(f"saccade train {task} --data data.csv")
@@ -379,4 +392,4 @@ def test_suggested_task(columns: dict[str, list[str]], task: str, roles: dict[st
 
 def test_no_task_for_a_file_without_values() -> None:
     records = records_of({"a": ["", ""], "b": ["x", "x"]})
-    assert suggest_task(profile_records(records.head()), "data.csv") is None
+    assert suggest_task(profile_records(records.head()), records) is None
