@@ -35,7 +35,7 @@ from saccade.errors import DataError
 ROLE_SAMPLE_ROWS = 5000  # by which roles are inferred
 MIN_CLASS_ROWS = 50  # fewer rows do not show that a column of texts has classes
 MAX_PROPOSED_CLASSES = 20  # a target with more distinct values may be a translation
-MAX_CLASS_SHARE = 0.1  # the same beside a long text, of the rows
+MAX_CLASS_SHARE = 0.1  # the same where the text is long, of the rows
 MAX_HEADER_WORDS = 6  # a longer name of a column is data
 MAX_NAMED_COLUMNS = 8
 
