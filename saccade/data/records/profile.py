@@ -55,6 +55,8 @@ NAMED_UNIQUE_SHARE = 0.9  # the same, if its name is that of an id
 MIN_ID_VALUES = 5  # fewer values do not show that a column is an id
 MIN_LABELS = 20  # fewer values do not show that a column cannot be a label
 MAX_CODE_SHAPES = 3  # of an id column of codes
+MAX_NUMERIC_CLASSES = {"integer": 100, "number": 20}  # distinct numbers that may be classes
+NUMERIC_CLASS_SHARE = 0.2  # the same, of the values
 CATEGORY_SHARE = 0.5  # distinct values of a category, of its values
 LONG_TEXT_WORDS = 6  # median; values that long are texts even if they repeat
 LONG_TEXT_CHARACTERS = 40
@@ -95,7 +97,10 @@ class ColumnProfile(NamedTuple):
         """True if the values repeat as those of classes do, and there are two or more."""
         if self.kind in ("boolean", "category"):
             return True
-        return self.kind == "integer" and self.distinct <= max(2, min(100, 0.2 * self.known))
+        if self.kind not in MAX_NUMERIC_CLASSES:
+            return False
+        limit = min(MAX_NUMERIC_CLASSES[self.kind], NUMERIC_CLASS_SHARE * self.known)
+        return self.distinct <= max(2, limit)
 
     @property
     def is_long(self) -> bool:

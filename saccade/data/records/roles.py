@@ -146,7 +146,7 @@ class _Resolution:
 
     def command(self, guess: Mapping[str, str] | None = None) -> str:
         """Return the command with the roles chosen so far and some guessed ones."""
-        columns = {role: choice.column for role, choice in self.chosen.items()} | dict(guess or {})
+        columns = {**{r: c.column for r, c in self.chosen.items()}, **(guess or {})}
         named = {
             role.name: columns.get(role.name, "COLUMN") for role in self.roles if role.required
         }
@@ -192,12 +192,13 @@ class _Resolution:
     def suits(self, role: Role, column: str) -> bool:
         """Return True if the contents of a column are of the role's kind."""
         profile = self.profiles[column]
-        is_small = profile.rows < MIN_CLASS_ROWS and profile.kind not in ("number", "date")
         match role.kind:
             case "text":
                 return profile.kind in ("text", "category")
             case "label":
-                return profile.is_class or profile.kind == "constant" or is_small
+                is_small = profile.rows < MIN_CLASS_ROWS and profile.kind not in ("number", "date")
+                may_repeat = profile.kind in ("constant", "integer") and not profile.is_unique
+                return profile.is_class or may_repeat or is_small
             case "number":
                 return profile.kind in ("integer", "number")
             case "time":
@@ -313,9 +314,10 @@ class _Resolution:
                 f"{name}: got no column that may be the {role.name} of {self.task} ({columns}); "
                 f"{suggestion.reason}; try {suggestion.command}"
             )
+        guess = {} if suggestion is None else suggestion.roles
         return DataError(
-            f"{name}: got no column that may be the {role.name} ({columns}); expected "
-            f"{_EXPECTED[role.kind]}; try {self.command()}"
+            f"{name}: got no column that is by its name or contents the {role.name} ({columns}); "
+            f"expected {_EXPECTED[role.kind]}; try {self.command(guess)}"
         )
 
     # --- checks -----------------------------------------------------------------------------------

@@ -75,6 +75,14 @@ def test_kind_of_a_column(kind: str, name: str, cells: list[str | None]) -> None
     assert profile_of(cells, name).kind == kind
 
 
+def test_classes_repeat() -> None:
+    for kind, name, cells in KINDS:
+        if kind in ("empty", "constant", "date", "id", "text"):
+            assert not profile_of(cells, name).is_class
+    assert profile_of(["4.0", "5.0", "1.0"] * 9).is_class
+    assert not profile_of([str(n * n) for n in range(50)]).is_class
+
+
 def test_unique_integers_are_ids_by_name_only() -> None:
     squares = [str(n * n) for n in range(50)]
     assert profile_of(squares, "user_id").kind == "id"

@@ -118,6 +118,15 @@ def test_usual_names_of_labelled_texts(text: str, label: str) -> None:
     assert reasons(records_of(columns), CLASSIFY, "classify")["label"] == f"named {label!r}"
 
 
+def test_many_or_decimal_classes_are_labels_by_name() -> None:
+    intents = [str(n % 150) for n in range(600)]
+    texts = [f"the request number {n} of a user" for n in range(600)]
+    found = chosen(records_of({"query": texts, "intent": intents}), CLASSIFY, "classify")
+    assert found == {"text": "query", "label": "intent"}
+    stars = [f"{1 + n % 5}.0" for n in range(600)]
+    assert chosen(headerless(texts, stars), CLASSIFY, "classify")["label"] == "column 2"
+
+
 def test_given_names_come_first() -> None:
     columns = {"text": TEXTS, "label": STARS, "other": OTHERS, "city": CLASSES}
     records = records_of(columns)
@@ -362,7 +371,7 @@ def test_no_column_for_a_role_names_the_task_that_fits() -> None:
 def test_the_target_of_a_table_is_asked_for() -> None:
     message = refusal(records_of({"a": PRICES, "b": STARS}), (TABLE_TARGET_ROLE,), "table")
     assert "expected the column to predict" in message
-    assert message.endswith("try saccade train table --data data.csv --target COLUMN")
+    assert message.endswith("try saccade train table --data data.csv --target b")
 
 
 # --- suggestions ----------------------------------------------------------------------------------
