@@ -43,12 +43,12 @@ from saccade.estimators.shift.importance_weights import (
     effective_sample_size,
     estimate_label_shift,
 )
+from saccade.tasks.tabular.components import build_table_network
 from saccade.tasks.tabular.config import TableRecipe
 from saccade.tasks.tabular.data import TableSplit, with_row_weights
 from saccade.tasks.tabular.evaluate import TableEvaluator
 from saccade.tasks.tabular.objective import TabularObjective
 from saccade.tasks.tabular.scoring import NetworkScorer
-from saccade.tasks.tabular.spec import build_table_network
 from saccade.training.device import set_num_threads
 from saccade.training.loop import TrainState, train_loop
 from saccade.training.objective import Validation

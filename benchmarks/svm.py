@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from timing import print_machine, seconds, spread, table
 
-from saccade.estimators.svm.svm import SVM, SVMConfig
+from saccade.estimators.svm.config import SVMConfig
+from saccade.estimators.svm.svm import SVM
 
 try:
     from sklearn.svm import SVC

@@ -23,10 +23,10 @@ from torch.utils.flop_counter import (
 from saccade.data.batching import encode_pairs
 from saccade.data.parallel.config import PairsConfig, TokenizerConfig
 from saccade.optim import clip_grad_norm
+from saccade.tasks.translation.components import build_translator
 from saccade.tasks.translation.config import TranslationRecipe
 from saccade.tasks.translation.data import PairSplit, load_pair_splits, train_tokenizers
 from saccade.tasks.translation.objective import TranslationObjective
-from saccade.tasks.translation.spec import build_translator
 from saccade.training.device import set_num_threads
 from saccade.types.shapes import Batch
 

@@ -35,9 +35,9 @@ def training_step_ms() -> float:
     from saccade.optim import adamw
     from saccade.recipes.translation import dates_recipe
     from saccade.tasks.base import PrepareContext
+    from saccade.tasks.translation.components import build_translator
     from saccade.tasks.translation.data import prepare_pairs
     from saccade.tasks.translation.objective import TranslationObjective
-    from saccade.tasks.translation.spec import build_translator
 
     recipe = dates_recipe().with_values(data={"synthetic": "dates", "size": 20_000})
     data = prepare_pairs(recipe, PrepareContext())
@@ -58,7 +58,8 @@ def generation_rate(texts: int) -> float:
 
     from saccade.decoding import PromptedDecoder, SpecialTokens, greedy_search
     from saccade.inference.engine import make_decoder
-    from saccade.models.gpt import GPT, GPTConfig
+    from saccade.models.config import GPTConfig
+    from saccade.models.gpt import GPT
 
     config = GPTConfig(vocab_size=65, width=384, depth=6, heads=6, context_length=256)
     stepper = PromptedDecoder(make_decoder(GPT(config).eval()))

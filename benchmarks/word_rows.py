@@ -27,6 +27,7 @@ from timing import print_machine, spread, table
 
 from saccade.compiled.jit import aligned_zeros, jit_nogil
 from saccade.data.text.word_corpus import read_word_corpus
+from saccade.estimators.word_vectors.config import Word2VecConfig
 from saccade.estimators.word_vectors.kernels import (
     MAX_LINE_WORDS,
     VocabularyTables,
@@ -40,7 +41,6 @@ from saccade.estimators.word_vectors.sampling import (
     sample_alias,
 )
 from saccade.estimators.word_vectors.word2vec import (
-    Word2VecConfig,
     Word2VecTrainer,
     identity_bags,
     init_word2vec_params,

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from saccade.estimators.svm.svm import SVM, SVMConfig
+from saccade.estimators.svm.config import SVMConfig
+from saccade.estimators.svm.svm import SVM
 from saccade.plots.margin import save_margin
 
 

@@ -1,9 +1,10 @@
 """Registries: lookup by name, with a suggestion for a misspelt one."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Generic, TypeVar
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
 
 from saccade.errors import ConfigError
 
@@ -27,6 +28,21 @@ def lookup(table: Mapping[str, Value], name: str, what: str = "name") -> Value:
     )
 
 
+def import_attribute(import_path: str) -> Any:
+    """Return the object at "module:attribute"; the attribute may be dotted (Class.method)."""
+    module, _, attribute = import_path.partition(":")
+    return attrgetter(attribute)(import_module(module))
+
+
+def import_when_called(import_path: str) -> Callable[..., Any]:
+    """Return a function that imports the one at "module:attribute" and calls it."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return import_attribute(import_path)(*args, **kwargs)
+
+    return call
+
+
 class LazyRegistry(Mapping[str, Value], Generic[Value]):
     """Mapping from names to objects, given as "module:attribute" and imported on access."""
 
@@ -34,8 +50,7 @@ class LazyRegistry(Mapping[str, Value], Generic[Value]):
         self.import_paths = import_paths
 
     def __getitem__(self, name: str) -> Value:
-        module, attribute = self.import_paths[name].split(":")
-        value: Value = getattr(import_module(module), attribute)
+        value: Value = import_attribute(self.import_paths[name])
         return value
 
     def __iter__(self) -> Iterator[str]:

@@ -55,7 +55,8 @@ LAYERS: list[dict[str, str]] = [
         "estimators": "models with their own `fit`: n-grams, word vectors, SVM, kernel regression",
         "inspection": "what a model does, as data: attention capture, gradient norms, signal "
         "propagation, invariance checks",
-        "models": "one file per family: settings, then the `nn.Module`, built from `nn`",
+        "models": "one file per family, built from `nn`; their settings in `config.py`, without "
+        "torch",
         "training": "loop, session, checkpoint, callbacks, device, signals, parallelism",
     },
     {
@@ -202,8 +203,11 @@ def wrong_exports(package: Path) -> list[str]:
 
 
 def public_names(tree: ast.Module) -> set[str]:
+    """Return the names that a module defines or imports, those for type checkers included."""
     names: list[str] = []
-    for node in tree.body:
+    for node in statements(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "typing":
+            continue
         if isinstance(node, Import):
             names += [a.asname or a.name for a in node.names]
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -212,6 +216,15 @@ def public_names(tree: ast.Module) -> set[str]:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names += [t.id for t in targets if isinstance(t, ast.Name)]
     return {name for name in names if not name.startswith("_")}
+
+
+def statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield the statements of a module, and those inside `if TYPE_CHECKING:`."""
+    for node in tree.body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from node.body
+        else:
+            yield node
 
 
 def listed_names(tree: ast.Module) -> list[str] | None:
@@ -290,7 +303,10 @@ def refused_words(package: Path) -> list[str]:
 def defined_names(tree: ast.Module) -> set[str]:
     """Return the public names that a module defines itself; imports are not definitions."""
     imported = {
-        a.asname or a.name for node in tree.body if isinstance(node, Import) for a in node.names
+        a.asname or a.name
+        for node in statements(tree)
+        if isinstance(node, Import)
+        for a in node.names
     }
     return public_names(tree) - imported
 

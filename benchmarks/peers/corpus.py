@@ -17,10 +17,10 @@ from saccade.data.parallel.pairs import SentencePairs
 from saccade.data.parallel.readers import read_pairs
 from saccade.data.special_tokens import PAD
 from saccade.io.atomic import read_checksummed_json, write_checksummed_json
+from saccade.tasks.translation.components import build_translator
 from saccade.tasks.translation.config import TranslationRecipe
 from saccade.tasks.translation.data import PairSplit, TokenizerPair, train_tokenizers
 from saccade.tasks.translation.objective import TranslationObjective
-from saccade.tasks.translation.spec import build_translator
 from saccade.types.shapes import Batch
 
 WIDTH, DEPTH, HEADS, HIDDEN, DROPOUT = 256, 3, 4, 1024, 0.1

@@ -4,9 +4,9 @@ from typing import Any
 
 from saccade.recipes.language import tinyshakespeare_recipe
 from saccade.tasks.base import PrepareContext
+from saccade.tasks.language_modeling.components import build_language_model
 from saccade.tasks.language_modeling.data import prepare_text
 from saccade.tasks.language_modeling.objective import LanguageObjective
-from saccade.tasks.language_modeling.spec import build_language_model
 
 SIZES: dict[str, dict[str, Any]] = {
     # nanoGPT's laptop setting

@@ -19,7 +19,8 @@ from transformers import (
 )
 
 from saccade.data.special_tokens import BOS, EOS, PAD, UNK
-from saccade.models.transformer import Transformer, TransformerConfig
+from saccade.models.config import TransformerConfig
+from saccade.models.transformer import Transformer
 
 SUPPRESSED_LOGIT = -1e4  # added to logits of suppressed tokens, as in Marian's checkpoints
 

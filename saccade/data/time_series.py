@@ -43,6 +43,8 @@ def noisy_sine(
     return TimeSeries("noisy sine", np.sin(rate * np.arange(1, length + 1)) + drawn)
 
 
+SYNTHETIC_SERIES = {"sine": noisy_sine}
+
 # --- files --------------------------------------------------------------------------------------
 
 

@@ -29,7 +29,7 @@ from saccade.data.special_tokens import BOS, EOS, SPECIAL_TOKENS, UNK
 from saccade.data.tokenizers import BPETokenizer, CharacterTokenizer, Tokenizer
 from saccade.errors import ConfigError, DataError, bullet_list
 from saccade.interop.registry import ModelParts
-from saccade.models.gpt import GPTConfig
+from saccade.models.config import GPTConfig
 
 END_OF_TEXT = "<|endoftext|>"  # their separator of documents
 GPT2_NORM_EPSILON = 1e-5

@@ -1,59 +1,33 @@
-"""Named networks, one file per family: settings, then the `nn.Module` with its `forward`.
+"""Named networks, one file per family, and their settings (`config`).
 
-`saccade.models.registry` lists them by name.
+`saccade.models.registry` lists them by name. The networks are imported on first use, so that
+settings can be read without torch.
 """
 
-from saccade.models.bahdanau import (
-    Bahdanau,
-    BahdanauConfig,
-)
-from saccade.models.base import (
-    CausalLM,
-    CellName,
-    EncoderDecoder,
-    LanguageModelConfig,
-    ScoreName,
-    TokenModel,
-    TranslatorConfig,
-)
-from saccade.models.bidirectional_lm import (
-    BidirectionalLM,
-    BidirectionalLMConfig,
-)
-from saccade.models.choice import (
-    ModelChoice,
-)
-from saccade.models.conv_lm import (
-    ConvLM,
-    ConvLMConfig,
-)
-from saccade.models.conv_seq2seq import (
-    ConvSeq2Seq,
-    ConvSeq2SeqConfig,
-)
-from saccade.models.forecasting import (
-    AutoregressiveForecaster,
+from typing import TYPE_CHECKING, Any
+
+from saccade.models.choice import ModelChoice
+from saccade.models.config import (
     AutoregressiveForecasterConfig,
-    Forecaster,
-    RecurrentForecaster,
-    RecurrentForecasterConfig,
-)
-from saccade.models.gpt import (
-    GPT,
+    BahdanauConfig,
+    BidirectionalLMConfig,
+    ConvLMConfig,
+    ConvSeq2SeqConfig,
     GPTConfig,
-)
-from saccade.models.kernel_attention import (
-    KernelAttention,
     KernelAttentionConfig,
     KernelRegressionConfig,
-)
-from saccade.models.luong import (
-    Luong,
+    LanguageModelConfig,
+    LinearRegressionConfig,
     LuongConfig,
-)
-from saccade.models.nnlm import (
-    NNLM,
+    MLPConfig,
     NNLMConfig,
+    RecurrentForecasterConfig,
+    RecurrentLMConfig,
+    Seq2SeqConfig,
+    SoftmaxRegressionConfig,
+    TransformerConfig,
+    TransformerXLConfig,
+    TranslatorConfig,
 )
 from saccade.models.registry import (
     FORECASTING_MODELS,
@@ -64,30 +38,56 @@ from saccade.models.registry import (
     ModelEntry,
     model_classes,
 )
-from saccade.models.rnn_lm import (
-    RecurrentLM,
-    RecurrentLMConfig,
-)
-from saccade.models.seq2seq import (
-    Seq2Seq,
-    Seq2SeqConfig,
-)
-from saccade.models.tabular import (
-    MLP,
-    LinearRegression,
-    LinearRegressionConfig,
-    MLPConfig,
-    SoftmaxRegression,
-    SoftmaxRegressionConfig,
-)
-from saccade.models.transformer import (
-    Transformer,
-    TransformerConfig,
-)
-from saccade.models.transformer_xl import (
-    TransformerXL,
-    TransformerXLConfig,
-)
+from saccade.registry import import_attribute as _import_attribute
+from saccade.types.names import CellName, ScoreName
+
+if TYPE_CHECKING:
+    from saccade.models.bahdanau import Bahdanau
+    from saccade.models.base import CausalLM, EncoderDecoder, TokenModel
+    from saccade.models.bidirectional_lm import BidirectionalLM
+    from saccade.models.conv_lm import ConvLM
+    from saccade.models.conv_seq2seq import ConvSeq2Seq
+    from saccade.models.forecasting import AutoregressiveForecaster, Forecaster, RecurrentForecaster
+    from saccade.models.gpt import GPT
+    from saccade.models.kernel_attention import KernelAttention
+    from saccade.models.luong import Luong
+    from saccade.models.nnlm import NNLM
+    from saccade.models.rnn_lm import RecurrentLM
+    from saccade.models.seq2seq import Seq2Seq
+    from saccade.models.tabular import MLP, LinearRegression, SoftmaxRegression
+    from saccade.models.transformer import Transformer
+    from saccade.models.transformer_xl import TransformerXL
+
+_LAZY = {
+    "AutoregressiveForecaster": "saccade.models.forecasting:AutoregressiveForecaster",
+    "Bahdanau": "saccade.models.bahdanau:Bahdanau",
+    "BidirectionalLM": "saccade.models.bidirectional_lm:BidirectionalLM",
+    "CausalLM": "saccade.models.base:CausalLM",
+    "ConvLM": "saccade.models.conv_lm:ConvLM",
+    "ConvSeq2Seq": "saccade.models.conv_seq2seq:ConvSeq2Seq",
+    "EncoderDecoder": "saccade.models.base:EncoderDecoder",
+    "Forecaster": "saccade.models.forecasting:Forecaster",
+    "GPT": "saccade.models.gpt:GPT",
+    "KernelAttention": "saccade.models.kernel_attention:KernelAttention",
+    "LinearRegression": "saccade.models.tabular:LinearRegression",
+    "Luong": "saccade.models.luong:Luong",
+    "MLP": "saccade.models.tabular:MLP",
+    "NNLM": "saccade.models.nnlm:NNLM",
+    "RecurrentForecaster": "saccade.models.forecasting:RecurrentForecaster",
+    "RecurrentLM": "saccade.models.rnn_lm:RecurrentLM",
+    "Seq2Seq": "saccade.models.seq2seq:Seq2Seq",
+    "SoftmaxRegression": "saccade.models.tabular:SoftmaxRegression",
+    "TokenModel": "saccade.models.base:TokenModel",
+    "Transformer": "saccade.models.transformer:Transformer",
+    "TransformerXL": "saccade.models.transformer_xl:TransformerXL",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return _import_attribute(_LAZY[name])
+    raise AttributeError(f"module 'saccade.models' has no attribute {name!r}")
+
 
 __all__ = [
     "AutoregressiveForecaster",

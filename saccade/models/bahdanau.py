@@ -13,14 +13,14 @@ Differs from the paper in the readout (tanh where it has maxout, and s_t where i
 in the initial state s_0 = tanh(W [→h_S; ←h_1]), which uses the last states of both directions.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 
-from saccade.models.base import CellName, EncoderDecoder, TranslatorConfig
+from saccade.models.base import EncoderDecoder
+from saccade.models.config import BahdanauConfig
 from saccade.nn.attention_scores import AdditiveScore
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import TokenEmbedding
@@ -29,14 +29,6 @@ from saccade.nn.kv_cache import KVCache
 from saccade.nn.masks import Mask
 from saccade.nn.rnn import CELLS, RNN, RNNCell
 from saccade.types.shapes import DecoderState, Hidden, Lengths, TokenIds
-
-
-class BahdanauConfig(TranslatorConfig):
-    """Settings of the recurrent encoder-decoder with additive attention."""
-
-    name: Literal["bahdanau"] = "bahdanau"
-    cell: CellName = "gru"
-    dropout: float = Field(0.1, ge=0, lt=1)
 
 
 class BahdanauMemory(NamedTuple):

@@ -1,4 +1,4 @@
-r"""Base classes of the models that predict tokens, and the settings that families share.
+r"""Base classes of the models that predict tokens.
 
     TokenModel       hidden vectors → logits, through `output_layer`
     EncoderDecoder   `logits = model(source, target_in, source_lengths)`
@@ -10,37 +10,14 @@ named tuples of tensors that are passed in and returned; a model keeps nothing b
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from pydantic import Field
 from torch import Tensor, nn
 
-from saccade.config import Config
 from saccade.nn.kernels.linear_cross_entropy import OutputLayer
 from saccade.types.shapes import DecoderState, Hidden, Lengths, Logits, TokenIds
-
-CellName = Literal["rnn", "rnn_relu", "gru", "gru_reset_first", "lstm"]  # keys of `nn.rnn.CELLS`
-# those of `nn.attention_scores.ATTENTION_SCORES`
-ScoreName = Literal["dot", "scaled_dot", "additive", "general", "concat", "cosine", "gaussian"]
-
-
-class TranslatorConfig(Config):
-    """Settings that all encoder-decoders have."""
-
-    name: str
-    source_vocab_size: int = 0  # from the data
-    target_vocab_size: int = 0
-    width: int = Field(128, ge=1)
-    depth: int = Field(1, ge=1)
-
-
-class LanguageModelConfig(Config):
-    """Settings that all neural language models have."""
-
-    name: str
-    vocab_size: int = 0  # from the data
 
 
 class TokenModel(nn.Module):

@@ -11,28 +11,16 @@ second layer up. The model fills gaps; it cannot continue a text, since its pred
 position needs the tokens after it.
 """
 
-from typing import Literal
-
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import nn
 
-from saccade.models.base import LanguageModelConfig, TokenModel
+from saccade.models.base import TokenModel
+from saccade.models.config import BidirectionalLMConfig
 from saccade.nn.dropout import Dropout
 from saccade.nn.kernels.linear_cross_entropy import OutputLayer
 from saccade.nn.rnn import RNN, reverse_sequences
 from saccade.types.shapes import Hidden, Lengths, Logits, TokenIds
-
-
-class BidirectionalLMConfig(LanguageModelConfig):
-    """Settings of the bidirectional recurrent language model."""
-
-    name: Literal["bidirectional"] = "bidirectional"
-    cell: Literal["rnn", "gru", "lstm"] = "gru"
-    width: int = Field(256, ge=1)
-    depth: int = Field(1, ge=1)
-    dropout: float = Field(0.1, ge=0, lt=1)
 
 
 class BidirectionalLM(TokenModel):

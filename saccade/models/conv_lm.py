@@ -4,25 +4,10 @@ Gated causal convolutions (Dauphin et al. 2017), dilated as in van den Oord et a
 embeddings: logits_t = h_t Eᵀ + b.
 """
 
-from typing import Literal
-
-from pydantic import Field
-
-from saccade.models.base import LanguageModelConfig
+from saccade.models.config import ConvLMConfig
 from saccade.models.tied_embedding_lm import LMCache, TiedEmbeddingLM
 from saccade.nn.conv1d import ConvolutionStack, ConvState
 from saccade.types.shapes import Hidden
-
-
-class ConvLMConfig(LanguageModelConfig):
-    """Settings of a causal convolutional language model."""
-
-    name: Literal["conv_lm"] = "conv_lm"
-    width: int = Field(256, ge=1)
-    depth: int = Field(4, ge=1)
-    kernel_size: int = Field(3, ge=1)
-    dilation_growth: int = Field(2, ge=1)  # factor of the dilation from layer to layer
-    dropout: float = Field(0.1, ge=0, lt=1)
 
 
 class ConvLM(TiedEmbeddingLM):

@@ -17,13 +17,13 @@ applies), in W and U being the only projections, and in having no weight normali
 scaling of the encoder's gradient.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 
-from saccade.models.base import EncoderDecoder, TranslatorConfig
+from saccade.models.base import EncoderDecoder
+from saccade.models.config import ConvSeq2SeqConfig
 from saccade.nn.attention_scores import ScaledDotScore
 from saccade.nn.conv1d import ConvolutionStack, ConvState
 from saccade.nn.dropout import Dropout
@@ -35,17 +35,6 @@ from saccade.nn.positional_encoding import LearnedPositions, SinusoidalPositions
 from saccade.types.shapes import DecoderState, Hidden, Lengths, TokenIds
 
 SQRT_HALF = 0.5**0.5  # keeps the variance of a sum of two terms
-
-
-class ConvSeq2SeqConfig(TranslatorConfig):
-    """Settings of the convolutional encoder-decoder with attention in every layer."""
-
-    name: Literal["conv_seq2seq"] = "conv_seq2seq"
-    depth: int = Field(3, ge=1)
-    kernel_size: int = Field(3, ge=1)
-    dropout: float = Field(0.1, ge=0, lt=1)
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    max_positions: int = Field(512, ge=1)  # size of the table of learned positions
 
 
 class ConvSeq2SeqMemory(NamedTuple):

@@ -10,43 +10,15 @@ all of them. `predictions = model(values)` predicts the value after each; `init_
 do the same in pieces. Values are standardised to mean 0, so zeros are a neutral initial state.
 """
 
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
-from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from saccade.config import Config
-from saccade.models.base import CellName
-from saccade.nn.activations import Activation, ActivationLayer
+from saccade.models.config import AutoregressiveForecasterConfig, RecurrentForecasterConfig
+from saccade.nn.activations import ActivationLayer
 from saccade.nn.rnn import RNN
-
-
-class AutoregressiveForecasterConfig(Config):
-    """Settings of the autoregressive forecaster."""
-
-    name: Literal["autoregressive"] = "autoregressive"
-    lags: int = Field(4, ge=1)  # from data.lags
-    hidden: int | None = Field(None, ge=1)  # width of the hidden layer; None: linear model
-    activation: Activation = "tanh"  # of the hidden layer
-
-    @field_validator("activation")
-    @classmethod
-    def _needs_hidden_layer(cls, activation: Activation, info: Any) -> Activation:
-        if activation != "tanh" and info.data.get("hidden") is None:
-            raise ValueError("the model has no hidden layer to apply it in; set model.hidden too")
-        return activation
-
-
-class RecurrentForecasterConfig(Config):
-    """Settings of the recurrent forecaster."""
-
-    name: Literal["recurrent"] = "recurrent"
-    cell: CellName = "gru"
-    hidden: int = Field(32, ge=1)
-    depth: int = Field(1, ge=1)
-    window: int = Field(64, ge=1)  # length of a training row, read from a state of zeros
 
 
 @runtime_checkable
@@ -123,6 +95,9 @@ class RecurrentForecaster(nn.Module):
         """Read T values with one call of the recurrent layers."""
         read = self.recurrent(values.unsqueeze(-1), start=state)
         return self.output(read.outputs).squeeze(-1), read.last_state
+
+
+ForecastModel = AutoregressiveForecaster | RecurrentForecaster
 
 
 def rollout(

@@ -18,14 +18,13 @@ Differs from the papers in having no dropout on the attention weights (see `nn.A
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
-from saccade.models.base import CausalLM, LanguageModelConfig
-from saccade.nn.activations import Activation
+from saccade.models.base import CausalLM
+from saccade.models.config import GPTConfig
 from saccade.nn.dropout import Dropout
 from saccade.nn.feedforward import FeedForward
 from saccade.nn.kernels.linear_cross_entropy import OutputLayer
@@ -36,22 +35,6 @@ from saccade.types.shapes import Hidden, TokenIds
 
 INIT_STD = 0.02  # standard deviation of the initial weights
 MISSING_TOKEN_LOGIT = -1e4  # probability 0 after the softmax
-
-
-class GPTConfig(LanguageModelConfig):
-    """Settings of a GPT."""
-
-    name: Literal["gpt1", "gpt2", "gpt3"] = "gpt2"
-    width: int = Field(256, ge=1)
-    depth: int = Field(4, ge=1)
-    heads: int = Field(4, ge=1)
-    hidden: int | None = Field(None, ge=1)  # of the feed-forward; None: 4 · width
-    dropout: float = Field(0.1, ge=0, lt=1)
-    activation: Activation = "gelu"  # of the feed-forward
-    context_length: int = Field(0, ge=0)  # positions; from data.segment_length if not set
-    positions: Literal["learned", "rotary"] = "learned"
-    band_width: int = Field(32, ge=1)  # positions back, every other layer of gpt3
-    missing_tokens: list[int] = []  # ids absent from the vocabulary of imported weights
 
 
 class GPTCache(NamedTuple):

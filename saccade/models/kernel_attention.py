@@ -9,33 +9,13 @@ same function without attention layers.
 """
 
 from math import log
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import Field
 from torch import Tensor, nn
 
-from saccade.config import Config
 from saccade.nn.attention_scores import GaussianScore
 from saccade.nn.functional import attention_weights
-
-
-class KernelRegressionConfig(Config):
-    """Settings of `estimators.kernel_regression`, which finds its bandwidth by itself."""
-
-    name: Literal["kernel"] = "kernel"
-    kernel: Literal["gaussian", "boxcar", "triangular", "epanechnikov"] = "gaussian"
-    bandwidth: float | None = Field(None, gt=0, allow_inf_nan=False)  # None: learned
-    # a second bandwidth for the plot of the fit
-    initial_bandwidth: float | None = Field(None, gt=0, allow_inf_nan=False)
-
-
-class KernelAttentionConfig(Config):
-    """Settings of kernel regression as attention."""
-
-    name: Literal["attention"] = "attention"
-    initial_bandwidth: float | None = Field(None, gt=0, allow_inf_nan=False)  # initial σ
 
 
 class KernelAttention(nn.Module):

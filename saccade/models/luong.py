@@ -23,14 +23,14 @@ to the width of h_t as dot requires, and in the initial state h_0 = tanh(W [→h
 layer.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 
-from saccade.models.base import CellName, EncoderDecoder, ScoreName, TranslatorConfig
+from saccade.models.base import EncoderDecoder
+from saccade.models.config import LuongConfig
 from saccade.nn.attention_scores import make_score
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import TokenEmbedding
@@ -41,19 +41,6 @@ from saccade.nn.local_attention import CentrePredictor, LocalAttention, with_cen
 from saccade.nn.masks import Mask
 from saccade.nn.rnn import CELLS, RNN
 from saccade.types.shapes import DecoderState, Hidden, Lengths, TokenIds
-
-
-class LuongConfig(TranslatorConfig):
-    """Settings of the recurrent encoder-decoder that attends from its current state."""
-
-    name: Literal["luong"] = "luong"
-    cell: CellName = "gru"
-    score: ScoreName = "general"
-    attention: Literal["global", "local_monotonic", "local_predictive", "hard"] = "global"
-    window: int = Field(10, ge=1)  # positions to each side of the centre of local attention
-    temperature: float = Field(1.0, gt=0)  # of the softmax whose gradient hard attention uses
-    input_feeding: bool = False
-    dropout: float = Field(0.1, ge=0, lt=1)
 
 
 class LuongMemory(NamedTuple):

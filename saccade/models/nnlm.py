@@ -9,28 +9,14 @@ generalises to n-grams that the training text does not contain. Positions before
 are zeros.
 """
 
-from typing import Literal
-
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
-from saccade.models.base import CausalLM, LanguageModelConfig
-from saccade.nn.activations import ACTIVATIONS, Activation
+from saccade.models.base import CausalLM
+from saccade.models.config import NNLMConfig
+from saccade.nn.activations import ACTIVATIONS
 from saccade.nn.dropout import Dropout
 from saccade.types.shapes import Hidden, TokenIds
-
-
-class NNLMConfig(LanguageModelConfig):
-    """Settings of the feed-forward language model."""
-
-    name: Literal["nnlm"] = "nnlm"
-    order: int = Field(5, ge=2)  # n; the context is n - 1 tokens
-    width: int = Field(128, ge=1)  # of an embedding
-    hidden: int = Field(256, ge=1)
-    activation: Activation = "tanh"  # of the hidden layer
-    direct_connections: bool = False  # connect the embeddings to the logits too
-    dropout: float = Field(0.1, ge=0, lt=1)
 
 
 class NNLM(CausalLM):

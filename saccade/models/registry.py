@@ -1,88 +1,104 @@
-"""Registries of the networks: tables name → (config class, model class), one row per model.
+"""Registries of the networks: tables name → (settings, network), one row per model.
 
-A new model is one file in this package and one row here. Estimators that a task offers next to
+A new model is its settings in `config`, a file in this package and one row here. Networks are named
+by import path, so that settings can be read without torch. Estimators that a task offers next to
 its networks (n-grams, SVM, kernel regression) are added in the task: this package does not import
 `estimators`.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from saccade.config import Config
-from saccade.models.bahdanau import Bahdanau, BahdanauConfig
-from saccade.models.bidirectional_lm import BidirectionalLM, BidirectionalLMConfig
-from saccade.models.conv_lm import ConvLM, ConvLMConfig
-from saccade.models.conv_seq2seq import ConvSeq2Seq, ConvSeq2SeqConfig
-from saccade.models.forecasting import (
-    AutoregressiveForecaster,
+from saccade.models.config import (
     AutoregressiveForecasterConfig,
-    RecurrentForecaster,
-    RecurrentForecasterConfig,
-)
-from saccade.models.gpt import GPT, GPTConfig
-from saccade.models.kernel_attention import KernelAttention, KernelAttentionConfig
-from saccade.models.luong import Luong, LuongConfig
-from saccade.models.nnlm import NNLM, NNLMConfig
-from saccade.models.rnn_lm import RecurrentLM, RecurrentLMConfig
-from saccade.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from saccade.models.tabular import (
-    MLP,
-    LinearRegression,
+    BahdanauConfig,
+    BidirectionalLMConfig,
+    ConvLMConfig,
+    ConvSeq2SeqConfig,
+    GPTConfig,
+    KernelAttentionConfig,
     LinearRegressionConfig,
+    LuongConfig,
     MLPConfig,
-    SoftmaxRegression,
+    NNLMConfig,
+    RecurrentForecasterConfig,
+    RecurrentLMConfig,
+    Seq2SeqConfig,
     SoftmaxRegressionConfig,
+    TransformerConfig,
+    TransformerXLConfig,
 )
-from saccade.models.transformer import Transformer, TransformerConfig
-from saccade.models.transformer_xl import TransformerXL, TransformerXLConfig
+from saccade.registry import import_attribute
 
 
-class ModelEntry(NamedTuple):
+@dataclass(frozen=True)
+class ModelEntry:
     """One row of a registry: the settings of a model, and the class that they configure.
 
-    `model_class(config)` builds a network; `KernelAttention` also needs the data points. Tasks add
-    rows of estimators, whose class is not a module.
+    The class may be given as "module:attribute", which is imported on first use. Its constructor
+    takes the settings; `KernelAttention` also needs the data points. Tasks add rows of estimators,
+    whose class is not a module.
     """
 
     config_class: type[Config]
-    model_class: type[Any]
+    model: type[Any] | str
+
+    @property
+    def model_class(self) -> type[Any]:
+        """The class of the model."""
+        if isinstance(self.model, str):
+            found: type[Any] = import_attribute(self.model)
+            return found
+        return self.model
 
 
 TRANSLATION_MODELS: dict[str, ModelEntry] = {
-    "bahdanau": ModelEntry(BahdanauConfig, Bahdanau),
-    "conv_seq2seq": ModelEntry(ConvSeq2SeqConfig, ConvSeq2Seq),
-    "luong": ModelEntry(LuongConfig, Luong),
-    "seq2seq": ModelEntry(Seq2SeqConfig, Seq2Seq),
-    "transformer": ModelEntry(TransformerConfig, Transformer),
+    "bahdanau": ModelEntry(BahdanauConfig, "saccade.models.bahdanau:Bahdanau"),
+    "conv_seq2seq": ModelEntry(ConvSeq2SeqConfig, "saccade.models.conv_seq2seq:ConvSeq2Seq"),
+    "luong": ModelEntry(LuongConfig, "saccade.models.luong:Luong"),
+    "seq2seq": ModelEntry(Seq2SeqConfig, "saccade.models.seq2seq:Seq2Seq"),
+    "transformer": ModelEntry(TransformerConfig, "saccade.models.transformer:Transformer"),
 }
 
 LANGUAGE_MODELS: dict[str, ModelEntry] = {
-    "bidirectional": ModelEntry(BidirectionalLMConfig, BidirectionalLM),
-    "conv_lm": ModelEntry(ConvLMConfig, ConvLM),
-    "gpt1": ModelEntry(GPTConfig, GPT),
-    "gpt2": ModelEntry(GPTConfig, GPT),
-    "gpt3": ModelEntry(GPTConfig, GPT),
-    "gru": ModelEntry(RecurrentLMConfig, RecurrentLM),
-    "gru_reset_first": ModelEntry(RecurrentLMConfig, RecurrentLM),
-    "lstm": ModelEntry(RecurrentLMConfig, RecurrentLM),
-    "nnlm": ModelEntry(NNLMConfig, NNLM),
-    "rnn": ModelEntry(RecurrentLMConfig, RecurrentLM),
-    "transformer_xl": ModelEntry(TransformerXLConfig, TransformerXL),
+    "bidirectional": ModelEntry(
+        BidirectionalLMConfig, "saccade.models.bidirectional_lm:BidirectionalLM"
+    ),
+    "conv_lm": ModelEntry(ConvLMConfig, "saccade.models.conv_lm:ConvLM"),
+    "gpt1": ModelEntry(GPTConfig, "saccade.models.gpt:GPT"),
+    "gpt2": ModelEntry(GPTConfig, "saccade.models.gpt:GPT"),
+    "gpt3": ModelEntry(GPTConfig, "saccade.models.gpt:GPT"),
+    "gru": ModelEntry(RecurrentLMConfig, "saccade.models.rnn_lm:RecurrentLM"),
+    "gru_reset_first": ModelEntry(RecurrentLMConfig, "saccade.models.rnn_lm:RecurrentLM"),
+    "lstm": ModelEntry(RecurrentLMConfig, "saccade.models.rnn_lm:RecurrentLM"),
+    "nnlm": ModelEntry(NNLMConfig, "saccade.models.nnlm:NNLM"),
+    "rnn": ModelEntry(RecurrentLMConfig, "saccade.models.rnn_lm:RecurrentLM"),
+    "transformer_xl": ModelEntry(
+        TransformerXLConfig, "saccade.models.transformer_xl:TransformerXL"
+    ),
 }
 
 FORECASTING_MODELS: dict[str, ModelEntry] = {
-    "autoregressive": ModelEntry(AutoregressiveForecasterConfig, AutoregressiveForecaster),
-    "recurrent": ModelEntry(RecurrentForecasterConfig, RecurrentForecaster),
+    "autoregressive": ModelEntry(
+        AutoregressiveForecasterConfig, "saccade.models.forecasting:AutoregressiveForecaster"
+    ),
+    "recurrent": ModelEntry(
+        RecurrentForecasterConfig, "saccade.models.forecasting:RecurrentForecaster"
+    ),
 }
 
 TABULAR_MODELS: dict[str, ModelEntry] = {
-    "linear": ModelEntry(LinearRegressionConfig, LinearRegression),
-    "mlp": ModelEntry(MLPConfig, MLP),
-    "softmax": ModelEntry(SoftmaxRegressionConfig, SoftmaxRegression),
+    "linear": ModelEntry(LinearRegressionConfig, "saccade.models.tabular:LinearRegression"),
+    "mlp": ModelEntry(MLPConfig, "saccade.models.tabular:MLP"),
+    "softmax": ModelEntry(SoftmaxRegressionConfig, "saccade.models.tabular:SoftmaxRegression"),
 }
 
 KERNEL_MODELS: dict[str, ModelEntry] = {
-    "attention": ModelEntry(KernelAttentionConfig, KernelAttention),
+    "attention": ModelEntry(
+        KernelAttentionConfig, "saccade.models.kernel_attention:KernelAttention"
+    ),
 }
 
 

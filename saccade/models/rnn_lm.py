@@ -3,28 +3,10 @@ r"""Recurrent language models: h_t = f(E x_{t-1}, h_{t-1}), logits_t = h_t Eᵀ 
 Mikolov et al. 2010, with any of the cells of `nn.rnn` and tied embeddings (Press and Wolf 2017).
 """
 
-from typing import Literal
-
-from pydantic import Field
-
-from saccade.models.base import LanguageModelConfig
+from saccade.models.config import RecurrentLMConfig
 from saccade.models.tied_embedding_lm import LMCache, TiedEmbeddingLM
 from saccade.nn.rnn import RNN
 from saccade.types.shapes import Hidden
-
-
-class RecurrentLMConfig(LanguageModelConfig):
-    """Settings of a recurrent language model; the name is that of its cell."""
-
-    name: Literal["rnn", "gru", "gru_reset_first", "lstm"] = "gru"
-    width: int = Field(256, ge=1)
-    depth: int = Field(1, ge=1)
-    dropout: float = Field(0.1, ge=0, lt=1)
-    embedding_std: float | None = Field(None, gt=0)  # of the initial embeddings; None: width^-½
-    # truncated backpropagation: at the start of a segment, every `window` steps, or at random
-    truncation: Literal["segment", "window", "random"] = "segment"
-    window: int = Field(16, ge=1)
-    keep_probability: float = Field(0.9, gt=0, le=1)  # of a step, in random truncation
 
 
 class RecurrentLM(TiedEmbeddingLM):

@@ -8,25 +8,17 @@ input of every decoder step together with the previous token,
 Attention was introduced to remove this bottleneck: the size of c does not grow with the source.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 
-from saccade.models.base import CellName, EncoderDecoder, TranslatorConfig
+from saccade.models.base import EncoderDecoder
+from saccade.models.config import Seq2SeqConfig
 from saccade.nn.embedding import TokenEmbedding
 from saccade.nn.rnn import RNN
 from saccade.types.shapes import DecoderState, Hidden, Lengths, TokenIds
-
-
-class Seq2SeqConfig(TranslatorConfig):
-    """Settings of the recurrent encoder-decoder with one fixed context."""
-
-    name: Literal["seq2seq"] = "seq2seq"
-    cell: CellName = "gru"
-    dropout: float = Field(0.1, ge=0, lt=1)
 
 
 class Seq2SeqMemory(NamedTuple):

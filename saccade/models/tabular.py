@@ -10,63 +10,17 @@ losses of the first two are convex, so they are initialised with zeros.
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 from jaxtyping import Float
-from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from saccade.config import Config
+from saccade.models.config import LinearRegressionConfig, MLPConfig, SoftmaxRegressionConfig
 from saccade.nn.activations import ACTIVATIONS
 from saccade.nn.dropout import AlphaDropout, Dropout
 from saccade.nn.manual_backprop import ACTIVATION_DERIVATIVES, Affine
 from saccade.nn.norm import NORMS
 from saccade.registry import lookup
-
-
-class LinearRegressionConfig(Config):
-    """Settings of linear regression."""
-
-    name: Literal["linear"] = "linear"
-    inputs: int = 0  # from the data
-
-
-class SoftmaxRegressionConfig(Config):
-    """Settings of softmax regression."""
-
-    name: Literal["softmax"] = "softmax"
-    inputs: int = 0  # from the data
-    outputs: int = 0
-
-
-class MLPConfig(Config):
-    """Settings of the multilayer perceptron."""
-
-    name: Literal["mlp"] = "mlp"
-    inputs: int = 0  # from the data
-    outputs: int = 0
-    hidden: tuple[int, ...] = (32,)  # widths of the hidden layers
-    activation: str = "relu"
-    norm: Literal["none", "batch", "layer", "rms"] = "none"
-    dropout: float = Field(0.0, ge=0, lt=1)
-
-    @field_validator("hidden", mode="before")
-    @classmethod
-    def _parse_hidden(cls, value: Any) -> Any:
-        """Accept 64 and "64,32" as typed on a command line."""
-        if isinstance(value, int):
-            return (value,)
-        return tuple(value.split(",")) if isinstance(value, str) else value
-
-    @field_validator("hidden")
-    @classmethod
-    def _check_hidden(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if not value or min(value) < 1:
-            raise ValueError(
-                "expected one width or more, each 1 or more; for a model without hidden layers "
-                "use linear or softmax"
-            )
-        return value
 
 
 class LinearRegression(nn.Module):

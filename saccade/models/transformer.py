@@ -10,13 +10,12 @@ function; any activation in the feed-forward (relu in the paper).
 """
 
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from pydantic import Field
 from torch import nn
 
-from saccade.models.base import EncoderDecoder, ScoreName, TranslatorConfig
-from saccade.nn.activations import Activation
+from saccade.models.base import EncoderDecoder
+from saccade.models.config import TransformerConfig
 from saccade.nn.attention_scores import make_score
 from saccade.nn.embedding import TokenEmbedding
 from saccade.nn.feedforward import FeedForward
@@ -33,26 +32,6 @@ from saccade.nn.positional_encoding import (
 from saccade.nn.pruning import prune_heads
 from saccade.nn.transformer import DecoderBlock, EncoderBlock, MultiHeadAttention
 from saccade.types.shapes import DecoderState, Hidden, Lengths, TokenIds
-
-
-class TransformerConfig(TranslatorConfig):
-    """Settings of the encoder-decoder Transformer."""
-
-    name: Literal["transformer"] = "transformer"
-    depth: int = Field(2, ge=1)
-    heads: int = Field(4, ge=1)
-    hidden: int | None = Field(None, ge=1)  # of the feed-forward; None: 4 · width
-    dropout: float = Field(0.1, ge=0, lt=1)
-    norm_first: bool = True
-    activation: Activation = "relu"  # of the feed-forward
-    kv_heads: int | None = Field(None, ge=1)  # key and value heads; None: as many as heads
-    positions: Literal["sinusoidal", "learned", "rotary", "relative", "none"] = "sinusoidal"
-    max_positions: int = Field(512, ge=1)  # size of the table of learned positions
-    window: int | None = Field(None, ge=1)  # positions to each side; in the decoder, to the left
-    score: ScoreName = "scaled_dot"
-    shared_vocab: bool = False
-    # heads removed from an attention, by its name in the model, counted from 0 (`saccade prune`)
-    pruned_heads: dict[str, list[int]] = {}
 
 
 class TransformerMemory(NamedTuple):

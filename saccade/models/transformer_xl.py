@@ -20,15 +20,14 @@ and in a plain softmax where the paper has an adaptive one.
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 
-from saccade.models.base import CausalLM, LanguageModelConfig
-from saccade.nn.activations import Activation
+from saccade.models.base import CausalLM
+from saccade.models.config import TransformerXLConfig
 from saccade.nn.dropout import Dropout
 from saccade.nn.feedforward import FeedForward
 from saccade.nn.kernels.linear_cross_entropy import OutputLayer
@@ -38,22 +37,6 @@ from saccade.nn.transformer import CausalBlock, MultiHeadAttention
 from saccade.types.shapes import Hidden, Logits, TokenIds
 
 SegmentMemory = tuple[Tensor, ...]  # inputs of each layer, (B, M, D)
-
-
-class TransformerXLConfig(LanguageModelConfig):
-    """Settings of a Transformer-XL."""
-
-    name: Literal["transformer_xl"] = "transformer_xl"
-    width: int = Field(256, ge=1)
-    depth: int = Field(4, ge=1)
-    heads: int = Field(4, ge=1)
-    hidden: int | None = Field(None, ge=1)  # of the feed-forward; None: 4 · width
-    dropout: float = Field(0.1, ge=0, lt=1)
-    norm_first: bool = True
-    activation: Activation = "relu"  # of the feed-forward
-    segment_length: int = Field(0, ge=0)  # tokens; from data.segment_length if not set
-    # positions of the preceding segments; None: segment_length
-    memory_length: int | None = Field(None, ge=0)
 
 
 class TransformerXLCache(NamedTuple):

@@ -5,7 +5,7 @@ backpropagation through time (`bptt`), backpropagation by hand (`manual_backprop
 activations as functions (`activations`) are imported from their modules.
 """
 
-from saccade.nn.activations import ACTIVATIONS, Activation, ActivationLayer
+from saccade.nn.activations import ACTIVATIONS, ActivationLayer
 from saccade.nn.attention_scores import (
     ATTENTION_SCORES,
     AdditiveScore,
@@ -105,6 +105,7 @@ from saccade.nn.transformer import (
     Residual,
     residual_projections,
 )
+from saccade.types.names import Activation
 
 __all__ = [
     "ACTIVATIONS",

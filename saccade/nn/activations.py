@@ -1,7 +1,6 @@
 r"""Activation functions."""
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -82,20 +81,6 @@ def softmax(x: Tensor) -> Tensor:
     return x.softmax(dim=-1)
 
 
-Activation = Literal[  # the names, as a type for settings
-    "elu",
-    "gelu",
-    "gelu_exact",
-    "gelu_sigmoid",
-    "leaky_relu",
-    "linear",
-    "relu",
-    "selu",
-    "sigmoid",
-    "silu",
-    "softmax",
-    "tanh",
-]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "elu": elu,
     "gelu": gelu,

@@ -11,10 +11,11 @@ from saccade.optim.constrained import Solution, minimise
 from saccade.optim.lars_lamb import LAMB, LARS, lamb, lars
 from saccade.optim.lr_controller import PIDState, pid_step, update_ratio
 from saccade.optim.param_groups import set_learning_rate
-from saccade.optim.registry import FULL_BATCH, OPTIMIZERS, OptimizerSettings, make_optimizer
+from saccade.optim.registry import OPTIMIZERS, OptimizerSettings, make_optimizer
 from saccade.optim.schedules import SCHEDULES, linear_warmup, lr_factor
 from saccade.optim.second_order import LBFGS, Newton, check_newton_size, lbfgs, newton
 from saccade.optim.sgd import averaged_momentum, momentum, nesterov, sgd
+from saccade.types.names import FULL_BATCH
 
 __all__ = [
     "FULL_BATCH",

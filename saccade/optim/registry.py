@@ -11,8 +11,7 @@ from saccade.optim.param_groups import Params
 from saccade.optim.second_order import lbfgs, newton
 from saccade.optim.sgd import averaged_momentum, momentum, nesterov, sgd
 from saccade.registry import lookup
-
-FULL_BATCH = "gradient_descent"  # each step uses all the training data
+from saccade.types.names import FULL_BATCH
 
 
 class OptimizerSettings(NamedTuple):

@@ -12,8 +12,9 @@ from saccade.nn.init_model import init_model
 from saccade.optim import check_newton_size
 from saccade.seeding import preserve_rng, seed_for, seed_torch
 from saccade.tasks.base import Recipe
-from saccade.training.config import DEFAULT_INIT, TrainConfig
+from saccade.training.config import TrainConfig
 from saccade.training.objective import BatchT, Validation
+from saccade.types.names import DEFAULT_INIT
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 

@@ -1,27 +1,11 @@
 """Training settings: length, learning rate, optimizer, evaluation, device."""
 
-from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
-from saccade.nn.init import INITS
-from saccade.optim import FULL_BATCH, OPTIMIZERS, SCHEDULES
-from saccade.registry import did_you_mean
 from saccade.training.estimator import FitConfig
-
-DEFAULT_INIT = "default"  # the model's own initialisation
-
-
-def _one_of(names: Iterable[str]) -> AfterValidator:
-    def known(name: str) -> str:
-        if name not in names:
-            raise ValueError(
-                f"expected one of {', '.join(sorted(names))}.{did_you_mean(name, names)}"
-            )
-        return name
-
-    return AfterValidator(known)
+from saccade.types.names import DEFAULT_INIT, FULL_BATCH, InitName, OptimizerName, ScheduleName
 
 
 class TrainConfig(FitConfig):
@@ -33,7 +17,7 @@ class TrainConfig(FitConfig):
     """Time limit in minutes; a resumed run is then no longer bit-exact."""
     batch_tokens: int = Field(4096, ge=1)
     """Batch size in tokens, padding included: rows times the longest row of a batch."""
-    optimizer: Annotated[str, _one_of(OPTIMIZERS)] = "adamw"
+    optimizer: OptimizerName = "adamw"
     """Name of the optimizer."""
     accumulate_steps: int = Field(1, ge=1)
     """Number of batches whose gradients are accumulated for one optimizer step."""
@@ -41,7 +25,7 @@ class TrainConfig(FitConfig):
     """Peak learning rate, before the factor of the schedule."""
     warmup: int = Field(100, ge=0)
     """Steps of linear learning-rate warm-up."""
-    schedule: Annotated[str, _one_of(SCHEDULES)] = "cosine"
+    schedule: ScheduleName = "cosine"
     """Learning-rate schedule after the warm-up."""
     target_update_ratio: float = Field(1e-3, gt=0, lt=1)
     """Ratio of update norm to weight norm that the schedule `pid` maintains."""
@@ -57,7 +41,7 @@ class TrainConfig(FitConfig):
     """Share of the target probability that is spread evenly over all classes."""
     seed: int = 1
     """Random seed of initialisation, batch order and dropout."""
-    init: Annotated[str, _one_of((DEFAULT_INIT, *INITS))] = DEFAULT_INIT
+    init: InitName = DEFAULT_INIT
     """Weight initialisation method; `default` is the model's own."""
     evaluate_every: int = Field(200, ge=1)
     """Steps between two evaluations on the validation split."""

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.estimators.word_vectors.fasttext import FastTextConfig, bag_means, subword_bags
+from saccade.estimators.word_vectors.config import FastTextConfig
+from saccade.estimators.word_vectors.fasttext import bag_means, subword_bags
 
 
 def hashed(gram: str) -> int:

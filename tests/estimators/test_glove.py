@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saccade.data.text.word_corpus import LINE_END, WordCorpus
+from saccade.estimators.word_vectors.config import GloVeConfig
 from saccade.estimators.word_vectors.glove import (
     Cooccurrences,
-    GloVeConfig,
     GloVeParams,
     GloVeTrainer,
     count_cooccurrences,

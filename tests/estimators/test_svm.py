@@ -16,7 +16,8 @@ from scipy.optimize import minimize
 import saccade.estimators.svm.svm as module
 from saccade.errors import ConfigError, TrainingError
 from saccade.estimators.svm import smo
-from saccade.estimators.svm.svm import SVM, SVM_KERNELS, KernelParams, KernelPoints, SVMConfig
+from saccade.estimators.svm.config import SVMConfig
+from saccade.estimators.svm.svm import SVM, SVM_KERNELS, KernelParams, KernelPoints
 from saccade.nn.losses import hinge_loss, weight_penalty
 from saccade.optim import minimise
 

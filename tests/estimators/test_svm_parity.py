@@ -5,7 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from saccade.estimators.svm.svm import SVM, SVM_KERNELS, SVMConfig
+from saccade.estimators.svm.config import SVMConfig
+from saccade.estimators.svm.svm import SVM, SVM_KERNELS
 
 datasets = pytest.importorskip("sklearn.datasets", reason="scikit-learn is not installed")
 sklearn_svm = pytest.importorskip("sklearn.svm", reason="scikit-learn is not installed")

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from saccade.inference.engine import make_decoder
 from saccade.inference.fused_gpt import FusedGPTDecoder
-from saccade.models.gpt import GPT, GPTConfig
+from saccade.models.config import GPTConfig
+from saccade.models.gpt import GPT
 from saccade.types.shapes import reorder_rows
 
 VOCAB = 11

@@ -25,8 +25,8 @@ from saccade.interop.ctranslate2.export import (
     token_list,
     unsupported_by_ctranslate2,
 )
-from saccade.models.bahdanau import BahdanauConfig
-from saccade.models.transformer import Transformer, TransformerConfig
+from saccade.models.config import BahdanauConfig, TransformerConfig
+from saccade.models.transformer import Transformer
 from saccade.tasks.translation.data import TokenizerPair
 from tests.tolerances import float32_tolerance
 

@@ -14,7 +14,8 @@ from saccade.cli.main import run as saccade
 from saccade.data.tokenizers import train_tokenizer as tokenizer_of
 from saccade.errors import ConfigError, DataError
 from saccade.interop.huggingface_gpt2 import GPT2_ACTIVATIONS, export_gpt2, import_gpt2
-from saccade.models.gpt import GPT, GPTConfig
+from saccade.models.config import GPTConfig
+from saccade.models.gpt import GPT
 
 TEXT = ["the cat sat on the mat", "a cat, a mat — naïve 🙂", "", "the end of it all"] * 3
 

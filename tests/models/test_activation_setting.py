@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from saccade.inference.engine import make_decoder
-from saccade.models.gpt import GPT, GPTConfig
-from saccade.models.transformer_xl import TransformerXL, TransformerXLConfig
+from saccade.models.config import GPTConfig, TransformerXLConfig
+from saccade.models.gpt import GPT
+from saccade.models.transformer_xl import TransformerXL
 from saccade.nn.activations import ACTIVATIONS
 
 SIZES = {"vocab_size": 9, "width": 8, "depth": 2, "heads": 2, "hidden": 12}

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from saccade.decoding import SpecialTokens
 from saccade.inspection import invariants
 from saccade.inspection.attention import capture_attention
-from saccade.models.conv_seq2seq import ConvSeq2Seq, ConvSeq2SeqConfig
+from saccade.models.config import ConvSeq2SeqConfig
+from saccade.models.conv_seq2seq import ConvSeq2Seq
 from saccade.nn.losses import cross_entropy
 from saccade.types.shapes import DecoderState, select_rows
 

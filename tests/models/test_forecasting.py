@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from saccade.config import build_config
 from saccade.errors import ConfigError
+from saccade.models.config import AutoregressiveForecasterConfig, RecurrentForecasterConfig
 from saccade.models.forecasting import (
     AutoregressiveForecaster,
-    AutoregressiveForecasterConfig,
     Forecaster,
     RecurrentForecaster,
-    RecurrentForecasterConfig,
     rollout,
 )
 from saccade.nn.activations import ACTIVATIONS

@@ -8,11 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from saccade.models.conv_lm import ConvLM, ConvLMConfig
-from saccade.models.gpt import GPT, GPTConfig
-from saccade.models.nnlm import NNLM, NNLMConfig
-from saccade.models.rnn_lm import RecurrentLM, RecurrentLMConfig
-from saccade.models.transformer_xl import TransformerXL, TransformerXLConfig
+from saccade.models.config import (
+    ConvLMConfig,
+    GPTConfig,
+    NNLMConfig,
+    RecurrentLMConfig,
+    TransformerXLConfig,
+)
+from saccade.models.conv_lm import ConvLM
+from saccade.models.gpt import GPT
+from saccade.models.nnlm import NNLM
+from saccade.models.rnn_lm import RecurrentLM
+from saccade.models.transformer_xl import TransformerXL
 from saccade.nn.activations import ACTIVATIONS
 from saccade.types.shapes import select_rows
 

@@ -14,9 +14,10 @@ from saccade.data.synthetic.sequences import generate_reverse
 from saccade.decoding import SpecialTokens, greedy_search
 from saccade.inspection import invariants
 from saccade.inspection.attention import capture_attention
-from saccade.models.bahdanau import Bahdanau, BahdanauConfig
-from saccade.models.luong import Luong, LuongConfig
-from saccade.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from saccade.models.bahdanau import Bahdanau
+from saccade.models.config import BahdanauConfig, LuongConfig, Seq2SeqConfig
+from saccade.models.luong import Luong
+from saccade.models.seq2seq import Seq2Seq
 from saccade.nn.attention_scores import ATTENTION_SCORES
 from saccade.nn.losses import cross_entropy
 from saccade.nn.rnn_cells import CELLS

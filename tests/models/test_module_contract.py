@@ -23,8 +23,20 @@ from saccade.models import (
     KernelAttention,
     ScoreName,
 )
+from saccade.nn.activations import ACTIVATIONS
 from saccade.nn.attention_scores import ATTENTION_SCORES
+from saccade.nn.init import INITS
+from saccade.nn.norm import NORMS
 from saccade.nn.rnn import CELLS
+from saccade.optim import OPTIMIZERS, SCHEDULES
+from saccade.types.names import (
+    DEFAULT_INIT,
+    Activation,
+    InitName,
+    NormName,
+    OptimizerName,
+    ScheduleName,
+)
 from saccade.types.shapes import DecoderState
 
 VOCAB = 11
@@ -76,7 +88,7 @@ def inputs_of(kind: str, rows: int = 3) -> tuple[Tensor, ...]:
 def test_package_exports_every_family_and_config() -> None:
     for registry in REGISTRIES.values():
         for entry in registry.values():
-            for exported in entry:
+            for exported in (entry.config_class, entry.model_class):
                 assert getattr(saccade.models, exported.__name__) is exported
                 assert exported.__name__ in saccade.models.__all__
     assert saccade.models.__all__ == sorted(saccade.models.__all__)
@@ -92,6 +104,11 @@ def test_registry_rows_accept_their_name(kind: str, name: str) -> None:
 def test_name_aliases_have_the_names_of_their_tables() -> None:
     assert get_args(CellName) == tuple(CELLS)
     assert get_args(ScoreName) == ATTENTION_SCORES
+    assert get_args(Activation) == tuple(sorted(ACTIVATIONS))
+    assert get_args(NormName) == tuple(NORMS)
+    assert get_args(InitName) == (DEFAULT_INIT, *INITS)
+    assert get_args(OptimizerName) == tuple(OPTIMIZERS)
+    assert get_args(ScheduleName) == tuple(SCHEDULES)
 
 
 @pytest.mark.parametrize("name", TRANSLATION_MODELS)

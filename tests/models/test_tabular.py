@@ -7,15 +7,10 @@ import torch
 from pydantic import ValidationError
 
 from saccade.errors import ConfigError
-from saccade.models.tabular import (
-    MLP,
-    LinearRegression,
-    LinearRegressionConfig,
-    MLPConfig,
-    SoftmaxRegression,
-    SoftmaxRegressionConfig,
-)
+from saccade.models.config import LinearRegressionConfig, MLPConfig, SoftmaxRegressionConfig
+from saccade.models.tabular import MLP, LinearRegression, SoftmaxRegression
 from saccade.nn.dropout import AlphaDropout
+from saccade.recipes.resolve import resolve_recipe
 
 
 def test_tabular_linear_and_softmax_start_at_zero() -> None:
@@ -87,5 +82,7 @@ def test_tabular_mlp_hidden_widths_are_parsed() -> None:
     for wrong in ((), (0,), "a"):
         with pytest.raises(ValidationError):
             MLPConfig(hidden=wrong)
-    with pytest.raises(ConfigError, match="no activation of single numbers 'rleu'. Did you mean"):
-        MLP(MLPConfig(inputs=1, outputs=1, activation="rleu"))
+    with pytest.raises(ConfigError, match="no activation of single numbers 'softmax'"):
+        MLP(MLPConfig(inputs=1, outputs=1, activation="softmax"))
+    with pytest.raises(ConfigError, match="model.activation is 'rleu': .*Did you mean 'relu'"):
+        resolve_recipe("table", changes={"model.activation": "rleu"})

@@ -16,6 +16,7 @@ from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.tasks.base import PrepareContext
+from saccade.tasks.forecasting.components import build_forecaster
 from saccade.tasks.forecasting.data import (
     SeriesSpan,
     Standardizer,
@@ -26,7 +27,6 @@ from saccade.tasks.forecasting.evaluate import ForecastEvaluator
 from saccade.tasks.forecasting.inspect import ForecastInspector
 from saccade.tasks.forecasting.objective import ForecastObjective
 from saccade.tasks.forecasting.predict import ForecastPredictor
-from saccade.tasks.forecasting.spec import build_forecaster
 from saccade.training.loop import Event, ReportEvent
 
 MODELS = ("autoregressive", "recurrent")

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from saccade.cli.main import run as saccade
 from saccade.errors import ConfigError
-from saccade.models.bidirectional_lm import BidirectionalLM, BidirectionalLMConfig
+from saccade.models.bidirectional_lm import BidirectionalLM
+from saccade.models.config import BidirectionalLMConfig
 from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.run import load_run
 from saccade.runs.train import TrainOptions, train_recipe

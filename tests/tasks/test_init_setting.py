@@ -13,7 +13,8 @@ from saccade.errors import ConfigError
 from saccade.recipes.resolve import resolve_recipe
 from saccade.tasks.base import PrepareContext
 from saccade.tasks.registry import read_recipe, task_spec_for
-from saccade.training.config import DEFAULT_INIT, TrainConfig
+from saccade.training.config import TrainConfig
+from saccade.types.names import DEFAULT_INIT
 
 SMALL = {"model.width": 8}
 RECIPES: list[tuple[str, str, dict[str, Any]]] = [

@@ -20,12 +20,12 @@ from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.tasks.base import PrepareContext
+from saccade.tasks.tabular.components import build_table_network
 from saccade.tasks.tabular.data import PreparedTable, prepare_table, with_row_weights
 from saccade.tasks.tabular.evaluate import TableEvaluator
 from saccade.tasks.tabular.inspect import TableInspector
 from saccade.tasks.tabular.objective import TabularObjective
 from saccade.tasks.tabular.scoring import TabularBatch
-from saccade.tasks.tabular.spec import build_table_network
 from saccade.training.loop import Event, ReportEvent
 from saccade.types.arrays import FloatArray
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from saccade.errors import DataError
 from saccade.inspection import invariants
 from saccade.inspection.checks import COMPILE_PARITY, skipped
-from saccade.models.base import EncoderDecoder, TranslatorConfig
+from saccade.models.base import EncoderDecoder
+from saccade.models.config import TranslatorConfig
 from saccade.models.registry import TRANSLATION_MODELS, ModelEntry
 from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, train_recipe

@@ -12,7 +12,8 @@ from saccade.nn.activations import ACTIVATIONS
 from saccade.nn.init import INITS
 from saccade.optim import OPTIMIZERS
 from saccade.runs.run import load_run
-from saccade.training.config import DEFAULT_INIT, TrainConfig
+from saccade.training.config import TrainConfig
+from saccade.types.names import DEFAULT_INIT
 from saccade.workflows import compare_models
 from saccade.workflows.compare.sweeps import SWEEP_LEARNING_RATES, SWEEPS, Sweep
 

@@ -1,4 +1,4 @@
-"""Settings of sentence pairs and of tokenizers."""
+"""Settings of sentence pairs and their tokenizers. Does not import torch."""
 
 from typing import Literal
 
@@ -12,21 +12,34 @@ class TokenizerConfig(Config):
     """Settings of a tokenizer."""
 
     kind: Literal["character", "word", "whitespace", "bpe"] = "character"
-    size: int | None = Field(None, ge=8)  # maximum size of the vocabulary
-    shared: bool = False  # one vocabulary for both sides
+    """Kind of token: characters, words and punctuation, text between spaces, or byte pairs."""
+    size: int | None = Field(None, ge=8)
+    """Largest size of the vocabulary; no limit if not set (byte pairs: chosen from the data)."""
+    shared: bool = False
+    """Use one vocabulary for source and target."""
 
 
 class PairsConfig(DatasetSourceConfig):
     """Source, splits and tokenization of sentence pairs; `path` may be two files: a.en,a.de."""
 
-    size: int | None = Field(None, ge=1)  # number of synthetic training pairs
-    direction: str | None = None  # of a published dataset, for example en-de or de-en
-    dev: str | None = None  # a separate file; None: a share is held out
+    size: int | None = Field(None, ge=1)
+    """Number of synthetic training pairs."""
+    direction: str | None = None
+    """Direction of a published dataset, for example en-de or de-en."""
+    dev: str | None = None
+    """File of the dev split; a share is held out if not set."""
     test: str | None = None
+    """File of the test split; a share is held out if not set."""
     dev_share: float = Field(0.05, ge=0, lt=0.5)
+    """Share of the pairs held out for dev, by a hash of the source."""
     test_share: float = Field(0.05, ge=0, lt=0.5)
-    whitespace: Literal["collapse", "keep"] = "collapse"  # runs of white space to one space
+    """Share of the pairs held out for test, by a hash of the source."""
+    whitespace: Literal["collapse", "keep"] = "collapse"
+    """Collapse runs of white space to one space, or keep them."""
     tokenizer: TokenizerConfig = TokenizerConfig()
-    max_length: int = Field(1000, ge=1)  # tokens of one side
+    max_length: int = Field(1000, ge=1)
+    """Largest number of tokens of a source or a target."""
     on_too_long: Literal["error", "skip"] = "error"
-    max_new_tokens: int = Field(200, ge=1)  # tokens after which generation stops
+    """Treatment of training pairs that are longer: an error, or leave them out."""
+    max_new_tokens: int = Field(200, ge=1)
+    """Number of tokens after which generation stops."""

@@ -1,7 +1,7 @@
 """Plain text: the lines of a file or a folder, and the built-in text."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from pydoc_data.topics import topics
 
@@ -41,3 +41,6 @@ def python_reference_text() -> str:
     A real text that needs no download. It differs a little between versions of Python.
     """
     return "\n".join(topics[name] for name in sorted(topics))
+
+
+SYNTHETIC_TEXTS: dict[str, Callable[[], str]] = {"python": python_reference_text}

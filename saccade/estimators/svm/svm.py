@@ -19,14 +19,13 @@ the positive one.
 
 from collections.abc import Callable
 from itertools import combinations
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from saccade.config import Config
 from saccade.errors import TrainingError
+from saccade.estimators.svm.config import SVMConfig
 from saccade.estimators.svm.smo import (
     KernelRowCache,
     SMOSolution,
@@ -38,19 +37,6 @@ from saccade.types.kkt import KKTResiduals, kkt_residuals
 SVM_KERNEL_CHUNK = 1 << 21  # entries of the kernel matrix in memory at a time, when predicting
 MIN_STEP_LIMIT = 10_000_000  # SMO steps; with many rows, STEPS_PER_ROW for each instead
 STEPS_PER_ROW = 100
-
-
-class SVMConfig(Config):
-    """Settings of a support vector machine; `gamma` None is 1 / (D · variance of all inputs)."""
-
-    name: Literal["svm"] = "svm"
-    kernel: Literal["linear", "polynomial", "gaussian", "sigmoid"] = "gaussian"
-    cost: float = Field(1.0, gt=0, allow_inf_nan=False)  # C
-    gamma: float | None = Field(None, gt=0, allow_inf_nan=False)
-    degree: int = Field(3, ge=1)
-    offset: float = Field(0.0, allow_inf_nan=False)
-    tolerance: float = Field(1e-3, gt=0)  # of the optimality conditions (libsvm: -e)
-    cache_megabytes: float = Field(200.0, gt=0)
 
 
 # --- kernels, from the products x·z and the squares ‖x‖², ‖z‖² ------------------------------------

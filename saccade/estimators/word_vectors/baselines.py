@@ -10,32 +10,15 @@ The decomposition is randomized (Halko et al. 2011) and uses only products with 
 power iterations with re-orthonormalisation, and an exact eigendecomposition of a small matrix."""
 
 from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from saccade.compiled.jit import jit_nogil
-from saccade.config import Config
 from saccade.estimators.word_vectors.glove import Cooccurrences
 from saccade.types.arrays import Float32Array, Int32Array
 
 SVD_OVERSAMPLING = 10  # extra columns, which make the last of the requested ones accurate
 SVD_POWER_ITERATIONS = 4
-
-
-class OneHotConfig(Config):
-    """One-hot vectors: a baseline in which no word is similar to another."""
-
-    name: Literal["one_hot"] = "one_hot"
-
-
-class SVDConfig(Config):
-    """Truncated SVD of the co-occurrence matrix: a baseline."""
-
-    name: Literal["svd"] = "svd"
-    width: int = Field(100, ge=1)
-    window: int = Field(5, ge=1, le=1000)
 
 
 def truncated_svd(

@@ -10,40 +10,14 @@ that are used by a word of the vocabulary have a row (about a twentieth of the m
 text). An n-gram of a new word that falls into an unused bucket is ignored, where fastText adds a
 randomly initialised, untrained row."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from saccade.compiled.jit import jit_nogil
-from saccade.estimators.word_vectors.word2vec import WindowsConfig
 from saccade.types.arrays import ByteArray, Float32Array, Int32Array, IntArray
 
 EOS_WORD = "</s>"  # a word of fastText's vocabulary that has no n-grams
-
-
-class FastTextConfig(WindowsConfig):
-    """Skip-gram whose words are sums of character n-gram vectors (fastText)."""
-
-    name: Literal["fasttext"] = "fasttext"
-    cbow: bool = False
-    min_n: int = Field(3, ge=1)  # shortest n-gram, in characters
-    max_n: int = Field(6, ge=1)  # longest n-gram
-    buckets: int = Field(2_000_000, ge=1)
-
-    @property
-    def is_cbow(self) -> bool:
-        """True for CBOW, False for skip-gram."""
-        return self.cbow
-
-    @model_validator(mode="after")
-    def _in_order(self) -> "FastTextConfig":
-        if self.max_n < self.min_n:
-            raise ValueError(
-                f"got n-grams of min_n {self.min_n} to max_n {self.max_n} characters; expected "
-                f"min_n ≤ max_n; try max_n = {self.min_n}."
-            )
-        return self
 
 
 class CharNgrams(NamedTuple):

@@ -18,34 +18,20 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from saccade.compiled.jit import aligned_zeros, jit_nogil, jit_nogil_no_nrt
-from saccade.config import Config
 from saccade.data.text.word_corpus import LINE_END, WordCorpus
+from saccade.estimators.word_vectors.config import GloVeConfig
 from saccade.estimators.word_vectors.sampling import RngState, random_below, rng_state
 from saccade.types.arrays import Float32Array, Int32Array, IntArray
 
 COOCCURRENCE_WORD_CHUNK = 512  # words whose rows of X a thread counts per call
 GLOVE_TERMS_PER_BLOCK = 1 << 16  # terms of J that a thread trains on per block
 GLOVE_BLOCKS_PER_THREAD = 16  # blocks submitted per thread before results are collected
-
-
-class GloVeConfig(Config):
-    """Weighted least squares on log co-occurrence counts (GloVe)."""
-
-    name: Literal["glove"] = "glove"
-    width: int = Field(100, ge=1)
-    window: int = Field(10, ge=1, le=1000)
-    epochs: int = Field(15, ge=1)
-    # the paper uses 0.05 and 100, for billions of words; too low for millions (docs/benchmarks.md)
-    learning_rate: float = Field(0.1, gt=0)
-    x_max: float = Field(10.0, gt=0)  # pairs with this count or more have weight 1
-    power: float = Field(0.75, gt=0, le=1)
 
 
 class Cooccurrences(NamedTuple):

@@ -14,14 +14,13 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from copy import copy
 from itertools import count
 from threading import Event
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from pydantic import Field
 
 from saccade.compiled.jit import aligned_zeros
-from saccade.config import Config
 from saccade.data.text.word_corpus import LINE_END, WordCorpus
+from saccade.estimators.word_vectors.config import WindowsConfig
 from saccade.estimators.word_vectors.kernels import (
     SIGMOID_TABLE,
     VocabularyTables,
@@ -46,50 +45,23 @@ MIN_LEARNING_RATE_FACTOR = 1e-4  # final learning rate as a fraction of the init
 _STREAMS = {"init": 0, "train": 1, "evaluate": 2}  # of random numbers, by number
 
 
-class WindowsConfig(Config):
-    """Settings shared by word2vec and fastText vectors."""
+def window_params(config: WindowsConfig) -> WindowParams:
+    """Return the settings of the kernel.
 
-    width: int = Field(100, ge=1)
-    window: int = Field(5, ge=1, le=1000)  # maximum context words on either side
-    negatives: int = Field(5, ge=0, le=100)  # per target word; 0: hierarchical softmax
-    # per group of four windows (skip-gram) or eight (CBOW); None: 40 and 8 with 5 negatives
-    shared_negatives: int | None = Field(None, ge=1, le=1000)
-    subsample: float = Field(1e-3, ge=0)  # subsampling threshold of frequent words; 0: none
-    epochs: int = Field(5, ge=1)
-    # negatives are drawn ∝ count^power; word2vec.c: ¾, fastText: ½ (docs/benchmarks.md)
-    power: float = Field(0.5, ge=0, le=1)
-    # initial learning rate; word2vec.c and gensim: 0.025 for skip-gram
-    learning_rate: float = Field(0.05, gt=0)
-
-    @property
-    def is_cbow(self) -> bool:
-        """True for CBOW (context predicts center word), False for skip-gram."""
-        return False
-
-    def windows(self) -> WindowParams:
-        """Return the settings of the kernel.
-
-        Skip-gram has several targets per window and so needs more shared negatives than CBOW.
-        """
-        if not self.negatives:
-            return WindowParams(self.window, self.is_cbow, 0, 0, windows_per_group=1)
-        shared_negatives = self.shared_negatives or 8 * (
-            -(-self.negatives // 5) if self.is_cbow else self.negatives
-        )
-        return WindowParams(
-            self.window, self.is_cbow, self.negatives, shared_negatives, 8 if self.is_cbow else 4
-        )
-
-
-class Word2VecConfig(WindowsConfig):
-    """Skip-gram predicts context words from the centre word; CBOW the reverse (word2vec)."""
-
-    name: Literal["skipgram", "cbow"] = "skipgram"
-
-    @property
-    def is_cbow(self) -> bool:
-        """True for CBOW."""
-        return self.name == "cbow"
+    Skip-gram has several targets per window and so needs more shared negatives than CBOW.
+    """
+    if not config.negatives:
+        return WindowParams(config.window, config.is_cbow, 0, 0, windows_per_group=1)
+    shared_negatives = config.shared_negatives or 8 * (
+        -(-config.negatives // 5) if config.is_cbow else config.negatives
+    )
+    return WindowParams(
+        config.window,
+        config.is_cbow,
+        config.negatives,
+        shared_negatives,
+        8 if config.is_cbow else 4,
+    )
 
 
 class Word2VecProgress(NamedTuple):
@@ -139,7 +111,7 @@ class Word2VecTrainer:
     ):
         counts = sentences.counts
         self.config, self.vectors, self.seed = config, vectors, seed
-        self.windows = config.windows()
+        self.windows = window_params(config)
         weights = counts.astype(np.float64) ** config.power
         self.words = VocabularyTables(
             keep_probabilities(counts, config.subsample), alias_table(weights), *bags

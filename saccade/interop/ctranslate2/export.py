@@ -31,7 +31,7 @@ from saccade.errors import ConfigError, RunError, bullet_list
 from saccade.interop.ctranslate2.engine import EXPORT_FORMAT, EXPORT_INFO_FILE, import_ctranslate2
 from saccade.interop.registry import ModelParts
 from saccade.io.atomic import write_checksummed_json
-from saccade.models.transformer import TransformerConfig
+from saccade.models.config import TransformerConfig
 from saccade.nn.positional_encoding import SinusoidalPositions
 from saccade.types.arrays import Float32Array
 

@@ -7,16 +7,10 @@ from pydantic import Field
 from saccade.config import Config
 from saccade.data.source import SourceConfig
 from saccade.models.choice import ModelChoice
-from saccade.models.forecasting import (
-    AutoregressiveForecaster,
-    AutoregressiveForecasterConfig,
-    RecurrentForecaster,
-)
+from saccade.models.config import AutoregressiveForecasterConfig
 from saccade.models.registry import FORECASTING_MODELS
 from saccade.tasks.base import Recipe
 from saccade.training.config import TrainConfig
-
-ForecastModel = AutoregressiveForecaster | RecurrentForecaster
 
 
 class SeriesConfig(SourceConfig):

@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from saccade.data.source import SyntheticSource, resolve_source
-from saccade.data.time_series import TimeSeries, noisy_sine, read_series
+from saccade.data.time_series import SYNTHETIC_SERIES, TimeSeries, read_series
 from saccade.errors import ConfigError, DataError
-from saccade.models.forecasting import RecurrentForecasterConfig
+from saccade.models.config import RecurrentForecasterConfig
 from saccade.tasks.base import Choice, PrepareContext, PreparedData, fingerprint_arrays
 from saccade.tasks.forecasting.config import ForecastRecipe, SeriesConfig
 from saccade.types.arrays import FloatArray
 
-SYNTHETIC_SERIES = {"sine": noisy_sine}
 HORIZONS = (1, 4, 16, 64)  # steps ahead that are evaluated and plotted
 
 

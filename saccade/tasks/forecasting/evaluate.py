@@ -7,8 +7,9 @@ import numpy as np
 
 from saccade.estimators.baselines import last_value
 from saccade.inspection.figures import HorizonErrors
+from saccade.models.forecasting import ForecastModel
 from saccade.tasks.base import Evaluator
-from saccade.tasks.forecasting.config import ForecastModel, ForecastRecipe
+from saccade.tasks.forecasting.config import ForecastRecipe
 from saccade.tasks.forecasting.data import HORIZONS, SeriesSpan, Standardizer
 from saccade.tasks.forecasting.predict import ForecastPredictor
 from saccade.types.arrays import FloatArray

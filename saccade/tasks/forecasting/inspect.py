@@ -10,8 +10,9 @@ from torch import Tensor
 from saccade.inspection.checks import CheckResult
 from saccade.inspection.figures import Figure, ForecastCurves, PlotLine
 from saccade.inspection.invariants import LOGIT_TOLERANCE
+from saccade.models.forecasting import ForecastModel
 from saccade.tasks.base import Inspector
-from saccade.tasks.forecasting.config import ForecastModel, ForecastRecipe
+from saccade.tasks.forecasting.config import ForecastRecipe
 from saccade.tasks.forecasting.data import HORIZONS, SeriesSpan, Standardizer
 from saccade.tasks.forecasting.evaluate import (
     MAX_FORECAST_VALUES,

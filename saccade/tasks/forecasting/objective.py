@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data.samplers import shuffled_batches
-from saccade.tasks.forecasting.config import ForecastModel, ForecastRecipe
+from saccade.models.forecasting import ForecastModel
+from saccade.tasks.forecasting.config import ForecastRecipe
 from saccade.tasks.forecasting.data import SeriesSpan, Standardizer
 from saccade.tasks.neural import StatelessObjective, device_of
 from saccade.training.objective import Loss

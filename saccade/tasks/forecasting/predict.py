@@ -7,9 +7,9 @@ import torch
 
 from saccade.config import Config
 from saccade.errors import DataError
-from saccade.models.forecasting import rollout
+from saccade.models.forecasting import ForecastModel, rollout
 from saccade.tasks.base import PredictContext, TextPredictor
-from saccade.tasks.forecasting.config import ForecastModel, ForecastRecipe
+from saccade.tasks.forecasting.config import ForecastRecipe
 from saccade.tasks.forecasting.data import Standardizer
 from saccade.tasks.neural import device_of
 from saccade.tasks.numbers import numeric_prediction, parse_number_list

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saccade.data.points import PointsConfig
-from saccade.models.kernel_attention import KernelAttentionConfig, KernelRegressionConfig
+from saccade.models.config import KernelAttentionConfig, KernelRegressionConfig
 from saccade.tasks.base import Recipe
 from saccade.training.config import TrainConfig
 

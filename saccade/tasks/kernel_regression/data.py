@@ -9,7 +9,7 @@ import numpy as np
 from saccade.data.points import Points, load_points, read_points
 from saccade.errors import ConfigError, DataError
 from saccade.estimators.kernel_regression import leave_one_out_error
-from saccade.models.kernel_attention import KernelRegressionConfig
+from saccade.models.config import KernelRegressionConfig
 from saccade.tasks.base import Choice, PrepareContext, PreparedData, fingerprint_arrays
 from saccade.tasks.kernel_regression.config import RegressionRecipe
 from saccade.types.arrays import FloatArray

@@ -11,7 +11,8 @@ from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.checks import CheckResult, skipped
 from saccade.inspection.figures import AttentionGrid, Figure, KernelFit, PlotLine
 from saccade.inspection.invariants import LOGIT_TOLERANCE
-from saccade.models.kernel_attention import KernelAttention, KernelRegressionConfig
+from saccade.models.config import KernelRegressionConfig
+from saccade.models.kernel_attention import KernelAttention
 from saccade.seeding import generator
 from saccade.tasks.base import AttentionKey, Inspector
 from saccade.tasks.kernel_regression.config import RegressionRecipe

@@ -14,7 +14,8 @@ from saccade.estimators.kernel_regression import (
     KernelRegression,
     leave_one_out_error,
 )
-from saccade.models.kernel_attention import KernelAttention, KernelRegressionConfig
+from saccade.models.config import KernelRegressionConfig
+from saccade.models.kernel_attention import KernelAttention
 from saccade.tasks.kernel_regression.config import RegressionRecipe
 from saccade.tasks.kernel_regression.objective import leave_one_out_loss
 from saccade.tasks.neural import build_network, device_of

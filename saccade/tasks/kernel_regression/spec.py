@@ -1,46 +1,28 @@
-"""The kernel regression task."""
-
-from typing import Any
+"""The kernel regression task. Does not import torch."""
 
 from saccade.data.points import SYNTHETIC_CURVES, Points
-from saccade.estimators.kernel_regression import KernelRegression
-from saccade.models.kernel_attention import KernelRegressionConfig
+from saccade.models.config import KernelRegressionConfig
 from saccade.models.registry import KERNEL_MODELS, ModelEntry
-from saccade.tasks.base import Components, TaskSpec
+from saccade.registry import import_when_called
+from saccade.tasks.base import AnyTaskSpec, TaskSpec
 from saccade.tasks.kernel_regression.config import RegressionRecipe
-from saccade.tasks.kernel_regression.data import PointSplit, load_point_split, prepare_points
-from saccade.tasks.kernel_regression.evaluate import CurveEvaluator
-from saccade.tasks.kernel_regression.inspect import CurveInspector
-from saccade.tasks.kernel_regression.objective import BandwidthSearch, KernelAttentionObjective
-from saccade.tasks.kernel_regression.predict import CurvePredictor
-from saccade.tasks.kernel_regression.smoother import build_kernel_model
 
-CurveComponents = Components[RegressionRecipe, Points, Any, PointSplit]
+ALL_KERNEL_MODELS = {
+    **KERNEL_MODELS,
+    "kernel": ModelEntry(
+        KernelRegressionConfig, "saccade.estimators.kernel_regression:KernelRegression"
+    ),
+}
 
-BY_SEARCH = CurveComponents(
-    build_model=build_kernel_model,
-    predictor=CurvePredictor,
-    evaluator=CurveEvaluator,
-    inspector=CurveInspector,
-    estimator=BandwidthSearch,
-)
-BY_GRADIENT = CurveComponents(
-    build_model=build_kernel_model,
-    predictor=CurvePredictor,
-    evaluator=CurveEvaluator,
-    inspector=CurveInspector,
-    objective=KernelAttentionObjective,
-)
-
-KERNEL_REGRESSION = TaskSpec(
+KERNEL_REGRESSION: AnyTaskSpec = TaskSpec(
     name="kernel-regression",
     summary="curve fitting by kernel regression, as an estimator and as attention",
     recipe=RegressionRecipe,
-    models={**KERNEL_MODELS, "kernel": ModelEntry(KernelRegressionConfig, KernelRegression)},
+    models=ALL_KERNEL_MODELS,
     synthetic=SYNTHETIC_CURVES,
     datasets={},
-    prepare=prepare_points,
-    load_split=load_point_split,
+    prepare=import_when_called("saccade.tasks.kernel_regression.data:prepare_points"),
+    load_split=import_when_called("saccade.tasks.kernel_regression.data:load_point_split"),
     read_preprocessor=Points.from_json,
-    components=lambda recipe: BY_SEARCH if recipe.model_name == "kernel" else BY_GRADIENT,
+    components=import_when_called("saccade.tasks.kernel_regression.components:curve_components"),
 )

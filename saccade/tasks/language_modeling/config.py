@@ -8,14 +8,16 @@ from saccade.config import Config
 from saccade.data.parallel.config import TokenizerConfig
 from saccade.data.source import DatasetSourceConfig
 from saccade.estimators.ngram.config import NGramConfig
-from saccade.estimators.ngram.model import NGram
 from saccade.models.choice import ModelChoice
+from saccade.models.config import RecurrentLMConfig
 from saccade.models.registry import LANGUAGE_MODELS, ModelEntry
-from saccade.models.rnn_lm import RecurrentLMConfig
 from saccade.tasks.base import Recipe
 from saccade.training.config import TrainConfig
 
-ALL_LANGUAGE_MODELS = {**LANGUAGE_MODELS, "ngram": ModelEntry(NGramConfig, NGram)}
+ALL_LANGUAGE_MODELS = {
+    **LANGUAGE_MODELS,
+    "ngram": ModelEntry(NGramConfig, "saccade.estimators.ngram.model:NGram"),
+}
 
 
 class CorpusConfig(DatasetSourceConfig):

@@ -13,7 +13,7 @@ from saccade.config import flatten, override_settings
 from saccade.data.datasets import TEXT_DATASETS, fetch_dataset
 from saccade.data.source import DatasetSource, SyntheticSource, resolve_source
 from saccade.data.special_tokens import EOS, unknown_token_note
-from saccade.data.text.corpus import python_reference_text, read_text_corpus
+from saccade.data.text.corpus import SYNTHETIC_TEXTS, read_text_corpus
 from saccade.data.text.lm_batching import SegmentBatch
 from saccade.data.text.token_store import (
     TOKEN_INDEX_FILE,
@@ -29,14 +29,13 @@ from saccade.data.text.token_store import (
 from saccade.data.tokenizers import Tokenizer, train_tokenizer
 from saccade.errors import ConfigError, DataError
 from saccade.io.text_files import STANDARD_INPUT
-from saccade.models.gpt import GPTConfig
+from saccade.models.config import GPTConfig
 from saccade.tasks.base import Choice, PrepareContext, PreparedData, fingerprint_arrays
 from saccade.tasks.language_modeling.config import CorpusConfig, LanguageRecipe
 from saccade.types.progress import Progress, ProgressCounter
 
 TARGET_TRAIN_TOKENS = 2.5e6  # tokens seen in training, unless the text is longer
 DEFAULT_SEGMENT_LENGTH = 128  # tokens, for models that attend to a whole segment
-SYNTHETIC_TEXTS: dict[str, Callable[[], str]] = {"python": python_reference_text}
 
 PreparedText = PreparedData[LanguageRecipe, Tokenizer, TokenCorpus]
 CarriedState = tuple[Tensor, ...]  # state that a segment leaves for the next, batch first

@@ -17,7 +17,7 @@ from saccade.data.text.lm_batching import (
 from saccade.data.text.token_store import TokenCorpus
 from saccade.data.tokenizers import Tokenizer
 from saccade.models.base import CausalLM
-from saccade.models.rnn_lm import RecurrentLMConfig
+from saccade.models.config import RecurrentLMConfig
 from saccade.nn.bptt import (
     StepFn,
     no_truncation,

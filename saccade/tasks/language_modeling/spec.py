@@ -1,77 +1,21 @@
-"""The language modelling task."""
-
-from typing import Any
-
-from torch import nn
+"""The language modelling task. Does not import torch."""
 
 from saccade.data.datasets import TEXT_DATASETS
-from saccade.data.text.token_store import TokenCorpus
-from saccade.data.tokenizers import Tokenizer, tokenizer_from_json
-from saccade.models.registry import LANGUAGE_MODELS
-from saccade.tasks.base import Components, TaskSpec
+from saccade.data.text.corpus import SYNTHETIC_TEXTS
+from saccade.registry import import_when_called
+from saccade.tasks.base import AnyTaskSpec, TaskSpec
 from saccade.tasks.language_modeling.config import ALL_LANGUAGE_MODELS, LanguageRecipe
-from saccade.tasks.language_modeling.data import SYNTHETIC_TEXTS, load_text, prepare_text
-from saccade.tasks.language_modeling.evaluate import LanguageEvaluator
-from saccade.tasks.language_modeling.inspect import LanguageInspector, NGramInspector
-from saccade.tasks.language_modeling.masked import (
-    GapFiller,
-    MaskedEvaluator,
-    MaskedInspector,
-    MaskedObjective,
-)
-from saccade.tasks.language_modeling.ngram import NGramFit, NGramModel
-from saccade.tasks.language_modeling.objective import LanguageObjective
-from saccade.tasks.language_modeling.predict import TextGenerator
-from saccade.tasks.neural import build_network
 
-LanguageComponents = Components[LanguageRecipe, Tokenizer, Any, TokenCorpus]
-
-
-def build_language_model(recipe: LanguageRecipe, tokenizer: Tokenizer) -> nn.Module:
-    """Build the network of a recipe."""
-    model_class: type[nn.Module] = LANGUAGE_MODELS[recipe.model_name].model_class
-    return build_network(recipe, lambda: model_class(recipe.model))
-
-
-CAUSAL = LanguageComponents(
-    build_model=build_language_model,
-    predictor=TextGenerator,
-    evaluator=LanguageEvaluator,
-    inspector=LanguageInspector,
-    objective=LanguageObjective,
-)
-COUNTED = LanguageComponents(
-    build_model=NGramModel,
-    predictor=TextGenerator,
-    evaluator=LanguageEvaluator,
-    inspector=NGramInspector,
-    estimator=NGramFit,
-)
-MASKED = LanguageComponents(
-    build_model=build_language_model,
-    predictor=GapFiller,
-    evaluator=MaskedEvaluator,
-    inspector=MaskedInspector,
-    objective=MaskedObjective,
-)
-
-
-def language_components(recipe: LanguageRecipe) -> LanguageComponents:
-    """Return the capabilities of a recipe: causal network, counts, or bidirectional network."""
-    by_name = {"ngram": COUNTED, "bidirectional": MASKED}
-    return by_name.get(recipe.model_name, CAUSAL)
-
-
-LANGUAGE_MODELING = TaskSpec(
+LANGUAGE_MODELING: AnyTaskSpec = TaskSpec(
     name="language",
     summary="language modelling: from n-grams to GPT",
     recipe=LanguageRecipe,
     models=ALL_LANGUAGE_MODELS,
     synthetic=SYNTHETIC_TEXTS,
     datasets=TEXT_DATASETS,
-    prepare=prepare_text,
-    load_split=load_text,
-    read_preprocessor=tokenizer_from_json,
-    components=language_components,
+    prepare=import_when_called("saccade.tasks.language_modeling.data:prepare_text"),
+    load_split=import_when_called("saccade.tasks.language_modeling.data:load_text"),
+    read_preprocessor=import_when_called("saccade.data.tokenizers:tokenizer_from_json"),
+    components=import_when_called("saccade.tasks.language_modeling.components:language_components"),
     transferable_data_settings=("tokenizer",),
 )

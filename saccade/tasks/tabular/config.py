@@ -6,14 +6,14 @@ from pydantic import Field
 
 from saccade.config import Config
 from saccade.data.tables.schema import TableConfig
-from saccade.estimators.svm.svm import SVM, SVMConfig
+from saccade.estimators.svm.config import SVMConfig
 from saccade.models.choice import ModelChoice
+from saccade.models.config import MLPConfig
 from saccade.models.registry import TABULAR_MODELS, ModelEntry
-from saccade.models.tabular import MLPConfig
 from saccade.tasks.base import Recipe
 from saccade.training.config import TrainConfig
 
-TABLE_MODELS = {**TABULAR_MODELS, "svm": ModelEntry(SVMConfig, SVM)}
+TABLE_MODELS = {**TABULAR_MODELS, "svm": ModelEntry(SVMConfig, "saccade.estimators.svm.svm:SVM")}
 
 
 class TableTrainConfig(TrainConfig):

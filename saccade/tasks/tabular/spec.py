@@ -1,72 +1,22 @@
-"""The tabular task."""
-
-from typing import Any
-
-from torch import nn
+"""The tabular task. Does not import torch."""
 
 from saccade.data.synthetic.tables import SYNTHETIC_TABLES
 from saccade.data.tables.schema import TableSchema
-from saccade.models.registry import TABULAR_MODELS
-from saccade.tasks.base import Components, TaskSpec
-from saccade.tasks.neural import build_network
+from saccade.registry import import_when_called
+from saccade.tasks.base import AnyTaskSpec, TaskSpec
 from saccade.tasks.tabular.config import TABLE_MODELS, TableRecipe
-from saccade.tasks.tabular.data import TableSplit, load_table_split, prepare_table
-from saccade.tasks.tabular.evaluate import TableEvaluator
-from saccade.tasks.tabular.inspect import SVMInspector, TableInspector
-from saccade.tasks.tabular.objective import OnlineObjective, TabularObjective
-from saccade.tasks.tabular.predict import RowPredictor
-from saccade.tasks.tabular.svm import SVMFit, SVMModel
 
-TableComponents = Components[TableRecipe, TableSchema, Any, TableSplit]
-
-
-def build_table_network(recipe: TableRecipe, schema: TableSchema) -> nn.Module:
-    """Build the network of a recipe."""
-    model_class: type[nn.Module] = TABULAR_MODELS[recipe.model_name].model_class
-    return build_network(recipe, lambda: model_class(recipe.model))
-
-
-NETWORK = TableComponents(
-    build_model=build_table_network,
-    predictor=RowPredictor,
-    evaluator=TableEvaluator,
-    inspector=TableInspector,
-    objective=TabularObjective,
-)
-ONLINE = TableComponents(
-    build_model=build_table_network,
-    predictor=RowPredictor,
-    evaluator=TableEvaluator,
-    inspector=TableInspector,
-    objective=OnlineObjective,
-)
-SUPPORT_VECTORS = TableComponents(
-    build_model=SVMModel,
-    predictor=RowPredictor,
-    evaluator=TableEvaluator,
-    inspector=SVMInspector,
-    estimator=SVMFit,
-)
-
-
-def table_components(recipe: TableRecipe) -> TableComponents:
-    """Return the capabilities of a recipe: network, online network, or SVM."""
-    if recipe.model_name == "svm":
-        return SUPPORT_VECTORS
-    return ONLINE if recipe.train.online else NETWORK
-
-
-TABULAR = TaskSpec(
+TABULAR: AnyTaskSpec = TaskSpec(
     name="table",
     summary="tables: predict one column from the others",
     recipe=TableRecipe,
     models=TABLE_MODELS,
     synthetic=SYNTHETIC_TABLES,
     datasets={},
-    prepare=prepare_table,
-    load_split=load_table_split,
+    prepare=import_when_called("saccade.tasks.tabular.data:prepare_table"),
+    load_split=import_when_called("saccade.tasks.tabular.data:load_table_split"),
     read_preprocessor=TableSchema.from_json,
-    components=table_components,
+    components=import_when_called("saccade.tasks.tabular.components:table_components"),
     transferable_data_settings=(
         "target_type",
         "categories",

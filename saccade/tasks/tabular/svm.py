@@ -10,7 +10,8 @@ from torch import Tensor
 
 from saccade.data.tables.schema import TableSchema
 from saccade.errors import ConfigError
-from saccade.estimators.svm.svm import SVM, SVMConfig
+from saccade.estimators.svm.config import SVMConfig
+from saccade.estimators.svm.svm import SVM
 from saccade.tasks.tabular.config import TableRecipe
 from saccade.tasks.tabular.data import TableSplit
 from saccade.tasks.tabular.scoring import TableScorer

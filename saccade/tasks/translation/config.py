@@ -3,9 +3,8 @@
 from typing import Annotated, Literal
 
 from saccade.data.parallel.config import PairsConfig
-from saccade.models.bahdanau import BahdanauConfig
-from saccade.models.base import TranslatorConfig
 from saccade.models.choice import ModelChoice
+from saccade.models.config import BahdanauConfig, TranslatorConfig
 from saccade.models.registry import TRANSLATION_MODELS
 from saccade.tasks.base import Recipe
 from saccade.training.config import TrainConfig

@@ -1,14 +1,18 @@
 """Settings of the word vector task."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from saccade.data.source import DatasetSourceConfig
-from saccade.estimators.word_vectors.baselines import OneHotConfig, SVDConfig
-from saccade.estimators.word_vectors.fasttext import FastTextConfig
-from saccade.estimators.word_vectors.glove import GloVeConfig
-from saccade.estimators.word_vectors.word2vec import Word2VecConfig
+from saccade.estimators.word_vectors.config import (
+    FastTextConfig,
+    GloVeConfig,
+    OneHotConfig,
+    SVDConfig,
+    Word2VecConfig,
+)
+from saccade.registry import LazyRegistry
 from saccade.tasks.base import Recipe
 from saccade.training.estimator import FitConfig
 
@@ -30,3 +34,16 @@ class VectorsRecipe(Recipe):
         Field(discriminator="name"),
     ] = Word2VecConfig()
     train: FitConfig = FitConfig()
+
+
+# constructors; their arguments: settings, words, seed
+WORD_MODELS: LazyRegistry[Any] = LazyRegistry(
+    {
+        "cbow": "saccade.tasks.word_vectors.models:WindowModel",
+        "fasttext": "saccade.tasks.word_vectors.models:WindowModel",
+        "glove": "saccade.tasks.word_vectors.models:GloVeModel",
+        "one_hot": "saccade.tasks.word_vectors.models:OneHotModel",
+        "skipgram": "saccade.tasks.word_vectors.models:WindowModel",
+        "svd": "saccade.tasks.word_vectors.models:SVDModel",
+    }
+)

@@ -1,7 +1,7 @@
 """A text as word ids, and the benchmarks that word vectors are scored on."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from saccade.data.datasets import TEXT_DATASETS, fetch_dataset
 from saccade.data.source import DatasetSource, SyntheticSource, resolve_source
-from saccade.data.text.corpus import list_text_files, python_reference_text
+from saccade.data.text.corpus import SYNTHETIC_TEXTS, list_text_files
 from saccade.data.text.word_corpus import (
     WordCorpus,
     WordVocabulary,
@@ -22,7 +22,6 @@ from saccade.tasks.base import PrepareContext, PreparedData, fingerprint_arrays
 from saccade.tasks.word_vectors.config import VectorsRecipe, WordsConfig
 from saccade.types.progress import Progress, ProgressCounter
 
-SYNTHETIC_CORPORA: dict[str, Callable[[], str]] = {"python": python_reference_text}
 BENCHMARKS_FOLDER = "word-vector-eval"  # in SACCADE_DATA: similarity and analogy sets
 
 
@@ -84,7 +83,7 @@ def _read_blocks(
     data: WordsConfig, on_progress: Progress
 ) -> tuple[Iterator[bytes], int, list[str]]:
     """Return the text in blocks of whole lines, its size in bytes (0: unknown), and notes."""
-    source = resolve_source(data, SYNTHETIC_CORPORA, TEXT_DATASETS, what="text")
+    source = resolve_source(data, SYNTHETIC_TEXTS, TEXT_DATASETS, what="text")
     if isinstance(source, SyntheticSource):
         text = source.generate().encode() + b"\n"
         return iter([text]), len(text), []

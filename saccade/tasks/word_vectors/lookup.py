@@ -10,8 +10,8 @@ from saccade.data.text.word_corpus import WordVocabulary
 from saccade.errors import DataError
 from saccade.estimators.word_vectors.neighbors import normalize_rows
 from saccade.registry import did_you_mean
-from saccade.tasks.word_vectors.config import VectorsRecipe
-from saccade.tasks.word_vectors.models import WORD_MODELS, WordModel
+from saccade.tasks.word_vectors.config import WORD_MODELS, VectorsRecipe
+from saccade.tasks.word_vectors.models import WordModel
 from saccade.types.arrays import Float32Array
 
 
@@ -38,6 +38,14 @@ class WordVectorModel:
     def word_vectors(self) -> Float32Array:
         """Return one row for each word."""
         return self.vectors.word_vectors()
+
+    def vector(self, word: str) -> Float32Array:
+        """Return the vector of a word, not scaled; raise if it has none."""
+        self.find(word, word, 1)
+        row = self.row(word)
+        vector = self.vectors.oov_vector(word) if row is None else self.word_vectors()[row]
+        assert vector is not None
+        return vector
 
     @cached_property
     def unit_vectors(self) -> Float32Array:

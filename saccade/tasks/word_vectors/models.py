@@ -17,15 +17,18 @@ from saccade.errors import ConfigError
 from saccade.estimators.word_vectors import fasttext, glove
 from saccade.estimators.word_vectors.baselines import (
     SVD_POWER_ITERATIONS,
-    OneHotConfig,
-    SVDConfig,
     one_hot_vectors,
     truncated_svd,
 )
-from saccade.estimators.word_vectors.fasttext import FastTextConfig
-from saccade.estimators.word_vectors.glove import GloVeConfig, GloVeTrainer, count_cooccurrences
-from saccade.estimators.word_vectors.word2vec import (
+from saccade.estimators.word_vectors.config import (
+    FastTextConfig,
+    GloVeConfig,
+    OneHotConfig,
+    SVDConfig,
     WindowsConfig,
+)
+from saccade.estimators.word_vectors.glove import GloVeTrainer, count_cooccurrences
+from saccade.estimators.word_vectors.word2vec import (
     Word2VecParams,
     Word2VecProgress,
     Word2VecTrainer,
@@ -249,13 +252,3 @@ def _counter(context: FitContext, what: str, total: int) -> Callable[[int], None
         context.on_progress(what, done, total)
 
     return advance
-
-
-WORD_MODELS: dict[str, Callable[[Any, list[str], int], WordModel]] = {
-    "cbow": WindowModel,
-    "fasttext": WindowModel,
-    "glove": GloVeModel,
-    "one_hot": OneHotModel,
-    "skipgram": WindowModel,
-    "svd": SVDModel,
-}

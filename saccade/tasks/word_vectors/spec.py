@@ -1,64 +1,21 @@
-"""The word vector task."""
-
-from collections.abc import Mapping
+"""The word vector task. Does not import torch."""
 
 from saccade.data.datasets import TEXT_DATASETS
-from saccade.data.text.word_corpus import WordVocabulary
-from saccade.tasks.base import Components, TaskSpec
-from saccade.tasks.word_vectors.config import VectorsRecipe
-from saccade.tasks.word_vectors.data import (
-    SYNTHETIC_CORPORA,
-    WordSplit,
-    load_benchmark,
-    prepare_words,
-)
-from saccade.tasks.word_vectors.evaluate import WordVectorEvaluator
-from saccade.tasks.word_vectors.inspect import WordVectorInspector
-from saccade.tasks.word_vectors.lookup import WordVectorModel
-from saccade.tasks.word_vectors.models import WORD_MODELS
-from saccade.tasks.word_vectors.predict import NeighborPredictor
-from saccade.training.estimator import FitContext
+from saccade.data.text.corpus import SYNTHETIC_TEXTS
+from saccade.registry import import_when_called
+from saccade.tasks.base import AnyTaskSpec, TaskSpec
+from saccade.tasks.word_vectors.config import WORD_MODELS, VectorsRecipe
 
-
-class WordVectorFit:
-    """Estimator: fits the vectors by the model's own method."""
-
-    is_resumable = True
-
-    def __init__(
-        self,
-        recipe: VectorsRecipe,
-        model: WordVectorModel,
-        vocabulary: WordVocabulary,
-        splits: Mapping[str, WordSplit],
-    ):
-        self.model, self.corpus = model, splits["train"].corpus
-
-    def fit(self, context: FitContext) -> None:
-        """Fit the vectors."""
-        assert self.corpus is not None
-        self.model.vectors.fit(self.corpus, context)
-        self.model.__dict__.pop("unit_vectors", None)
-
-
-_COMPONENTS = Components[VectorsRecipe, WordVocabulary, WordVectorModel, WordSplit](
-    build_model=WordVectorModel,
-    predictor=NeighborPredictor,
-    evaluator=WordVectorEvaluator,
-    inspector=WordVectorInspector,
-    estimator=WordVectorFit,
-)
-
-WORD_VECTORS = TaskSpec(
+WORD_VECTORS: AnyTaskSpec = TaskSpec(
     name="vectors",
     summary="word vectors: word2vec, GloVe, fastText and baselines",
     recipe=VectorsRecipe,
     models=WORD_MODELS,
-    synthetic=SYNTHETIC_CORPORA,
+    synthetic=SYNTHETIC_TEXTS,
     datasets=TEXT_DATASETS,
-    prepare=prepare_words,
-    load_split=load_benchmark,
-    read_preprocessor=WordVocabulary.from_json,
-    components=lambda recipe: _COMPONENTS,
+    prepare=import_when_called("saccade.tasks.word_vectors.data:prepare_words"),
+    load_split=import_when_called("saccade.tasks.word_vectors.data:load_benchmark"),
+    read_preprocessor=import_when_called("saccade.data.text.word_corpus:WordVocabulary.from_json"),
+    components=import_when_called("saccade.tasks.word_vectors.components:word_vector_components"),
     torch_free=True,
 )

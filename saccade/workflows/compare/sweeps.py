@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from saccade.nn.activations import ACTIVATIONS
 from saccade.nn.init import INITS
 from saccade.optim import OPTIMIZERS
-from saccade.training.config import DEFAULT_INIT
+from saccade.types.names import DEFAULT_INIT
 
 Overrides = Mapping[str, Any]  # settings by dotted path
 

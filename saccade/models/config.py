@@ -1,0 +1,358 @@
+"""Settings of the networks. Does not import torch.
+
+They are separate from the networks so that settings can be read, checked and listed before torch
+is loaded. `name` is the name in the registry; it distinguishes the settings of one task's models.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from saccade.config import Config
+from saccade.types.names import Activation, CellName, NormName, ScoreName
+
+# --- translators ----------------------------------------------------------------------------------
+
+
+class TranslatorConfig(Config):
+    """Settings that all encoder-decoders have."""
+
+    name: str
+    source_vocab_size: int = 0
+    """Size of the source vocabulary; set from the data."""
+    target_vocab_size: int = 0
+    """Size of the target vocabulary; set from the data."""
+    width: int = Field(128, ge=1)
+    """Width of embeddings and hidden states."""
+    depth: int = Field(1, ge=1)
+    """Number of layers of the encoder, and of the decoder."""
+
+
+class Seq2SeqConfig(TranslatorConfig):
+    """Settings of the recurrent encoder-decoder with one fixed context."""
+
+    name: Literal["seq2seq"] = "seq2seq"
+    cell: CellName = "gru"
+    """Recurrent cell."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout probability."""
+
+
+class BahdanauConfig(TranslatorConfig):
+    """Settings of the recurrent encoder-decoder with additive attention."""
+
+    name: Literal["bahdanau"] = "bahdanau"
+    cell: CellName = "gru"
+    """Recurrent cell."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout probability."""
+
+
+class LuongConfig(TranslatorConfig):
+    """Settings of the recurrent encoder-decoder that attends from its current state."""
+
+    name: Literal["luong"] = "luong"
+    cell: CellName = "gru"
+    """Recurrent cell."""
+    score: ScoreName = "general"
+    """Attention score function."""
+    attention: Literal["global", "local_monotonic", "local_predictive", "hard"] = "global"
+    """Source positions attended to: all, a window around a centre, or one sampled position."""
+    window: int = Field(10, ge=1)
+    """Local attention: number of positions to each side of the centre."""
+    temperature: float = Field(1.0, gt=0)
+    """Hard attention: temperature of the softmax whose gradient is used."""
+    input_feeding: bool = False
+    """Feed the attentional vector of a step to the next step."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout probability."""
+
+
+class ConvSeq2SeqConfig(TranslatorConfig):
+    """Settings of the convolutional encoder-decoder with attention in every layer."""
+
+    name: Literal["conv_seq2seq"] = "conv_seq2seq"
+    depth: int = Field(3, ge=1)
+    """Number of layers of the encoder, and of the decoder."""
+    kernel_size: int = Field(3, ge=1)
+    """Number of positions that a convolution covers."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout probability."""
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """Positional encoding."""
+    max_positions: int = Field(512, ge=1)
+    """Size of the table of learned positions."""
+
+
+class TransformerConfig(TranslatorConfig):
+    """Settings of the encoder-decoder Transformer."""
+
+    name: Literal["transformer"] = "transformer"
+    depth: int = Field(2, ge=1)
+    """Number of layers of the encoder, and of the decoder."""
+    heads: int = Field(4, ge=1)
+    """Number of attention heads; it divides the width."""
+    hidden: int | None = Field(None, ge=1)
+    """Width of the feed-forward; 4 · width if not set."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout probability."""
+    norm_first: bool = True
+    """Normalise before each sublayer (pre-norm) instead of after it (post-norm)."""
+    activation: Activation = "relu"
+    """Activation of the feed-forward."""
+    kv_heads: int | None = Field(None, ge=1)
+    """Number of key and value heads (grouped-query attention); as many as heads if not set."""
+    positions: Literal["sinusoidal", "learned", "rotary", "relative", "none"] = "sinusoidal"
+    """Positional encoding."""
+    max_positions: int = Field(512, ge=1)
+    """Size of the table of learned positions."""
+    window: int | None = Field(None, ge=1)
+    """Self-attention: positions to each side (in the decoder, to the left); all if not set."""
+    score: ScoreName = "scaled_dot"
+    """Attention score function."""
+    shared_vocab: bool = False
+    """Use one embedding table for source and target."""
+    pruned_heads: dict[str, list[int]] = {}
+    """Heads removed by `saccade prune`, counted from 0, by the name of the attention."""
+
+
+# --- language models ------------------------------------------------------------------------------
+
+
+class LanguageModelConfig(Config):
+    """Settings that all neural language models have."""
+
+    name: str
+    vocab_size: int = 0
+    """Size of the vocabulary; set from the data."""
+
+
+class NNLMConfig(LanguageModelConfig):
+    """Settings of the feed-forward language model."""
+
+    name: Literal["nnlm"] = "nnlm"
+    order: int = Field(5, ge=2)
+    """n: a token is predicted from the n - 1 tokens before it."""
+    width: int = Field(128, ge=1)
+    """Width of an embedding."""
+    hidden: int = Field(256, ge=1)
+    """Width of the hidden layer."""
+    activation: Activation = "tanh"
+    """Activation of the hidden layer."""
+    direct_connections: bool = False
+    """Connect the embeddings to the logits as well."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout probability."""
+
+
+class RecurrentLMConfig(LanguageModelConfig):
+    """Settings of a recurrent language model; the name is that of its cell."""
+
+    name: Literal["rnn", "gru", "gru_reset_first", "lstm"] = "gru"
+    width: int = Field(256, ge=1)
+    """Width of embeddings and hidden states."""
+    depth: int = Field(1, ge=1)
+    """Number of recurrent layers."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout probability."""
+    embedding_std: float | None = Field(None, gt=0)
+    """Standard deviation of the initial embeddings; width^-½ if not set."""
+    truncation: Literal["segment", "window", "random"] = "segment"
+    """Backpropagation through time is cut at segments, every `window` steps, or at random."""
+    window: int = Field(16, ge=1)
+    """Truncation `window`: steps between two cuts."""
+    keep_probability: float = Field(0.9, gt=0, le=1)
+    """Truncation `random`: probability that a step is not a cut."""
+
+
+class BidirectionalLMConfig(LanguageModelConfig):
+    """Settings of the bidirectional recurrent language model."""
+
+    name: Literal["bidirectional"] = "bidirectional"
+    cell: Literal["rnn", "gru", "lstm"] = "gru"
+    """Recurrent cell."""
+    width: int = Field(256, ge=1)
+    """Width of embeddings and hidden states."""
+    depth: int = Field(1, ge=1)
+    """Number of recurrent layers in each direction."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout probability."""
+
+
+class ConvLMConfig(LanguageModelConfig):
+    """Settings of a causal convolutional language model."""
+
+    name: Literal["conv_lm"] = "conv_lm"
+    width: int = Field(256, ge=1)
+    """Width of embeddings and hidden vectors."""
+    depth: int = Field(4, ge=1)
+    """Number of convolutional layers."""
+    kernel_size: int = Field(3, ge=1)
+    """Number of positions that a convolution covers."""
+    dilation_growth: int = Field(2, ge=1)
+    """Factor of the dilation from layer to layer."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout probability."""
+
+
+class GPTConfig(LanguageModelConfig):
+    """Settings of a GPT."""
+
+    name: Literal["gpt1", "gpt2", "gpt3"] = "gpt2"
+    width: int = Field(256, ge=1)
+    """Width of embeddings and hidden vectors."""
+    depth: int = Field(4, ge=1)
+    """Number of layers."""
+    heads: int = Field(4, ge=1)
+    """Number of attention heads; it divides the width."""
+    hidden: int | None = Field(None, ge=1)
+    """Width of the feed-forward; 4 · width if not set."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout probability."""
+    activation: Activation = "gelu"
+    """Activation of the feed-forward."""
+    context_length: int = Field(0, ge=0)
+    """Number of positions that can be attended to; `data.segment_length` if not set."""
+    positions: Literal["learned", "rotary"] = "learned"
+    """Positional encoding."""
+    band_width: int = Field(32, ge=1)
+    """`gpt3`: positions that every other layer attends back."""
+    missing_tokens: list[int] = []
+    """Token ids that imported weights do not have."""
+
+
+class TransformerXLConfig(LanguageModelConfig):
+    """Settings of a Transformer-XL."""
+
+    name: Literal["transformer_xl"] = "transformer_xl"
+    width: int = Field(256, ge=1)
+    """Width of embeddings and hidden vectors."""
+    depth: int = Field(4, ge=1)
+    """Number of layers."""
+    heads: int = Field(4, ge=1)
+    """Number of attention heads; it divides the width."""
+    hidden: int | None = Field(None, ge=1)
+    """Width of the feed-forward; 4 · width if not set."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout probability."""
+    norm_first: bool = True
+    """Normalise before each sublayer (pre-norm) instead of after it (post-norm)."""
+    activation: Activation = "relu"
+    """Activation of the feed-forward."""
+    segment_length: int = Field(0, ge=0)
+    """Tokens of a segment; `data.segment_length` if not set."""
+    memory_length: int | None = Field(None, ge=0)
+    """Positions of the preceding segments that are attended to; segment_length if not set."""
+
+
+# --- forecasters ----------------------------------------------------------------------------------
+
+
+class AutoregressiveForecasterConfig(Config):
+    """Settings of the autoregressive forecaster."""
+
+    name: Literal["autoregressive"] = "autoregressive"
+    lags: int = Field(4, ge=1)
+    """Number of past values that a prediction depends on; set from data.lags."""
+    hidden: int | None = Field(None, ge=1)
+    """Width of the hidden layer; a linear model if not set."""
+    activation: Activation = "tanh"
+    """Activation of the hidden layer."""
+
+    @field_validator("activation")
+    @classmethod
+    def _needs_hidden_layer(cls, activation: Activation, info: Any) -> Activation:
+        if activation != "tanh" and info.data.get("hidden") is None:
+            raise ValueError("the model has no hidden layer to apply it in; set model.hidden too")
+        return activation
+
+
+class RecurrentForecasterConfig(Config):
+    """Settings of the recurrent forecaster."""
+
+    name: Literal["recurrent"] = "recurrent"
+    cell: CellName = "gru"
+    """Recurrent cell."""
+    hidden: int = Field(32, ge=1)
+    """Width of the hidden state."""
+    depth: int = Field(1, ge=1)
+    """Number of recurrent layers."""
+    window: int = Field(64, ge=1)
+    """Length of a training row, read from a state of zeros."""
+
+
+# --- tables and curves ----------------------------------------------------------------------------
+
+
+class LinearRegressionConfig(Config):
+    """Settings of linear regression."""
+
+    name: Literal["linear"] = "linear"
+    inputs: int = 0
+    """Number of features; set from the data."""
+
+
+class SoftmaxRegressionConfig(Config):
+    """Settings of softmax regression."""
+
+    name: Literal["softmax"] = "softmax"
+    inputs: int = 0
+    """Number of features; set from the data."""
+    outputs: int = 0
+    """Number of classes; set from the data."""
+
+
+class MLPConfig(Config):
+    """Settings of the multilayer perceptron."""
+
+    name: Literal["mlp"] = "mlp"
+    inputs: int = 0
+    """Number of features; set from the data."""
+    outputs: int = 0
+    """Number of classes, or 1 for a number; set from the data."""
+    hidden: tuple[int, ...] = (32,)
+    """Widths of the hidden layers, such as 64 or 64,32."""
+    activation: Activation = "relu"
+    """Activation of the hidden layers."""
+    norm: NormName = "none"
+    """Normalisation of the hidden layers."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout probability of the hidden layers."""
+
+    @field_validator("hidden", mode="before")
+    @classmethod
+    def _parse_hidden(cls, value: Any) -> Any:
+        """Accept 64 and "64,32" as typed on a command line."""
+        if isinstance(value, int):
+            return (value,)
+        return tuple(value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("hidden")
+    @classmethod
+    def _check_hidden(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if not value or min(value) < 1:
+            raise ValueError(
+                "expected one width or more, each 1 or more; for a model without hidden layers "
+                "use linear or softmax"
+            )
+        return value
+
+
+class KernelRegressionConfig(Config):
+    """Settings of `estimators.kernel_regression`, which finds its bandwidth by itself."""
+
+    name: Literal["kernel"] = "kernel"
+    kernel: Literal["gaussian", "boxcar", "triangular", "epanechnikov"] = "gaussian"
+    """Kernel function."""
+    bandwidth: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """Bandwidth of the kernel; searched for if not set."""
+    initial_bandwidth: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """A second bandwidth, which the plot of the fit shows for comparison."""
+
+
+class KernelAttentionConfig(Config):
+    """Settings of kernel regression as attention."""
+
+    name: Literal["attention"] = "attention"
+    initial_bandwidth: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """Initial bandwidth σ; a fifth of the range of x if not set."""
