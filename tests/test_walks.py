@@ -49,6 +49,7 @@ PLUMBING = {
     "tasks/base.py": "contracts",
     "tasks/neural.py": "device and training settings of a recipe",
     "tasks/translation/auto_config.py": "chooses settings from statistics",
+    "models/config.py": "validates settings",
     "training/config.py": "validates settings",
     "training/thread_parallel.py": "maps a function over groups",
 }

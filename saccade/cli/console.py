@@ -2,25 +2,80 @@
 
 import json
 import math
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from saccade.training.progress import is_live
 from saccade.types.results import Evaluation
 
 COUNT_NAMES = ("examples", "rows", "tokens")
+_UNSAFE_IN_JSON = re.compile("[\x85\u2028\u2029\ud800-\udfff]")  # json.dumps keeps them
+_quiet = False
+
+
+def set_quiet(quiet: bool) -> None:
+    """Print nothing but results and errors from now on (--quiet), or everything."""
+    global _quiet
+    _quiet = quiet
 
 
 def stderr_console() -> Console:
     """Return the console for everything that is not a result."""
     # no markup: [b] and :b: in a message belong to the user's data
-    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+    return Console(stderr=True, highlight=False, markup=False, emoji=False, quiet=_quiet)
+
+
+def stdout_console() -> Console:
+    """Return the console for results; it has colours as NO_COLOR, FORCE_COLOR and TERM allow."""
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def has_colour(console: Console) -> bool:
+    """Return True if a console prints colours."""
+    return console.color_system is not None and not console.no_color
+
+
+@contextmanager
+def transient_line(text: str) -> Iterator[None]:
+    """Show a line in a terminal until the block ends; elsewhere nothing."""
+    console = stderr_console()
+    if _quiet or not is_live(console):
+        yield
+        return
+    sys.stderr.write(text)
+    sys.stderr.flush()
+    try:
+        yield
+    finally:
+        sys.stderr.write("\r" + " " * len(text) + "\r")
+        sys.stderr.flush()
+
+
+def load_torch() -> None:
+    """Import torch, which takes seconds, with a line in the terminal meanwhile."""
+    if "torch" not in sys.modules:
+        with transient_line("Loading PyTorch …"):
+            import torch  # noqa: F401
+
+
+def json_line(value: Any) -> str:
+    """Return a value as JSON without line breaks; NaN and infinity become null.
+
+    Every character can be read back, those that end a line in some readers too.
+    """
+    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+    return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON value on a line of standard output; NaN and infinity become null."""
-    print(json.dumps(_finite(value), ensure_ascii=False), flush=True)
+    """Print one JSON value on a line of standard output."""
+    print(json_line(value), flush=True)
 
 
 def _finite(value: Any) -> Any:

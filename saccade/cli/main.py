@@ -17,6 +17,7 @@ import typer
 from saccade import __version__
 from saccade.cli.check import check_command
 from saccade.cli.compare import compare_command
+from saccade.cli.console import set_quiet
 from saccade.cli.copy import copy_command
 from saccade.cli.data import data_command
 from saccade.cli.demo import demo_command
@@ -27,9 +28,12 @@ from saccade.cli.finetune import finetune_command
 from saccade.cli.import_ import import_command
 from saccade.cli.list import list_command
 from saccade.cli.look import look_command
+from saccade.cli.option_hints import option_hint
 from saccade.cli.plot import PLOT_COMMANDS, PLOT_HELP
 from saccade.cli.predict import predict_command
 from saccade.cli.prune import prune_command
+from saccade.cli.settings import settings_command
+from saccade.cli.show import show_command
 from saccade.cli.train import train_command
 from saccade.errors import SaccadeError
 from saccade.training.cpu import OMP_ENV
@@ -38,7 +42,6 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 
 
 app = typer.Typer(
     name="saccade",
-    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings=CONTEXT_SETTINGS,
@@ -69,6 +72,9 @@ def _root(
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error, and more details.")
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print nothing but results and errors.")
+    ] = False,
 ) -> None:
     """Train small neural models on your own data, and see why they answer as they do."""
 
@@ -77,10 +83,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo_command,
     "list": list_command,
     "data": data_command,
+    "settings": settings_command,
     "train": train_command,
     "finetune": finetune_command,
     "predict": predict_command,
     "evaluate": evaluate_command,
+    "show": show_command,
     "look": look_command,
     "check": check_command,
     "compare": compare_command,
@@ -91,30 +99,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "copy": copy_command,
 }
 
-# options that users of other tools type by habit, and what to type here
-SETTING_HINTS = {
-    "--batch-size": "--set train.batch_tokens=…",
-    "--epochs": "--set train.steps=… (model.epochs=… for vectors and classify)",
-    "--learning-rate": "--set train.learning_rate=…",
-    "--lr": "--set train.learning_rate=…",
-    "--minutes": "--set train.minutes=…",
-    "--on": "saccade finetune RUN --data FILE",
-    "--online": "saccade finetune RUN --data FILE --online",
-    "--seed": "--set train.seed=…",
-    "--steps": "--set train.steps=…",
-}
-SEARCH_HINTS = {
-    "--temperature": "--search temperature=…",
-    "--top-k": "--search top_k=…",
-    "--top-p": "--search top_p=…",
-    "--length-penalty": "--search length_penalty=…",
-}
-OPTION_HINTS = {
-    "compare": SETTING_HINTS,
-    "finetune": SETTING_HINTS,
-    "predict": SEARCH_HINTS,
-    "train": SETTING_HINTS,
-}
+
+GLOBAL_FLAGS = ("--debug", "--quiet")
 
 
 class _PassThrough(Exception):
@@ -155,9 +141,10 @@ def run(arguments: list[str]) -> int:
     """Run a command and return its exit code; any error becomes one message."""
     for name, value in OMP_ENV.items():
         os.environ.setdefault(name, value)
-    debug = "--debug" in arguments
+    debug, quiet = (flag in arguments for flag in GLOBAL_FLAGS)
     # accepted before and after the command
-    arguments = [argument for argument in arguments if argument != "--debug"]
+    arguments = [argument for argument in arguments if argument not in GLOBAL_FLAGS]
+    set_quiet(quiet)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
     try:
@@ -180,7 +167,7 @@ def _run_typer(arguments: list[str], debug: bool) -> int:
         if show is None:
             raise
         option = getattr(error, "option_name", None)
-        hint = OPTION_HINTS.get(arguments[0], {}).get(option) if option else None
+        hint = option_hint(arguments, option) if option else None
         if hint is None:
             show()
         else:

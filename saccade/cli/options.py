@@ -5,13 +5,28 @@ from typing import Annotated
 
 import typer
 
+from saccade.cli.completion import complete_models, complete_runs, complete_settings
 from saccade.errors import ConfigError
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
+RunArgument = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="Folder of a run.", autocompletion=complete_runs),
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Model of the task; see saccade list models.", autocompletion=complete_models
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON to standard output.")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any setting, e.g. model.width=128."),
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any setting, e.g. model.width=128; see saccade settings.",
+        autocompletion=complete_settings,
+    ),
 ]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an existing run.")]
 ImageOption = Annotated[

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from saccade.cli.console import stderr_console
+from saccade.cli.console import json_line, stderr_console
 from saccade.cli.options import BeamOption, RunArgument, is_debug, parse_overrides
 from saccade.cli.predict_file import (
     PredictFunction,
     TruncateFunction,
     escape_line_breaks,
-    json_line,
     predict_file,
 )
 from saccade.cli.resumable_output import ResumableOutput, run_fingerprint
@@ -167,7 +166,7 @@ def _open_predictor(run: Path, engine: str, with_scores: bool) -> _Predictor:
     lookup(dict.fromkeys([*DECODER_ENGINES, *ENGINES]), engine, "engine")
     opened = load_run(run)
     predictor = opened.predictor
-    predict = partial(opened.predict, engine=engine)
+    predict: PredictFunction = partial(opened.predict, engine=engine)  # type: ignore[assignment]
     engine_name = predictor.engine_name(engine)
     return _Predictor(predict, predictor.truncate, predictor.can_stream, engine_name)
 

@@ -10,7 +10,6 @@ One line in is one line out. Invalid UTF-8 is read as "�" with a warning; line
 prediction are written as escapes.
 """
 
-import json
 import re
 import sys
 import time
@@ -40,7 +39,6 @@ _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _COMPRESSED = (b"\x1f\x8b", b"\xfd7zXZ\x00")
 _LINE_BREAKS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")  # as str.splitlines has them
-_UNSAFE_IN_JSON = re.compile("[\x85\u2028\u2029\ud800-\udfff]")  # json.dumps keeps them
 
 PredictFunction = Callable[..., list[Any]]
 WarnFunction = Callable[[str], None]
@@ -207,12 +205,6 @@ def escape_line_breaks(text: str) -> str:
         return text
     doubled = text.replace("\\", "\\\\")
     return _LINE_BREAKS.sub(lambda match: match[0].encode("unicode_escape").decode(), doubled)
-
-
-def json_line(value: Any) -> str:
-    """Return a JSON value without line breaks; every character can be read back."""
-    text = json.dumps(value, ensure_ascii=False)
-    return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 # --- warnings -----------------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 import json
 import tomllib
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
@@ -18,7 +19,14 @@ from saccade.io.atomic import (
 from saccade.io.run_upgrade import upgrade_recipe
 
 RUN_FORMAT = 3  # version of the folder layout; a higher one comes from a newer saccade
-RUN_FILES = ("run.toml", "tokenizer.json", "model.safetensors", "metrics.jsonl", "checks.json")
+RUN_FILES = (
+    "run.toml",
+    "tokenizer.json",
+    "model.safetensors",
+    "metrics.jsonl",
+    "checks.json",
+    "scores.json",
+)
 RUN_FOLDERS = ("checkpoint", "exports", "report", "tokens")
 
 
@@ -43,17 +51,32 @@ def _runs_near(folder: Path) -> str:
     return f" Runs in {folder.parent}: {', '.join(map(str, runs[:5]))}." if runs else ""
 
 
+class WeightsInfo(NamedTuple):
+    """The header of a file of weights."""
+
+    checksum: str
+    metadata: dict[str, Any]  # step of the best weights, stop reason
+    values: int  # number of stored values; a weight that is stored under two names counts twice
+
+
 def weights_checksum(folder: Path) -> str:
     """Return the checksum stored with the weights, without reading the weights."""
+    return read_weights_info(folder).checksum
+
+
+def read_weights_info(folder: Path) -> WeightsInfo:
+    """Return the header of a run's weights, without reading the weights."""
     path = folder / "model.safetensors"
     if not path.exists():
         raise RunError(f"{path} is missing. Is {folder} a finished run?")
     try:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
-        if HEADER_KEY in header:  # format 1 stored it as an entry of its own
+            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+        if HEADER_KEY in header:  # format 1 stored the two as entries of their own
             header = json.loads(header[HEADER_KEY])
-        return str(header[CHECKSUM_KEY])
+        metadata = json.loads(header["facts"])
+        return WeightsInfo(str(header[CHECKSUM_KEY]), metadata, sum(map(prod, shapes)))
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise corrupt_file_error(
             path, f"it is truncated or is not the file that was written ({error})"

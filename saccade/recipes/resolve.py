@@ -9,7 +9,7 @@ from saccade.errors import ConfigError
 from saccade.io.run_folder import read_run_settings
 from saccade.registry import LazyRegistry, did_you_mean, lookup
 from saccade.tasks.base import Recipe
-from saccade.tasks.registry import TASKS, read_recipe, task_spec_for
+from saccade.tasks.registry import read_recipe, task_spec_for
 
 RECIPES: LazyRegistry[Callable[..., Recipe]] = LazyRegistry(
     {
@@ -46,9 +46,21 @@ def task_of(what: str | Recipe) -> str:
     """Return the task of a recipe, given as such, by name or as a .toml file."""
     if isinstance(what, Recipe):
         return what.task
+    return named_recipe(what).task
+
+
+def named_recipe(what: str, model: str | None = None) -> Recipe:
+    """Return a recipe by its name or file, for one of its task's models; no data is needed."""
     if what.endswith(".toml"):
-        return read_recipe(read_toml(Path(what)), what).task
-    return lookup(RECIPES, what, "recipe")().task
+        values = read_toml(Path(what))
+        if model is not None and values.get("model", {}).get("name") != model:
+            values["model"] = {"name": model}
+        return read_recipe(values, what)
+    make = lookup(RECIPES, what, "recipe")
+    if model is None:
+        return make()
+    lookup(task_spec_for(make()).models, model, "model")
+    return make(model)
 
 
 def resolve_recipe(
@@ -74,21 +86,12 @@ def resolve_recipe(
         if model is not None and model != what.model_name:
             lookup(task_spec_for(what).models, model, "model")
             recipe = what.with_values(model={"name": model})
-    elif what in RECIPES:
-        if model is not None:
-            lookup(task_spec_for(RECIPES[what]()).models, model, "model")
-        recipe = RECIPES[what](model) if model else RECIPES[what]()
+    elif what in RECIPES or what.endswith(".toml"):
+        recipe = named_recipe(what, model)
         auto_model = what == "translate" and model is None
-    elif what.endswith(".toml"):
-        values = read_toml(Path(what))
-        if model is not None and values.get("model", {}).get("name") != model:
-            values["model"] = {"name": model}
-        recipe, auto_model = read_recipe(values, what), False
     elif data is None and (Path(what).exists() or "," in what):
         name = "table" if changes.get("data.target") else "translate"
-        if model is not None:
-            lookup(TASKS[name].models, model, "model")
-        recipe = RECIPES[name](model) if model else RECIPES[name]()
+        recipe = named_recipe(name, model)
         auto_model, data = name == "translate" and model is None, what
     else:
         raise ConfigError(

@@ -1,7 +1,10 @@
 """The attention maps of one prediction: selection by kind, layer and head, and saving."""
 
+import sys
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from saccade.errors import ConfigError
 from saccade.inspection.attention_map import AttentionMap
@@ -24,6 +27,24 @@ class AttentionMaps:
             return save_figure(AttentionGrid(list(self.maps.values())), Path(path))
         except ValueError as error:
             raise ConfigError(str(error)) from None
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(_available(self.maps))
+        return f"AttentionMaps({self.source!r} → {self.answer!r}: {kinds})"
+
+    def _repr_png_(self) -> bytes:
+        """Return the picture for a notebook."""
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "maps.png"
+            self.save(path)
+            return path.read_bytes()
+
+    def show(self) -> None:
+        """Show the maps: as a picture in a notebook, as text elsewhere."""
+        if "ipykernel" in sys.modules:
+            import_module("IPython.display").display(self)
+        else:
+            print(self.terminal(colour=sys.stdout.isatty()))
 
     def terminal(self, width: int = 80, colour: bool = True) -> str:
         """Return the first map as text for a terminal."""

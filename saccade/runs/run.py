@@ -5,6 +5,7 @@ tokenizer.json      the preprocessor: tokenizers, table schema or standardiser
 model.safetensors   the best weights so far
 metrics.jsonl       one line per report and evaluation
 checks.json         results of the invariance checks
+scores.json         metrics of these weights on the test split
 report/             curves.png and the figures of the task
 exports/            the same model for other tools
 checkpoint/         what resuming needs
@@ -15,14 +16,15 @@ Opening a run executes nothing: TOML, JSON and safetensors only.
 
 import platform
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
-from math import prod
+from math import isfinite, prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import tomli_w
@@ -48,7 +50,10 @@ from saccade.io.tensors import read_arrays, read_tensors, write_arrays, write_te
 from saccade.plots.render import save_figure
 from saccade.registry import lookup
 from saccade.runs.attention_maps import AttentionMaps, select_maps
+from saccade.runs.data_paths import locate_paths, remember_paths
 from saccade.runs.explanation import Explanation
+from saccade.runs.notebook import run_html
+from saccade.runs.summary import TEST_SCORES_FILE, RunSummary, summarise_run
 from saccade.runs.workspace import check_folder_is_free
 from saccade.tasks.base import (
     AnyTaskSpec,
@@ -87,6 +92,14 @@ class Run:
         name = self.recipe.model_name
         return f"Run({str(self.folder)!r}, task={self.recipe.task!r}, model={name!r})"
 
+    def _repr_html_(self) -> str:
+        """Return the summary of the run for a notebook."""
+        return run_html(self.summary())
+
+    def summary(self) -> RunSummary:
+        """Return what is known about the run from its folder: settings, provenance, figures."""
+        return summarise_run(self.folder)
+
     # --- capabilities -----------------------------------------------------------------------
 
     @cached_property
@@ -116,6 +129,30 @@ class Run:
 
     # --- what users do ----------------------------------------------------------------------
 
+    @overload
+    def predict(
+        self,
+        inputs: str | Mapping[str, Any],
+        *,
+        first: int = 1,
+        on_progress: Progress = ignore_progress,
+        stream: Callable[[str], None] | None = None,
+        engine: str = "fused",
+        **options: Any,
+    ) -> Prediction: ...
+
+    @overload
+    def predict(
+        self,
+        inputs: Iterable[Any],
+        *,
+        first: int = 1,
+        on_progress: Progress = ignore_progress,
+        stream: Callable[[str], None] | None = None,
+        engine: str = "fused",
+        **options: Any,
+    ) -> list[Prediction]: ...
+
     def predict(
         self,
         inputs: Any,
@@ -125,7 +162,7 @@ class Run:
         stream: Callable[[str], None] | None = None,
         engine: str = "fused",
         **options: Any,
-    ) -> Any:
+    ) -> Prediction | list[Prediction]:
         """Predict for one input (returns a `Prediction`) or a sequence of them (returns a list).
 
         An input is a text, for tables also a mapping from column to value; a pandas or polars
@@ -167,7 +204,22 @@ class Run:
         )
         if limit is not None:
             return found
-        return Evaluation(found.metrics, found.conventions, found.tables, self._floors(examples))
+        floors = self._floors(examples)
+        evaluation = Evaluation(found.metrics, found.conventions, found.tables, floors)
+        if data is None and split == "test" and not options:
+            self._save_test_scores(evaluation)
+        return evaluation
+
+    def _save_test_scores(self, evaluation: Evaluation) -> None:
+        """Keep the scores for `saccade show`; a folder that cannot be written stays as it is."""
+        path = self.folder / TEST_SCORES_FILE
+        with suppress(SaccadeError, OSError):
+            values = {
+                "weights": weights_checksum(self.folder),
+                "metrics": _finite_values(evaluation.metrics),
+                "floors": {name: _finite_values(v) for name, v in evaluation.floors.items()},
+            }
+            write_checksummed_json(path, values)
 
     def _floors(self, examples: Any) -> dict[str, dict[str, float]]:
         """Return the metrics of trivial baselines; none if the training data is not there."""
@@ -313,6 +365,17 @@ class Run:
         """Return the lines of metrics.jsonl."""
         return read_metrics(self.folder / "metrics.jsonl")
 
+    def vector(self, word: str) -> NDArray[np.float32]:
+        """Return the vector of a word (runs of the task vectors)."""
+        find = getattr(self.model, "vector", None)
+        if find is None:
+            raise ConfigError(
+                f"got a run of the task {self.recipe.task}; expected one of vectors, which has a "
+                "vector for each word."
+            )
+        found: NDArray[np.float32] = find(word)
+        return found
+
     @property
     def parameters(self) -> int:
         """Number of learned values; tied weights count once."""
@@ -352,10 +415,14 @@ class Run:
     def prepare_data(self, console: Console | None = None) -> PreparedData[Any, Any, Any]:
         """Read the run's own data with its preprocessor."""
         return prepare_data(
-            self.recipe,
+            self.located_recipe(),
             PrepareContext(preprocessor=self.preprocessor, scratch_dir=self.tokens_dir()),
             console,
         )
+
+    def located_recipe(self) -> Recipe:
+        """Return the recipe with the paths at which its data files are found now."""
+        return locate_paths(self.recipe, self.folder, self.metadata.get("paths", {}))
 
     def load_training_data(self, console: Console | None = None) -> PreparedData[Any, Any, Any]:
         """Read the run's own data; raise a DataError if it has changed since training started."""
@@ -450,18 +517,24 @@ def import_run(layout: str, folder: str | Path, out: Path) -> Run:
     imported = lookup(IMPORTS, layout, "import format")(Path(folder))
     check_folder_is_free(out, overwrite=False)
     recipe = read_recipe(imported.recipe, str(folder))
-    run = Run(out, recipe, run_metadata(available_cpus(), ""), imported.vocabulary)
+    run = Run(out, recipe, run_metadata(available_cpus(), "", recipe, out), imported.vocabulary)
     load_weights(run.model, imported.weights, Path(folder))
     run.save(out)
     return run
 
 
-def run_metadata(threads: int, data: str) -> dict[str, Any]:
-    """Return versions, threads and data fingerprint for run.toml."""
+def run_metadata(threads: int, data: str, recipe: Recipe, folder: Path) -> dict[str, Any]:
+    """Return versions, threads, fingerprint and paths of the data for run.toml."""
     return {
         "saccade": __version__,
         "torch": version("torch"),
         "python": platform.python_version(),
         "threads": threads,
         "data": data,
+        "paths": remember_paths(recipe, folder),
     }
+
+
+def _finite_values(metrics: Mapping[str, float]) -> dict[str, float | None]:
+    """Return metrics with None for NaN and infinity, which JSON cannot hold."""
+    return {name: value if isfinite(value) else None for name, value in metrics.items()}

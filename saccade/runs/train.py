@@ -88,8 +88,10 @@ def train_recipe(recipe: Recipe, folder: Path, options: TrainOptions) -> TrainRe
         options.on_choices(data.choices)
         for note in data.notes:
             options.log(note)
-        metadata = run_metadata(threads, data.fingerprint())
+        metadata = run_metadata(threads, data.fingerprint(), data.recipe, folder)
         run = Run(folder, data.recipe, metadata, data.preprocessor)
+        if run.is_trained_by_loop:
+            run.metadata["parameters"] = run.parameters
         if other is not None:
             _load_initial_weights(run, other, data, options)
         run.attach_data(data)

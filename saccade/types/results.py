@@ -4,6 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from saccade.types.html import html_table
+
+MAX_HTML_CLASSES = 20  # classes that a notebook shows
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
 
 class Prediction(NamedTuple):
     """One answer of a model, and the alternatives that the search found, best first.
@@ -21,6 +29,22 @@ class Prediction(NamedTuple):
     values: tuple[float, ...] | None = None  # predicted sequence of numbers
     probabilities: dict[str, float] | None = None  # by class
     votes: dict[str, int] | None = None  # by class, of a model without probabilities
+
+    def __repr__(self) -> str:
+        fields = {**self.to_dict(), "alternatives": len(self.alternatives)}
+        given = [f"{name}={value!r}" for name, value in fields.items() if value != 0]
+        return f"Prediction({', '.join(given)})"
+
+    def _repr_html_(self) -> str:
+        """Return the answers, best first, as a table for a notebook."""
+        ranked = [(found.text, _short(found.score)) for found in (self, *self.alternatives)]
+        parts = [html_table(["prediction", "score"], ranked)]
+        shares = self.probabilities or self.votes
+        if shares:
+            rows = sorted(shares.items(), key=lambda item: -item[1])[:MAX_HTML_CLASSES]
+            name = "probability" if self.probabilities else "votes"
+            parts.append(html_table(["class", name], [(c, _short(share)) for c, share in rows]))
+        return "".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that are set, ready for JSON."""
@@ -51,6 +75,30 @@ class Evaluation(Mapping[str, float]):
     def __len__(self) -> int:
         return len(self.metrics)
 
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={_short(value)}" for name, value in self.metrics.items())
+        return f"Evaluation({values})"
+
+    def _repr_html_(self) -> str:
+        """Return the metrics next to the baselines, and the confusion matrix, for a notebook."""
+        columns = ["metric", "value", *self.floors, "convention"]
+        rows = [
+            [
+                name,
+                _short(value),
+                *(_short(floor.get(name)) for floor in self.floors.values()),
+                self.conventions.get(name, ""),
+            ]
+            for name, value in self.metrics.items()
+        ]
+        parts = [html_table(columns, rows)]
+        confusion = self.tables.get("confusion")
+        if confusion and len(confusion["classes"]) <= MAX_HTML_CLASSES:
+            classes = confusion["classes"]
+            counts = [[name, *row] for name, row in zip(classes, confusion["counts"], strict=True)]
+            parts.append(html_table(["true ↓ predicted →", *classes], counts))
+        return "".join(parts)
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, ready for JSON."""
         found: dict[str, Any] = {**self.metrics, **self.tables, "conventions": self.conventions}
@@ -62,7 +110,7 @@ class ComparisonMetric(NamedTuple):
 
     name: str
     higher_is_better: bool
-    factor: float = 1.0  # 100 for shares that are shown in percent
+    factor: float = 1.0  # 100 for shares that are given in percent
 
     @property
     def label(self) -> str:

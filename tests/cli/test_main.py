@@ -29,12 +29,17 @@ def test_commands_have_no_more_than_12_options() -> None:
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (("train", "dates", "--lr", "3"), "No such option --lr; try --set train.learning_rate=…"),
+        (("train", "dates", "--lr", "3"), "No such option --lr; try --set train.learning_rate=3"),
         (("train", "dates", "--epochs=3"), "No such option --epochs; try --set train.steps=…"),
-        (("train", "dates", "--steps", "3"), "No such option --steps; try --set train.steps=…"),
+        (("train", "dates", "--steps", "3"), "No such option --steps; try --set train.steps=3"),
         (("train", "dates", "--batch-size", "3"), "try --set train.batch_tokens=…"),
+        (("train", "vectors", "--epochs", "3"), "try --set model.epochs=3"),
+        (("train", "vectors", "--lr=0.1"), "try --set model.learning_rate=0.1"),
+        (("train", "dates", "--num-layers=2", "--model", "luong"), "try --set model.depth=2"),
+        (("train", "x.csv", "--target", "y", "--hidden-size", "8"), "try --set model.hidden=8"),
+        (("compare", "table", "--optim", "sgd"), "try --set train.optimizer=sgd"),
         (("train", "run", "--on", "x.tsv"), "try saccade finetune RUN --data FILE"),
-        (("predict", "run", "x", "--temperature", "2"), "try --search temperature=…"),
+        (("predict", "run", "x", "--temperature", "2"), "try --search temperature=2"),
     ],
 )
 def test_habitual_options_get_a_hint(

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from saccade.cli import predict_file
+from saccade.cli.console import json_line
 from saccade.cli.predict_file import (
     LimitedWarnings,
     chunk_lines,
     count_input_lines,
     escape_line_breaks,
-    json_line,
     read_lines_lenient,
 )
 from saccade.errors import DataError

@@ -115,7 +115,8 @@ def test_run_toml_has_every_setting_resolved(trained_runs: dict[str, Path]) -> N
     given = flatten(run.recipe, exclude_unset=True)
     every = {path: value for path, value in flatten(run.recipe).items() if value is not None}
     assert every.items() <= given.items()
-    assert run.metadata.keys() == {"saccade", "torch", "python", "threads", "data"}
+    versions = {"saccade", "torch", "python", "threads"}
+    assert run.metadata.keys() == versions | {"data", "parameters", "paths"}
     assert run.parameters == sum(p.numel() for p in run.model.parameters()) > 0
 
 
@@ -378,17 +379,19 @@ def test_resume_refuses_changed_settings(folder: Path) -> None:
 def test_resume_refuses_changed_data(smallest: Recipes, words_file: Path, tmp_path: Path) -> None:
     data = Path(shutil.copy(words_file, tmp_path / "words.tsv"))
     train_recipe(smallest("bahdanau", {"data.path": str(data)}), tmp_path / "run", TrainOptions())
-    before = contents(tmp_path / "run")
-    lines = data.read_text().splitlines()
     run = load_run(tmp_path / "run")
     run.evaluate()
+    before = contents(tmp_path / "run")
+    lines = data.read_text().splitlines()
     line = int(run.split("train").pairs.lines[0])
     lines[line - 1] = lines[line - 1].split("\t")[0] + "\tabba"
     data.write_text("\n".join(lines) + "\n")
     with pytest.raises(DataError, match="got other training data.*words.tsv.*the run was started"):
         resume(tmp_path / "run", {}, TrainOptions())
     data.unlink()
-    with pytest.raises(DataError, match="There is no file .*words.tsv"):
+    with pytest.raises(
+        DataError, match="is gone: got data.path=.*there is no .*words.tsv; .*--data FILE"
+    ):
         resume(tmp_path / "run", {}, TrainOptions())
     assert contents(tmp_path / "run") == before
 

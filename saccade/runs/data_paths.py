@@ -1,0 +1,71 @@
+"""Where the data of a run is: remembered as an absolute path, and relative to the run folder.
+
+A run may be opened from another working folder, and may be moved together with its data.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from saccade.errors import DataError
+from saccade.io.text_files import STANDARD_INPUT
+from saccade.tasks.base import Recipe
+
+PATH_SETTINGS = ("path", "dev", "test")  # settings of the data that name files
+RememberedPaths = dict[str, dict[str, list[str]]]  # by setting: absolute and relative paths
+
+
+def remember_paths(recipe: Recipe, folder: Path) -> RememberedPaths:
+    """Return the absolute paths of the data files, and their paths from the run folder."""
+    remembered: RememberedPaths = {}
+    for name, parts in _given_paths(recipe).items():
+        absolute = [str(Path(part).resolve()) for part in parts]
+        try:
+            relative = [os.path.relpath(path, folder.resolve()) for path in absolute]
+        except ValueError:  # another drive on Windows
+            relative = []
+        remembered[name] = {"absolute": absolute, "relative": relative}
+    return remembered
+
+
+def locate_paths(recipe: Recipe, folder: Path, remembered: RememberedPaths) -> Recipe:
+    """Return the recipe with the paths at which its data files are found now.
+
+    They are sought where they were at training, then where they were in relation to the run folder,
+    then as the settings have them, in the working folder.
+    """
+    found: dict[str, str] = {}
+    for name, given in _given_paths(recipe).items():
+        saved = remembered.get(name, {})
+        next_to_run = [str((folder / part).resolve()) for part in saved.get("relative", [])]
+        candidates = [saved.get("absolute", []), next_to_run, given]
+        existing = [paths for paths in candidates if paths and all(map(os.path.exists, paths))]
+        if not existing:
+            absent = [
+                path for path in dict.fromkeys(sum(candidates, [])) if not os.path.exists(path)
+            ]
+            raise DataError(
+                f"the data of {folder} is gone: got data.{name}={','.join(given)!r}, and there is "
+                f"no {' and no '.join(absent)}; expected the file that the run was trained on; "
+                "try --data FILE with other data in the same format."
+            )
+        found[name] = ",".join(existing[0])
+    if not found:
+        return recipe
+    return recipe.with_values(data=recipe.data.model_dump(exclude_unset=True) | found)
+
+
+def _given_paths(recipe: Recipe) -> dict[str, list[str]]:
+    """Return the data settings that are plain paths of files; two files have a comma between."""
+    values: dict[str, Any] = recipe.data.model_dump()
+    given = {name: values.get(name) for name in PATH_SETTINGS}
+    return {
+        name: [value] if os.path.exists(value) else value.split(",")
+        for name, value in given.items()
+        if isinstance(value, str) and is_plain_path(value)
+    }
+
+
+def is_plain_path(text: str) -> bool:
+    """Return True if a text names files: not standard input, an address, a pattern or a table."""
+    return text != STANDARD_INPUT and "://" not in text and not set(text) & set("*?[#")
