@@ -11,6 +11,7 @@ from saccade.models.config import (
     AutoregressiveForecasterConfig,
     BahdanauConfig,
     BidirectionalLMConfig,
+    BiLSTMConfig,
     ConvLMConfig,
     ConvSeq2SeqConfig,
     GPTConfig,
@@ -25,6 +26,9 @@ from saccade.models.config import (
     RecurrentLMConfig,
     Seq2SeqConfig,
     SoftmaxRegressionConfig,
+    TextClassifierConfig,
+    TextCNNConfig,
+    TextTransformerConfig,
     TransformerConfig,
     TransformerXLConfig,
     TranslatorConfig,
@@ -34,6 +38,7 @@ from saccade.models.registry import (
     KERNEL_MODELS,
     LANGUAGE_MODELS,
     TABULAR_MODELS,
+    TEXT_CLASSIFICATION_MODELS,
     TRANSLATION_MODELS,
     ModelEntry,
     model_classes,
@@ -55,12 +60,19 @@ if TYPE_CHECKING:
     from saccade.models.rnn_lm import RecurrentLM
     from saccade.models.seq2seq import Seq2Seq
     from saccade.models.tabular import MLP, LinearRegression, SoftmaxRegression
+    from saccade.models.text_classifiers import (
+        BiLSTMClassifier,
+        TextCNN,
+        TextNetwork,
+        TextTransformer,
+    )
     from saccade.models.transformer import Transformer
     from saccade.models.transformer_xl import TransformerXL
 
 _LAZY = {
     "AutoregressiveForecaster": "saccade.models.forecasting:AutoregressiveForecaster",
     "Bahdanau": "saccade.models.bahdanau:Bahdanau",
+    "BiLSTMClassifier": "saccade.models.text_classifiers:BiLSTMClassifier",
     "BidirectionalLM": "saccade.models.bidirectional_lm:BidirectionalLM",
     "CausalLM": "saccade.models.base:CausalLM",
     "ConvLM": "saccade.models.conv_lm:ConvLM",
@@ -77,6 +89,9 @@ _LAZY = {
     "RecurrentLM": "saccade.models.rnn_lm:RecurrentLM",
     "Seq2Seq": "saccade.models.seq2seq:Seq2Seq",
     "SoftmaxRegression": "saccade.models.tabular:SoftmaxRegression",
+    "TextCNN": "saccade.models.text_classifiers:TextCNN",
+    "TextNetwork": "saccade.models.text_classifiers:TextNetwork",
+    "TextTransformer": "saccade.models.text_classifiers:TextTransformer",
     "TokenModel": "saccade.models.base:TokenModel",
     "Transformer": "saccade.models.transformer:Transformer",
     "TransformerXL": "saccade.models.transformer_xl:TransformerXL",
@@ -94,6 +109,8 @@ __all__ = [
     "AutoregressiveForecasterConfig",
     "Bahdanau",
     "BahdanauConfig",
+    "BiLSTMClassifier",
+    "BiLSTMConfig",
     "BidirectionalLM",
     "BidirectionalLMConfig",
     "CausalLM",
@@ -133,7 +150,14 @@ __all__ = [
     "SoftmaxRegression",
     "SoftmaxRegressionConfig",
     "TABULAR_MODELS",
+    "TEXT_CLASSIFICATION_MODELS",
     "TRANSLATION_MODELS",
+    "TextCNN",
+    "TextCNNConfig",
+    "TextClassifierConfig",
+    "TextNetwork",
+    "TextTransformer",
+    "TextTransformerConfig",
     "TokenModel",
     "Transformer",
     "TransformerConfig",

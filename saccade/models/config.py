@@ -323,9 +323,7 @@ class MLPConfig(Config):
     @classmethod
     def _parse_hidden(cls, value: Any) -> Any:
         """Accept 64 and "64,32" as typed on a command line."""
-        if isinstance(value, int):
-            return (value,)
-        return tuple(value.split(",")) if isinstance(value, str) else value
+        return _parse_sizes(value)
 
     @field_validator("hidden")
     @classmethod
@@ -356,3 +354,76 @@ class KernelAttentionConfig(Config):
     name: Literal["attention"] = "attention"
     initial_bandwidth: float | None = Field(None, gt=0, allow_inf_nan=False)
     """Initial bandwidth σ; a fifth of the range of x if not set."""
+
+
+# --- text classifiers -----------------------------------------------------------------------------
+
+
+class TextClassifierConfig(Config):
+    """Settings that every network for text classification has."""
+
+    name: str
+    vocab_size: int = 0
+    """Number of token ids, padding included; from the data."""
+    outputs: int = 0
+    """Number of labels; from the data."""
+    width: int = Field(128, ge=1)
+    """Width of the word vectors."""
+    dropout: float = Field(0.5, ge=0, lt=1)
+    """Dropout of the word vectors and of the pooled vector."""
+    max_length: int = Field(400, ge=1)
+    """Number of words after which a text is truncated."""
+
+
+class TextCNNConfig(TextClassifierConfig):
+    """Convolutions over the words, and the maximum over time (Kim 2014)."""
+
+    name: Literal["cnn"] = "cnn"
+    kernels: tuple[int, ...] = (3, 4, 5)
+    """Kernel sizes, in words."""
+    filters: int = Field(100, ge=1)
+    """Number of filters of each kernel size."""
+
+    @field_validator("kernels", mode="before")
+    @classmethod
+    def _parse_kernels(cls, value: Any) -> Any:
+        """Accept 3 and "3,4,5" as typed on a command line."""
+        return _parse_sizes(value)
+
+    @field_validator("kernels")
+    @classmethod
+    def _check_kernels(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if not value or min(value) < 1:
+            raise ValueError("expected one kernel size or more, each 1 or more")
+        return value
+
+
+class BiLSTMConfig(TextClassifierConfig):
+    """Bidirectional LSTM with attention pooling."""
+
+    name: Literal["bilstm"] = "bilstm"
+    hidden: int = Field(128, ge=1)
+    """Width of the state of each direction."""
+    depth: int = Field(1, ge=1)
+    """Number of layers."""
+
+
+class TextTransformerConfig(TextClassifierConfig):
+    """Transformer encoder with mean pooling."""
+
+    name: Literal["transformer"] = "transformer"
+    depth: int = Field(2, ge=1)
+    """Number of layers."""
+    heads: int = Field(4, ge=1)
+    """Number of attention heads; must divide the width."""
+    hidden: int = Field(256, ge=1)
+    """Width of the feed-forward networks."""
+    dropout: float = Field(0.3, ge=0, lt=1)
+    """Dropout of the embeddings, the residual branches and the pooled vector."""
+
+
+def _parse_sizes(value: Any) -> Any:
+    """Return one size, or several with commas between, as a tuple."""
+    if isinstance(value, int):
+        return (value,)
+    return tuple(value.split(",")) if isinstance(value, str) else value

@@ -15,6 +15,7 @@ from saccade.models.config import (
     AutoregressiveForecasterConfig,
     BahdanauConfig,
     BidirectionalLMConfig,
+    BiLSTMConfig,
     ConvLMConfig,
     ConvSeq2SeqConfig,
     GPTConfig,
@@ -27,6 +28,8 @@ from saccade.models.config import (
     RecurrentLMConfig,
     Seq2SeqConfig,
     SoftmaxRegressionConfig,
+    TextCNNConfig,
+    TextTransformerConfig,
     TransformerConfig,
     TransformerXLConfig,
 )
@@ -93,6 +96,14 @@ TABULAR_MODELS: dict[str, ModelEntry] = {
     "linear": ModelEntry(LinearRegressionConfig, "saccade.models.tabular:LinearRegression"),
     "mlp": ModelEntry(MLPConfig, "saccade.models.tabular:MLP"),
     "softmax": ModelEntry(SoftmaxRegressionConfig, "saccade.models.tabular:SoftmaxRegression"),
+}
+
+TEXT_CLASSIFICATION_MODELS: dict[str, ModelEntry] = {
+    "bilstm": ModelEntry(BiLSTMConfig, "saccade.models.text_classifiers:BiLSTMClassifier"),
+    "cnn": ModelEntry(TextCNNConfig, "saccade.models.text_classifiers:TextCNN"),
+    "transformer": ModelEntry(
+        TextTransformerConfig, "saccade.models.text_classifiers:TextTransformer"
+    ),
 }
 
 KERNEL_MODELS: dict[str, ModelEntry] = {
