@@ -1,6 +1,7 @@
 """Plots of `saccade plot`: activation functions, signal propagation, word frequencies."""
 
 import math
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from saccade.inspection.figures import SignalPropagation
+    from saccade.inspection.zipf import ZipfFit
 
 ACTIVATION_RANGE = 4.0  # activations are plotted from minus this to this
 ACTIVATION_POINTS = 161
 MAX_FLOAT_EXPONENT = 300  # powers of ten beyond it are formatted by hand
+SCRIPT_SAMPLE_LINES = 200  # lines from which the script of a text is inferred
 GELU_FORMULAS = {"gelu": "tanh (gelu)", "gelu_sigmoid": "σ(1.702 x) (gelu_sigmoid)"}
 
 
@@ -164,26 +167,38 @@ def _signal_json(found: "SignalPropagation") -> dict[str, Any]:
     }
 
 
+def _zipf_exponent(fit: "ZipfFit | None") -> str:
+    if fit is None:
+        return "too few"
+    return f"{fit.exponent:.3f}" + ("" if fit.is_power_law else " (no power law)")
+
+
 def plot_zipf(path: Path, save: Path | None, json: bool) -> None:
     """Print and plot the rank-frequency curves of a text and their Zipf exponents."""
     from rich.console import Console
 
     from saccade.data.text.corpus import read_text_corpus
+    from saccade.data.word_splitting import is_unspaced
     from saccade.inspection.zipf import fit_zipf_by_order, rank_frequencies, word_ids
-    from saccade.plots.zipf import NGRAM_NAMES, save_zipf
+    from saccade.plots.zipf import ngram_name, save_zipf
 
-    counts = rank_frequencies(word_ids(read_text_corpus(path)))
+    lines = iter(read_text_corpus(path))
+    sample = list(islice(lines, SCRIPT_SAMPLE_LINES))
+    unit = "character" if is_unspaced("".join(sample)) else "word"
+    if unit == "character":
+        stderr_console().print(f"{path}: no spaces between words, so characters are counted.")
+    counts = rank_frequencies(word_ids(chain(sample, lines)))
     fits = fit_zipf_by_order(counts)
     if save is not None:
         try:
-            save_zipf(counts, save)
+            save_zipf(counts, save, unit)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         stderr_console().print(f"Wrote rank against frequency to {save}.")
     if json:
         print_json(
             {
-                NGRAM_NAMES[order]: {
+                ngram_name(order, unit): {
                     "different": len(frequencies),
                     "total": int(frequencies.sum()),
                     **(fits[order]._asdict() if order in fits else {}),
@@ -196,11 +211,11 @@ def plot_zipf(path: Path, save: Path | None, json: bool) -> None:
     for order, frequencies in counts.items():
         fit = fits.get(order)
         table.add_row(
-            NGRAM_NAMES[order],
+            ngram_name(order, unit),
             f"{len(frequencies):,}",
             f"{int(frequencies.sum()):,}",
             f"{int((frequencies == 1).sum()):,}",
-            f"{fit.exponent:.3f}" if fit else "too few",
+            _zipf_exponent(fit),
             f"{fit.first:,} to {fit.last:,}" if fit else "",
         )
     Console(highlight=False).print(table)

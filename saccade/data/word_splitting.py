@@ -92,6 +92,15 @@ def split_words(text: str) -> list[str]:
     return _splitter()(text)
 
 
+def is_unspaced(text: str) -> bool:
+    """True if most letters are of scripts without spaces between words (Chinese, Thai, …).
+
+    `split_words` returns characters for such a text.
+    """
+    letters = [letter for letter in text if letter.isalpha()]
+    return 2 * sum(_spaceless()(letter) is not None for letter in letters) > len(letters)
+
+
 def join_words(words: Iterable[str]) -> str:
     """Return the words as one text, with spaces where they are usual."""
     parts: list[str] = []

@@ -1,7 +1,7 @@
 """Attention maps as data: weights with the tokens of their rows and columns (torch-free)."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,13 @@ class AttentionMap(NamedTuple):
     title: str  # "cross attention, layer 1, head 2"
     across: str = "source (keys)"  # label of the column axis
     down: str = "target (queries)"  # label of the row axis
+    anchor: Literal["first", "last"] = "first"  # the tokens that are shown of a large map
+    rest: int | None = None  # the column that has the summed weights of keys that are left out
+
+    @property
+    def own_weights(self) -> np.ndarray:
+        """Weights of single keys: without the column of those that are left out."""
+        return self.weights if self.rest is None else np.delete(self.weights, self.rest, axis=1)
 
 
 def check_map(map: AttentionMap) -> AttentionMap:
@@ -41,6 +48,36 @@ def check_map(map: AttentionMap) -> AttentionMap:
     return map
 
 
+def crop_map(map: AttentionMap, max_rows: int, max_columns: int) -> AttentionMap:
+    """Return the first or last tokens of a map that is too large to be read.
+
+    The weights of the keys that are left out are summed in one more column, so that rows still sum
+    to 1; the labels of the axes state how many tokens are shown.
+    """
+    weights, rows, columns = map.weights, list(map.rows), list(map.columns)
+    across, down, is_last = map.across, map.down, map.anchor == "last"
+    rest_column = map.rest
+    if len(rows) > max_rows:
+        kept = slice(-max_rows, None) if is_last else slice(max_rows)
+        down += f", {map.anchor} {max_rows} of {len(rows)}"
+        weights, rows = weights[kept], rows[kept]
+    if len(columns) > max_columns:
+        shown = max(max_columns - 1, 1)
+        across += f", {map.anchor} {shown} of {len(columns)} (grey: the others)"
+        cut = len(columns) - shown if is_last else shown
+        rest = weights[:, :cut] if is_last else weights[:, cut:]
+        summed, sign = rest.sum(1, keepdims=True), [f"…+{len(columns) - shown}"]
+        if is_last:
+            weights, columns = np.hstack([summed, weights[:, cut:]]), sign + columns[cut:]
+        else:
+            weights, columns = np.hstack([weights[:, :cut], summed]), columns[:cut] + sign
+        rest_column = 0 if is_last else shown
+    return map._replace(
+        weights=weights, rows=rows, columns=columns, across=across, down=down, rest=rest_column
+    )
+
+
 def scale_limit(weights: np.ndarray) -> float:
     """Return the end of the colour scale: the first round number that no weight exceeds."""
-    return next((limit for limit in SCALE_LIMITS if weights.max() <= limit), float(weights.max()))
+    largest = float(weights.max(initial=0.0))
+    return next((limit for limit in SCALE_LIMITS if largest <= limit), largest)

@@ -37,6 +37,7 @@ class AttentionGrid:
     """Attention maps on a grid with one colour scale."""
 
     maps: Sequence[AttentionMap]
+    title: str = ""  # heading: model, input and prediction
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +157,21 @@ def running_mean(values: FloatArray, window: int | None = None, root: bool = Fal
     return np.sqrt(np.maximum(means, 0.0)) if root else means  # a difference of sums may be < 0
 
 
+@dataclass(frozen=True, eq=False)
+class FeatureImportance:
+    """Loss of a score when the values of one column are shuffled, by column and repetition."""
+
+    names: Sequence[str]  # of the columns
+    drops: FloatArray  # (columns, repeats), larger for columns that matter more
+    metric: str
+    score: float  # of the metric, with all columns as they are
+    rows: int  # scored
+
+    def order(self) -> NDArray[np.int64]:
+        """Return the indices of the columns, the most important first."""
+        return np.argsort(-self.drops.mean(1), kind="stable").astype(np.int64)
+
+
 class GraphUnit(NamedTuple):
     """A node: its values by symbol (∂… and δ are gradients) and its bias."""
 
@@ -215,12 +231,30 @@ class DataOverview:
 # --- words ----------------------------------------------------------------------------------------
 
 
+class WordNeighbor(NamedTuple):
+    """A nearest neighbour of a word of a map, by the cosine of their vectors."""
+
+    word: str
+    of: str
+    cosine: float
+
+
 @dataclass(frozen=True, eq=False)
 class WordMap:
-    """Words and their vectors, drawn by their first two principal components."""
+    """Words and their vectors, drawn by their first two principal components.
+
+    `neighbors` are joined to their words by lines, since a projection to two dimensions separates
+    many words that are near; those that are not among `words` have their vectors after them.
+    """
 
     words: Sequence[str]
-    vectors: NDArray[np.floating]  # (words, D)
+    vectors: NDArray[np.floating]  # (words and then other neighbours, D)
+    neighbors: Sequence[WordNeighbor] = ()
+
+    @property
+    def all_words(self) -> list[str]:
+        """The words, and then the neighbours that are not among them: one for each vector."""
+        return list(dict.fromkeys([*self.words, *(near.word for near in self.neighbors)]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,6 +262,7 @@ class ZipfCurves:
     """Frequencies of n-grams by rank."""
 
     frequencies: Mapping[int, NDArray[np.int64]]  # by n, the most frequent first
+    unit: str = "word"  # or character: what the text was split into
 
 
 # --- concepts -------------------------------------------------------------------------------------
@@ -359,6 +394,7 @@ Figure = (
     | ForecastCurves
     | SVMMargin
     | OnlineLearningCurve
+    | FeatureImportance
     | ComputationGraph
     | DistributionShift
     | DataOverview

@@ -15,6 +15,7 @@ from saccade.types.arrays import IntArray
 
 NGRAM_ORDERS = (1, 2, 3)
 FIRST_ZIPF_RANK = 10  # the most frequent words deviate from the power law (Mandelbrot 1953)
+MAX_ZIPF_FACTOR = 2.0  # a frequency further from the line than this: no power law
 MIN_ZIPF_FREQUENCY = 5  # below it many ranks share one frequency
 
 
@@ -26,12 +27,19 @@ class ZipfFit(NamedTuple):
     likelihood_exponent: float  # α by maximum likelihood
     first: int
     last: int
+    max_factor: float = 1.0  # the largest ratio of a frequency and the line, or of both reversed
+
+    @property
+    def is_power_law(self) -> bool:
+        """True if no frequency is far from the line."""
+        return self.max_factor <= MAX_ZIPF_FACTOR
 
 
 def word_ids(lines: Iterable[str]) -> IntArray:
     """Return the lower-cased words of a text as ids, numbered by first occurrence.
 
-    Lines are concatenated, so n-grams cross line ends.
+    Lines are concatenated, so n-grams cross line ends. A text without spaces between words is
+    split into characters (`split_words`).
     """
     vocabulary: dict[str, int] = {}
     ids = [
@@ -85,7 +93,15 @@ def fit_zipf(frequencies: IntArray, first: int | None = None, last: int | None =
     inside = frequencies[first - 1 : last].astype(np.float64)
     slope, height = np.polyfit(logs, np.log(inside), 1)
     likelihood_exponent = _max_likelihood_exponent(logs, inside)
-    return ZipfFit(float(-slope), float(np.exp(height)), likelihood_exponent, first, last)
+    distance = float(np.abs(np.log(inside) - height - slope * logs).max())
+    return ZipfFit(
+        float(-slope),
+        float(np.exp(height)),
+        likelihood_exponent,
+        first,
+        last,
+        float(np.exp(distance)),
+    )
 
 
 def _max_likelihood_exponent(logs: NDArray[np.float64], frequencies: NDArray[np.float64]) -> float:

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from saccade.inspection.figures import ComparisonCurves, LayerBenchmark, LayerPanel
 from saccade.plots.style import (
@@ -15,7 +16,9 @@ from saccade.plots.style import (
     TEXT_COLOR,
     cycle_colors,
     image_format,
+    nested_lines,
     style_axes,
+    use_log_axis,
     write_figure,
 )
 from saccade.types.arrays import FloatArray
@@ -52,7 +55,9 @@ def save_comparison_curves(comparison: ComparisonCurves, path: Path) -> list[str
 
 def comparison_figure(comparison: ComparisonCurves) -> Figure:
     """Return the figure of scores over training, a line per model."""
-    figure, (axes,) = _figure(1)
+    figure = Figure(figsize=(8.0, 5.0), facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
     colours = cycle_colors(len(comparison.curves))
     for number, (model, seeds) in enumerate(comparison.curves.items()):
         x, scores = align_curves(seeds)
@@ -131,26 +136,38 @@ def save_layer_benchmark(panels: Sequence[LayerPanel] | LayerBenchmark, path: Pa
     """Draw the costs of layers against sequence length on logarithmic axes; return warnings."""
     panels = panels.panels if isinstance(panels, LayerBenchmark) else panels
     format = image_format(path)
-    figure, panel_axes = _figure(len(panels))
-    for axes, panel in zip(panel_axes, panels, strict=True):
-        # layers may coincide: later lines are thinner, so that all are visible
-        for number, ((name, (lengths, values)), colour) in enumerate(
-            zip(panel.lines.items(), cycle_colors(len(panel.lines)), strict=True)
-        ):
-            width = 3.4 - 0.7 * min(number, 3)
-            axes.plot(lengths, values, color=colour, lw=width, marker="o", ms=3, label=name)
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.set_xlabel("sequence length n", color=MUTED_COLOR, fontsize=9)
-        style_axes(axes, panel.name, legend=axes is panel_axes[0])
-    write_figure(figure, path, format)
+    write_figure(layer_benchmark_figure(panels), path, format)
     return []
 
 
-def _figure(panels: int) -> tuple[Figure, list[Axes]]:
-    size = (8.0, 5.0) if panels == 1 else (4.2 * panels, 4.2)
-    figure = Figure(figsize=size, facecolor="white", layout="constrained")
+def layer_benchmark_figure(panels: Sequence[LayerPanel]) -> Figure:
+    """Return the figure: two panels per row, and one legend for all."""
+    across = min(len(panels), 2)
+    down = -(-len(panels) // across)
+    figure = Figure(figsize=(4.9 * across, 3.6 * down + 0.5), facecolor="white")
     FigureCanvasAgg(figure)
-    return figure, figure.subplots(1, panels, squeeze=False).flatten().tolist()
+    figure.set_layout_engine("constrained", h_pad=0.08, w_pad=0.08)
+    grid: list[Axes] = figure.subplots(down, across, squeeze=False).flatten().tolist()
+    names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
+    styles = dict(zip(names, nested_lines(len(names)), strict=True))  # layers may coincide
+    handles: dict[str, Line2D] = {}
+    for axes, panel in zip(grid, panels, strict=False):
+        for name, (lengths, values) in panel.lines.items():
+            colour, width = styles[name]
+            [line] = axes.plot(lengths, values, color=colour, lw=width, marker="o", ms=2 + width)
+            handles.setdefault(name, line)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sorted({n for lengths, _ in panel.lines.values() for n in lengths}))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel("sequence length n", color=MUTED_COLOR, fontsize=9)
+        style_axes(axes, "", legend=False)
+        use_log_axis(axes)
+        axes.set_title(panel.name, color=TEXT_COLOR, fontsize=10, loc="left", fontweight="bold")
+    for axes in grid[len(panels) :]:
+        axes.set_axis_off()
+    legend = figure.legend(
+        handles.values(), handles, loc="outside upper left", ncols=len(handles), frameon=False
+    )
+    for text in legend.get_texts():
+        text.set(fontsize=9, color=TEXT_COLOR)
+    return figure

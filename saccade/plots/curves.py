@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from saccade.inspection.figures import Record, TrainingCurves
 from saccade.plots.style import (
     MUTED_COLOR,
-    cycle_colors,
     image_format,
+    nested_lines,
     style_axes,
     use_log_axis,
     write_figure,
@@ -33,6 +33,7 @@ NON_SCORE_KEYS = {
     "ratio",
 }
 SCORE_LABEL = "score (of 100)"
+FORMER_METRIC_NAMES = {"taught_bleu": "d2l_bleu"}  # of runs of earlier versions
 
 
 def save_training_curves(records: Sequence[Record] | TrainingCurves, path: Path) -> list[str]:
@@ -111,8 +112,15 @@ def is_score(name: str, points: np.ndarray) -> bool:
 
 
 def is_percentage(name: str) -> bool:
-    """True for metrics from 0 to 100 (`taught_bleu` is from 0 to 1)."""
+    """True for metrics from 0 to 100 (`d2l_bleu` is from 0 to 1)."""
     return name.removeprefix("dev_") in {"bleu", "chrf"}
+
+
+def metric_label(name: str) -> str:
+    """Return the name of a metric in a legend; earlier names are replaced."""
+    for former, current in FORMER_METRIC_NAMES.items():
+        name = name.replace(former, current)
+    return name.replace("_", " ")
 
 
 def metric_series(records: Sequence[Record], name: str) -> np.ndarray:
@@ -126,15 +134,22 @@ def metric_series(records: Sequence[Record], name: str) -> np.ndarray:
 
 
 def draw_lines(axes: Axes, lines: dict[str, np.ndarray], name: str) -> None:
-    """Draw one line per metric, its last value in the legend."""
+    """Draw one line per metric, its last value in the legend.
+
+    Lines may coincide (several scores at 100): each is thinner than the one below it.
+    """
     is_score_panel = name == SCORE_LABEL
-    for (label, points), colour in zip(lines.items(), cycle_colors(len(lines)), strict=True):
-        if len(points):
-            factor = 100 if is_score_panel and not is_percentage(label) else 1
-            values = points[:, 1] * factor
-            marker = "o" if len(points) <= 40 else ""
-            label = f"{label} {values[-1]:.4g}".replace("_", " ")
-            axes.plot(points[:, 0], values, color=colour, lw=1.6, marker=marker, ms=3, label=label)
+    drawn = {label: points for label, points in lines.items() if len(points)}
+    for (label, points), (colour, width) in zip(
+        drawn.items(), nested_lines(len(drawn)), strict=True
+    ):
+        factor = 100 if is_score_panel and not is_percentage(label) else 1
+        values = points[:, 1] * factor
+        marker = "o" if len(points) <= 40 else ""
+        label = f"{metric_label(label)} {values[-1]:.4g}"
+        axes.plot(
+            points[:, 0], values, color=colour, lw=width, marker=marker, ms=2 + width, label=label
+        )
     values = np.concatenate([points[:, 1] for points in lines.values()])
     if name == "loss" and values.min() > 0 and values.max() > 20 * values.min():
         use_log_axis(axes)

@@ -28,6 +28,7 @@ def figure_to_json(figure: Figure) -> dict[str, Any]:
     elif isinstance(figure, WordMap):
         del value["vectors"]
         value |= _to_json(project_pca(figure.vectors)._asdict())
+        value["all_words"] = figure.all_words
     elif isinstance(figure, ZipfCurves):
         value["fits"] = _to_json(fit_zipf_by_order(figure.frequencies))
     elif isinstance(figure, ActivationCurves):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from saccade.inspection.attention_map import check_map, scale_limit
 from saccade.inspection.figures import ForecastCurves, HorizonErrors, KernelFit, PlotLine
-from saccade.plots.attention import draw_attention_map, label_axes, map_font
+from saccade.plots.attention import AXIS_FONT_SIZE, add_colorbar, draw_attention_map, map_font
 from saccade.plots.fonts import missing_message
 from saccade.plots.style import (
     LINE_COLORS,
@@ -26,6 +26,8 @@ from saccade.plots.style import (
 from saccade.types.arrays import FloatArray
 
 MAX_PLOTTED_POINTS = 2000  # of a line or scatter plot; more cannot be distinguished
+MAX_STRIP_POINTS = 200  # held-out values of a forecast; more would overplot
+STRIP_INCHES = 1.15
 
 # --- kernel regression --------------------------------------------------------------------------
 
@@ -81,13 +83,13 @@ def regression_figure(
     style_axes(panel, "y")
     if attention is not None:
         font = map_font([check_map(attention)])
-        draw_attention_map(axes[1], attention, font, 7.0, scale_limit(attention.weights))
+        draw_attention_map(axes[1], attention, font, 7.0, scale_limit(attention.own_weights))
         axes[1].set_aspect("auto")
-        label_axes(axes[1], attention, font, across=True, down=True)
-        bar = figure.colorbar(axes[1].images[0], ax=axes[1], aspect=30, pad=0.02)
-        bar.outline.set_color("#c9d2de")
-        bar.ax.tick_params(length=0, labelsize=8, labelcolor=MUTED_COLOR)
-        bar.ax.set_title("weight", fontsize=8, color=MUTED_COLOR)
+        axes[1].xaxis.set_label_position("top")
+        axes[1].set(xlabel=attention.across, ylabel=attention.down)
+        for axis in (axes[1].xaxis, axes[1].yaxis):
+            font.apply(axis.label, AXIS_FONT_SIZE, MUTED_COLOR)
+        add_colorbar(axes[1], axes[1].inset_axes((1.02, 0.0, 0.015, 1.0)), font, 3.0)
     return figure
 
 
@@ -122,19 +124,53 @@ def save_forecast_curves(curves: ForecastCurves, path: Path) -> list[str]:
 def forecast_figure(
     series: PlotLine, forecasts: Mapping[int, PlotLine], rollout: PlotLine, growth: HorizonErrors
 ) -> Figure:
-    """Return the figure: the series above, the error by horizon below."""
-    figure, (above, below) = _panels([3.6, 2.2])
-    kept = _evenly_spaced(len(series.x))
-    above.plot(series.x[kept], series.y[kept], color="#c4c9d1", lw=0.9, label=series.label)
-    for (_, line), colour in zip(forecasts.items(), cycle_colors(len(forecasts)), strict=True):
-        above.plot(line.x, line.y, color=colour, lw=1.3, label=line.label)
-    above.plot(rollout.x, rollout.y, color=TEXT_COLOR, lw=1.2, ls=(0, (4, 3)), label=rollout.label)
-    low, high = _value_limits([series.y, *(line.y for line in forecasts.values())])
-    above.set_ylim(low, high)  # a diverging rollout must not flatten the other lines
-    above.set_xlabel("time", color=MUTED_COLOR, fontsize=9)
-    style_axes(above, "value")
+    """Return the figure: a strip for each forecast over the series, the error by horizon below.
+
+    Of a long series, the strips show the first held-out values and some before them.
+    """
+    lines = {**forecasts, 0: rollout}
+    figure, axes = _panels([STRIP_INCHES] * len(lines) + [2.2])
+    strips, below = axes[:-1], axes[-1]
+    shown = [_first_points(line, MAX_STRIP_POINTS) for line in lines.values()]
+    start, end = shown[0].x[0], shown[0].x[-1]
+    before = max(len(shown[0].x) // 4, 1)
+    first = max(int(np.searchsorted(series.x, start)) - before, 0)
+    last = int(np.searchsorted(series.x, end, side="right"))
+    truth = PlotLine(series.label, series.x[first:last], series.y[first:last])
+    low, high = _value_limits([truth.y, *(line.y for line in shown[:-1])])
+    colours = [*cycle_colors(len(forecasts)), TEXT_COLOR]
+    for number, (panel, line, colour) in enumerate(zip(strips, shown, colours, strict=True)):
+        label = truth.label if number == 0 else None
+        panel.plot(truth.x, truth.y, color="#b9bfc9", lw=1.0, label=label)
+        panel.plot(line.x, line.y, color=colour, lw=1.3, label=line.label)
+        panel.axvline(float(start), color=MUTED_COLOR, lw=0.8, ls=(0, (4, 3)), zorder=0.5)
+        panel.set_ylim(low, high)  # a diverging forecast must not flatten the other lines
+        panel.set_xlim(float(truth.x[0]), max(float(end), float(truth.x[0]) + 1e-9))
+        panel.tick_params(labelbottom=panel is strips[-1])
+        style_axes(panel, "", legend=False)
+        panel.legend(
+            frameon=False,
+            fontsize=8,
+            labelcolor=TEXT_COLOR,
+            loc="lower left",
+            ncols=2,
+            bbox_to_anchor=(0, 0.97),
+            borderaxespad=0,
+            borderpad=0,
+        )
+    total = len(rollout.x)
+    part = (
+        f", first {len(shown[0].x):,} of {total:,} held-out values"
+        if len(shown[0].x) < total
+        else ""
+    )
+    strips[-1].set_xlabel(f"time{part}", color=MUTED_COLOR, fontsize=9)
     draw_horizon_errors(below, growth, list(forecasts))
     return figure
+
+
+def _first_points(line: PlotLine, count: int) -> PlotLine:
+    return PlotLine(line.label, line.x[:count], line.y[:count])
 
 
 def draw_horizon_errors(axes: Axes, growth: HorizonErrors, horizons: Sequence[int]) -> None:
@@ -147,7 +183,8 @@ def draw_horizon_errors(axes: Axes, growth: HorizonErrors, horizons: Sequence[in
     for horizon, colour in zip(horizons, cycle_colors(len(horizons)), strict=True):
         axes.plot([horizon], [growth.errors[horizon - 1]], "o", color=colour, ms=5)
     axes.set_ylim(bottom=0)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlim(0.5, len(steps) + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.set_xlabel("horizon (steps ahead)", color=MUTED_COLOR, fontsize=9)
     style_axes(axes, "RMSE")
 

@@ -21,6 +21,7 @@ DRAW: dict[type, Callable[[Any, Path], list[str]]] = {
     figures.ForecastCurves: import_when_called("saccade.plots.fits:save_forecast_curves"),
     figures.SVMMargin: import_when_called("saccade.plots.margin:save_svm_margin"),
     figures.OnlineLearningCurve: import_when_called("saccade.plots.online:save_online_curve"),
+    figures.FeatureImportance: import_when_called("saccade.plots.importance:save_importance"),
     figures.ComputationGraph: import_when_called(
         "saccade.plots.computation_graph:save_computation_graph"
     ),

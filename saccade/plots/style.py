@@ -62,6 +62,16 @@ def cycle_colors(count: int) -> list[str]:
     return [LINE_COLORS[number % len(LINE_COLORS)] for number in range(count)]
 
 
+def nested_lines(count: int) -> list[tuple[str, float]]:
+    """Return a colour and a width for each line; later ones are thinner and drawn on top.
+
+    Lines that coincide then all stay visible.
+    """
+    step = min(0.9, 3.6 / max(count - 1, 1))
+    widths = [1.4 + step * (count - 1 - number) for number in range(count)]
+    return list(zip(cycle_colors(count), widths, strict=True))
+
+
 def style_axes(axes: Axes, y_label: str, legend: bool = True) -> None:
     """Label the y axis and style the panel: no box, faint grid, small grey ticks, a legend."""
     axes.set_ylabel(y_label, color=MUTED_COLOR, fontsize=9)

@@ -114,7 +114,7 @@ def render_terminal(
     room = max(width - margin, 4)
     columns = [screen.text(visible_text(token)) for token in map.columns]
     layout, cut_columns = truncate_header(arrange_header(columns, room), map.columns, screen)
-    bands = split_bands(layout.widths, room)
+    bands, limit = split_bands(layout.widths, room), scale_limit(map.own_weights)
     lines = [screen.text(map.title)]
     for start, end in bands:
         if len(bands) > 1:
@@ -127,11 +127,11 @@ def render_terminal(
                 gap
                 + isolate_right_to_left(label)
                 + " "
-                + screen.blocks(weights / scale_limit(map.weights), part)
+                + screen.blocks(np.minimum(weights / limit, 1.0), part)
             )
     if len(bands) == 1:
         append_strongest(lines, map, columns, width)
-    lines.append(screen.scale(scale_limit(map.weights)))
+    lines.append(screen.scale(limit))
     notes = (
         explain_invisible(map.columns, "column")
         + explain_invisible(map.rows, "row")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -16,7 +17,15 @@ from numpy.typing import NDArray
 from saccade.inspection.figures import WordMap
 from saccade.inspection.projection import project_pca
 from saccade.plots.fonts import fonts_for, missing_message, replace_missing
-from saccade.plots.style import LINE_COLORS, MUTED_COLOR, LabelFont, image_format, write_figure
+from saccade.plots.style import (
+    LINE_COLORS,
+    MUTED_COLOR,
+    TEXT_COLOR,
+    LabelFont,
+    image_format,
+    write_figure,
+)
+from saccade.types.arrays import FloatArray
 
 WORD_MAP_INCHES = 7.0
 LABEL_DIRECTIONS = 16  # directions tried around a dot, at growing distances
@@ -63,15 +72,34 @@ def free_label_box(
 
 
 def save_word_map(words: Sequence[str], vectors: NDArray[np.floating], path: Path) -> list[str]:
-    """Draw the map; return warnings."""
+    """Draw a map of words without neighbours; return warnings."""
+    return save_word_figure(WordMap(words, vectors), path)
+
+
+def save_word_figure(map: WordMap, path: Path) -> list[str]:
+    """Draw a `WordMap`; return warnings."""
     format = image_format(path)
+    font = LabelFont(*fonts_for("".join(map.all_words)))
+    write_figure(word_map_figure(map, font), path, format)
+    return [missing_message(font.missing)] if font.missing else []
+
+
+def word_map_figure(map: WordMap, font: LabelFont) -> Figure:
+    """Return the figure: dots with labels, and lines from words to their neighbours."""
     figure = Figure(
         figsize=(WORD_MAP_INCHES, WORD_MAP_INCHES), facecolor="white", layout="constrained"
     )
     canvas = FigureCanvasAgg(figure)
     axes = figure.subplots()
-    projection = project_pca(vectors)
-    axes.plot(*projection.coordinates.T, "o", color=LINE_COLORS[0], ms=4, mew=0)
+    words, count = map.all_words, len(map.words)
+    projection = project_pca(map.vectors)
+    points = projection.coordinates
+    at = {word: point for word, point in zip(words, points, strict=True)}
+    for near in map.neighbors:
+        ends = np.stack([at[near.of], at[near.word]])
+        axes.plot(*ends.T, "-", color="#c4c9d1", lw=0.9, zorder=1)
+    axes.plot(*points[count:].T, "o", color=MUTED_COLOR, ms=3, mew=0, zorder=2)
+    axes.plot(*points[:count].T, "o", color=LINE_COLORS[0], ms=5, mew=0, zorder=3)
     axes.margins(0.12)
     axes.set_aspect("equal", adjustable="datalim")
     axes.tick_params(labelbottom=False, labelleft=False, length=0)
@@ -81,12 +109,23 @@ def save_word_map(words: Sequence[str], vectors: NDArray[np.floating], path: Pat
     first, second = projection.variance_ratios
     axes.set_xlabel(f"PC1 ({first:.0%} of the variance)", fontsize=9, color=MUTED_COLOR)
     axes.set_ylabel(f"PC2 ({second:.0%} of the variance)", fontsize=9, color=MUTED_COLOR)
-    font = LabelFont(*fonts_for("".join(words)))
+    title = "Word vectors, projected by PCA"
+    if map.neighbors:
+        title += "; lines join nearest neighbours (cosine)"
+    axes.set_title(title, color=TEXT_COLOR, fontsize=10, loc="left", fontweight="bold")
     canvas.draw()
-    to_points = 72 / figure.dpi
-    dots = (axes.transData.transform(projection.coordinates) * to_points).tolist()
+    label_points(axes, words, points, count, font)
+    return figure
+
+
+def label_points(
+    axes: Axes, words: Sequence[str], points: FloatArray, count: int, font: LabelFont
+) -> None:
+    """Write each word into a free box next to its dot; the first `count` words are larger."""
+    to_points = 72 / axes.figure.dpi
+    dots = (axes.transData.transform(points) * to_points).tolist()
     taken = [LabelBox(x - 3, y - 3, x + 3, y + 3) for x, y in dots]
-    for position, word, (x, y) in zip(projection.coordinates, words, dots, strict=True):
+    for number, (position, word, (x, y)) in enumerate(zip(points, words, dots, strict=True)):
         label = axes.annotate(
             replace_missing(word, font.missing),
             position,
@@ -95,17 +134,13 @@ def save_word_map(words: Sequence[str], vectors: NDArray[np.floating], path: Pat
             ha="center",
             va="center",
         )
-        font.apply(label, 9.0)
+        if number < count:
+            font.apply(label, 9.5)
+        else:
+            font.apply(label, 8.0, "#5f5f5f")
         label.set_in_layout(False)
         extent = label.get_window_extent()
         size = float(extent.width) * to_points, float(extent.height) * to_points
         box = free_label_box((x, y), size, taken)
         taken.append(box)
         label.xyann = (box.left + box.right) / 2 - x, (box.low + box.high) / 2 - y
-    write_figure(figure, path, format)
-    return [missing_message(font.missing)] if font.missing else []
-
-
-def save_word_figure(map: WordMap, path: Path) -> list[str]:
-    """Draw a `WordMap`; return warnings."""
-    return save_word_map(map.words, map.vectors, path)

@@ -7,24 +7,46 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from saccade.errors import ConfigError
-from saccade.inspection.attention_map import AttentionMap
+from saccade.inspection.attention_map import AttentionMap, crop_map
 from saccade.inspection.figures import AttentionGrid
 from saccade.plots.render import save_figure
-from saccade.plots.terminal import render_terminal
+from saccade.plots.terminal import isolate_right_to_left, render_terminal
 from saccade.tasks.base import AttentionKey
+
+MAX_TERMINAL_ROWS, MAX_TERMINAL_COLUMNS = 40, 60  # tokens of a map in a terminal
+MAX_TITLE_TEXT = 90  # characters of the input and of the answer in a title
 
 
 class AttentionMaps:
     """Attention maps of one prediction, by (kind, layer, head)."""
 
-    def __init__(self, source: str, answer: str, maps: Mapping[AttentionKey, AttentionMap]):
-        self.source, self.answer = source, answer
+    def __init__(
+        self,
+        source: str,
+        answer: str,
+        maps: Mapping[AttentionKey, AttentionMap],
+        model: str = "",
+    ):
+        self.source, self.answer, self.model = source, answer, model
         self.maps = dict(maps)  # layer and head are counted from 1
+
+    @property
+    def title(self) -> str:
+        """Model, input and answer in one line, shortened."""
+        texts = [
+            isolate_right_to_left(shorten_text(text, MAX_TITLE_TEXT))
+            for text in (self.source, self.answer)
+        ]
+        return f"{self.model}: {' → '.join(texts)}" if self.model else " → ".join(texts)
+
+    def figure(self) -> AttentionGrid:
+        """Return the data of the picture."""
+        return AttentionGrid(list(self.maps.values()), self.title)
 
     def save(self, path: str | Path) -> list[str]:
         """Save the maps as a picture (.png, .svg or .pdf); return warnings for the user."""
         try:
-            return save_figure(AttentionGrid(list(self.maps.values())), Path(path))
+            return save_figure(self.figure(), Path(path))
         except ValueError as error:
             raise ConfigError(str(error)) from None
 
@@ -47,8 +69,17 @@ class AttentionMaps:
             print(self.terminal(colour=sys.stdout.isatty()))
 
     def terminal(self, width: int = 80, colour: bool = True) -> str:
-        """Return the first map as text for a terminal."""
-        return render_terminal(next(iter(self.maps.values())), width, colour)
+        """Return the first map as text for a terminal; of a large one, a part."""
+        first = next(iter(self.maps.values()))
+        return render_terminal(
+            crop_map(first, MAX_TERMINAL_ROWS, MAX_TERMINAL_COLUMNS), width, colour
+        )
+
+
+def shorten_text(text: str, limit: int) -> str:
+    """Return a text in one line of at most `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def select_maps(

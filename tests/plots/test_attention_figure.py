@@ -9,11 +9,21 @@ from matplotlib import font_manager
 from matplotlib.image import imread
 
 from saccade.errors import RunError
-from saccade.inspection.attention_map import AttentionMap
-from saccade.plots.attention import attention_figure, panel_columns, save_attention_maps, wrap_title
+from saccade.inspection.attention_map import AttentionMap, crop_map
+from saccade.plots.attention import (
+    PAGE_INCHES,
+    attention_figure,
+    grid_layout,
+    panel_columns,
+    readable_maps,
+    save_attention_maps,
+    split_titles,
+    token_label,
+)
 from saccade.plots.curves import save_training_curves
 from saccade.plots.fonts import fonts_for
 from saccade.plots.style import LabelFont
+from tests.plots.overlaps import overlapping_texts
 
 DEJAVU = [entry for entry in font_manager.fontManager.ttflist if entry.name == "DejaVu Sans"]
 PLAIN = LabelFont(["DejaVu Sans"], [])
@@ -61,62 +71,106 @@ def test_attention_figure_warns_of_characters_without_font(tmp_path):
 
 def test_attention_figure_has_weights_tokens_and_labels():
     map = map_of("ab", ["x", " ", "words"])._replace(across="source", down="target")
-    panel, bar = attention_figure([map], PLAIN).axes
+    figure = attention_figure([map], PLAIN, "bahdanau: x words → ab")
+    panel, bar = figure.axes
     np.testing.assert_array_equal(panel.images[0].get_array(), map.weights)
     assert panel.images[0].get_clim() == (0, 1)
     assert [label.get_text() for label in panel.get_xticklabels()] == ["x", "␣", "words"]
     assert [label.get_text() for label in panel.get_yticklabels()] == ["a", "b"]
     assert panel.yaxis_inverted()  # the first row on top
-    assert (panel.get_title(), panel.get_xlabel(), panel.get_ylabel()) == (
-        map.title,
-        "source",
-        "target",
-    )
     assert bar.get_title() == "weight"
+    heading, across, down = (text.get_text().replace("\n", " ") for text in figure.texts)
+    assert heading == f"bahdanau: x words → ab, {map.title}"
+    assert (across, down) == ("source", "target")
 
 
 def test_attention_figure_scale_fits_the_largest_weight():
     faint = AttentionMap(np.full((2, 30), 1 / 30), ["a"] * 2, ["b"] * 30, "t")
     assert attention_figure([faint], PLAIN).axes[0].images[0].get_clim() == (0, 0.05)
     both = attention_figure([faint, map_of("a", "bc")], PLAIN)
-    assert [axes.images[0].get_clim() for axes in both.axes[:2]] == [(0, 1), (0, 1)]
+    images = [axes.images[0] for axes in both.axes if axes.images]
+    assert [image.get_clim() for image in images] == [(0, 1), (0, 1)]
+
+
+def panel_titles(figure):
+    return [axes.get_title(loc="left") for axes in figure.axes if axes.images]
 
 
 def test_attention_figure_draws_heads_on_a_grid():
-    maps = [map_of("2024-03-05", "mardi 5 mars 2024", f"head {n}") for n in range(1, 9)]
-    figure = attention_figure(maps, PLAIN)
-    assert [axes.get_title() for axes in figure.axes[:8]] == [f"head {n}" for n in range(1, 9)]
-    across = panel_columns(8, 5.0, 3.5)
-    assert across == 4
-    labelled = [bool(axes.get_ylabel()) for axes in figure.axes[:8]]
-    assert labelled.count(True) < 8
+    titles = [f"cross attention, layer {1 + n // 4}, head {1 + n % 4}" for n in range(8)]
+    figure = attention_figure([map_of("2024-03-05", "mardi 5 mars", t) for t in titles], PLAIN)
+    assert panel_titles(figure) == [title.removeprefix("cross attention, ") for title in titles]
+    assert figure.texts[0].get_text() == "cross attention"  # what they have in common
+    assert panel_columns(8, 3.0, 2.1) == 4 and panel_columns(8, 5.0, 3.5) == 3
+    assert [text.get_text() for text in figure.texts[1:]] == ["source (keys)", "target (queries)"]
 
 
-@pytest.mark.parametrize("tokens", [1, 2, 3, 6, 12])
-@pytest.mark.parametrize("count", [2, 4, 8])
-def test_attention_figure_titles_do_not_overlap(tokens, count):
-    titles = [f"cross attention, layer 1, head {n}" for n in range(1, count + 1)]
-    figure = attention_figure([map_of("x" * tokens, "y" * tokens, t) for t in titles], PLAIN)
-    figure.canvas.draw()
-    boxes = [axes.title.get_window_extent() for axes in figure.axes[:count]]
-    boxes.append(figure.axes[-1].get_window_extent())  # colour bar
-    assert not [
-        (a, b) for n, a in enumerate(boxes) for b in boxes[n + 1 :] if a.overlaps(b) and a is not b
+@pytest.mark.parametrize(
+    ("count", "tokens"), [(1, 1), (1, 40), (2, 2), (4, 1), (6, 12), (16, 30), (20, 3)]
+)
+def test_attention_figure_texts_do_not_overlap(count, tokens):
+    titles = [f"cross attention, layer {1 + n // 8}, head {1 + n % 8}" for n in range(count)]
+    words = ["I", "am", "internationalisation", "."] * 10
+    maps = [map_of(words[:tokens], ["Je", *words][:tokens], title) for title in titles]
+    figure = attention_figure(readable_maps(maps), PLAIN, "transformer: a long sentence → " * 9)
+    assert overlapping_texts(figure) == []
+    assert max(figure.get_size_inches()) <= PAGE_INCHES + 1
+
+
+def test_attention_figure_keeps_short_tokens_upright():
+    panel = attention_figure([map_of(["I"], ["I", "am", "here"])], PLAIN).axes[0]
+    labels = {label.get_text(): label.get_rotation() for label in panel.get_xticklabels()}
+    assert labels == {"I": 0, "am": 0, "here": 90}
+
+
+def test_split_titles_moves_the_shared_parts_to_the_heading():
+    heads = ["cross attention, layer 1, head 1", "cross attention, layer 1, head 2"]
+    assert split_titles(heads) == ("cross attention, layer 1", ["head 1", "head 2"])
+    assert split_titles(heads[:1]) == (heads[0], [""])
+    assert split_titles(["head 1", "head 10"]) == ("", ["head 1", "head 10"])
+
+
+def test_long_maps_are_cropped_and_the_rest_is_stated():
+    tokens = [f"t{n}" for n in range(119)]
+    maps = [map_of(tokens, tokens, f"head {n}")._replace(anchor="last") for n in range(8)]
+    [shown, *_] = readable_maps(maps)
+    assert shown.rows[-1] == shown.columns[-1] == "t118" and len(shown.rows) == 36
+    assert shown.down == "target (queries), last 36 of 119"
+    assert shown.across == "source (keys), last 35 of 119 (grey: the others)"
+    assert shown.columns[0] == "…+84"
+    np.testing.assert_allclose(shown.weights.sum(1), 1)
+    np.testing.assert_array_equal(shown.own_weights, maps[0].weights[-36:, 84:])
+    np.testing.assert_allclose(shown.weights[:, 0], maps[0].weights[-36:, :84].sum(1))
+    first = crop_map(map_of(tokens, tokens), 10, 5)
+    assert first.columns == ["t0", "t1", "t2", "t3", "…+115"] and first.rows == tokens[:10]
+    small = map_of("ab", "cd")
+    assert crop_map(small, 2, 2)[1:] == small[1:]
+
+
+def test_many_maps_are_an_overview_of_bounded_size(tmp_path, monkeypatch):
+    titles = [f"self-attention, layer {1 + n // 12}, head {1 + n % 12}" for n in range(156)]
+    maps = [map_of("xyz", "abc", title) for title in titles]
+    layout = grid_layout(maps[:144], split_titles(titles[:144])[1], PLAIN, None, token_label)
+    assert (layout.across, layout.down, layout.label_size) == (12, 12, 0)  # a layer in each row
+    assert max(layout.grid) <= PAGE_INCHES + 1
+    monkeypatch.setattr("saccade.plots.attention.MAX_OVERVIEW_MAPS", 24)
+    warnings = save_attention_maps(maps, tmp_path / "all.png", DEJAVU)
+    assert warnings == [
+        "The picture shows the first 24 of 156 maps; select a layer or a head for others."
     ]
+    figure = attention_figure(readable_maps(maps), PLAIN)
+    assert panel_titles(figure) == [title.removeprefix("self-attention, ") for title in titles[:24]]
 
 
-def test_wrap_title_breaks_after_commas():
-    narrow, wide = map_of("ab", "xyz"), map_of("ab", "x" * 40)
-    assert wrap_title(narrow, 0.22) == "cross attention,\nlayer 1, head 1"
-    assert wrap_title(wide, 0.22) == "cross attention, layer 1, head 1"
-
-
-def test_attention_figure_size_grows_with_the_map():
-    small, large, huge = (
-        attention_figure([map_of("x" * n, "y" * n)], PLAIN).get_size_inches() for n in (10, 60, 150)
+def test_attention_figure_size_is_bounded():
+    small, large = (
+        attention_figure(readable_maps([map_of("x" * n, "y" * n)]), PLAIN).get_size_inches()
+        for n in (10, 60)
     )
-    assert (small < large).all() and (large < huge).all()
-    assert huge.max() < 20
+    assert (small < large).all()
+    for count in (1, 4):
+        maps = readable_maps([map_of("x" * 150, "y" * 150)] * count)
+        assert attention_figure(maps, PLAIN).get_size_inches().max() <= PAGE_INCHES + 1
 
 
 @pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])

@@ -45,7 +45,7 @@ def test_draw_lines_scales_scores_to_100():
     axes = Figure().subplots()
     draw_lines(axes, {n: metric_series(RECORDS, n) for n in score_names(RECORDS)}, SCORE_LABEL)
     assert [line.get_ydata()[-1] for line in axes.lines] == [50, 0.4, 75]
-    assert [line.get_label() for line in axes.lines] == ["exact 50", "bleu 0.4", "taught bleu 75"]
+    assert [line.get_label() for line in axes.lines] == ["exact 50", "bleu 0.4", "d2l bleu 75"]
 
 
 def test_draw_lines_uses_a_log_scale_for_a_steep_loss():
@@ -83,3 +83,15 @@ def test_training_curves_show_the_step_whose_weights_were_kept():
     kept = panel.lines[0]
     assert kept.get_label() == "kept weights: step 20" and set(kept.get_xdata()) == {20}
     assert TrainingCurves(RECORDS).best_step is None
+
+
+def test_curves_that_coincide_stay_visible():
+    records = [
+        {"step": step, "dev_exact": 1.0, "dev_bleu": 100.0, "dev_chrf": 100.0, "dev_d2l_bleu": 1.0}
+        for step in (1, 2)
+    ]
+    [panel] = curves_figure(TrainingCurves(records)).axes
+    widths = [line.get_linewidth() for line in panel.lines]
+    assert all(line.get_ydata().tolist() == [100, 100] for line in panel.lines)
+    assert len(widths) == 4 and widths == sorted(set(widths), reverse=True)  # thinner on top
+    assert len({line.get_color() for line in panel.lines}) == 4

@@ -16,10 +16,12 @@ from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.attribution import Attribution
 from saccade.inspection.signal_propagation import propagate
 from saccade.plots.comparison import final_score_figure
-from saccade.plots.confusion import save_confusion_matrix
+from saccade.plots.confusion import confusion_figure, save_confusion_matrix
 from saccade.plots.render import DRAW, figure_to_json, save_figure
-from saccade.plots.style import write_figure
+from saccade.plots.style import LabelFont, write_figure
+from tests.plots.overlaps import overlapping_texts
 
+PLAIN = LabelFont(["DejaVu Sans"], [])
 X = np.linspace(0.0, 1.0, 20)
 LINE = figures.PlotLine("line", X, X**2)
 MAP = AttentionMap(np.full((2, 3), 1 / 3), ["a", "b"], ["x", "y", "z"], "head 1")
@@ -39,6 +41,9 @@ FIGURES: list[figures.Figure] = [
         np.stack([X, X[::-1]], 1), np.arange(20) > 9, np.arange(20) == 9, lambda p: p[:, 0] - 0.5
     ),
     figures.OnlineLearningCurve({"model": np.ones(20)}, "accuracy", 5),
+    figures.FeatureImportance(
+        ["age", "a name"], np.array([[0.1, 0.2], [0.0, 0.0]]), "accuracy", 0.9, 50
+    ),
     figures.ComputationGraph(UNITS, [np.ones((1, 1))], "title", 0.1),
     figures.DistributionShift([figures.ColumnPair("age", X, X + 1)], ("old", "new")),
     figures.DataOverview(
@@ -91,15 +96,38 @@ def test_save_figure_refuses_other_types(tmp_path: Path) -> None:
         save_figure(3, tmp_path / "figure.png")  # type: ignore[arg-type]
 
 
-def test_confusion_matrix_shows_counts_and_warns_of_many_classes(tmp_path: Path) -> None:
-    many = figures.ConfusionMatrix(np.eye(50, dtype=int), [f"class {n}" for n in range(50)])
+def test_confusion_matrix_shows_counts_shares_and_axes() -> None:
+    two = figures.ConfusionMatrix(np.array([[5, 1], [0, 1200]]), ["no rain", "rain"])
+    figure = confusion_figure(two, PLAIN)
+    axes, bar = figure.axes
+    cells = [text.get_text() for text in axes.texts]
+    assert cells == ["5\n83%", "1\n17%", "0", "1,200\n100%"]
+    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+        assert [label.get_text() for label in labels] == ["no rain", "rain"]
+    title, across, down = (" ".join(text.get_text().split()) for text in figure.texts)
+    assert title == "Confusion matrix: 1,205 of 1,206 correct (99.9%)"
+    assert (across, down, bar.get_title()) == ("predicted", "true", "share")
+
+
+@pytest.mark.parametrize("count", [2, 20, 40])
+def test_confusion_matrix_texts_do_not_overlap(count: int) -> None:
+    counts = np.random.default_rng(0).integers(0, 30_000, (count, count))
+    matrix = figures.ConfusionMatrix(counts, [f"a class of a long name, {n}" for n in range(count)])
+    figure = confusion_figure(matrix, PLAIN)
+    assert overlapping_texts(figure) == []
+    assert len(figure.axes[0].texts) == (count**2 if count <= 20 else 0)
+    assert max(figure.get_size_inches()) < 17
+
+
+def test_confusion_matrix_keeps_the_frequent_of_many_classes(tmp_path: Path) -> None:
+    counts = np.diag(np.arange(50))
+    counts[49, 0] = 49  # half of the last class is taken for one that is not drawn
+    many = figures.ConfusionMatrix(counts, [f"class {n}" for n in range(50)])
     warnings = save_confusion_matrix(many, tmp_path / "many.png")
-    assert warnings == ["The confusion matrix shows the first 40 of 50 classes."]
-    two = figures.ConfusionMatrix(np.array([[5, 1], [0, 7]]), ["no rain", "rain"])
-    save_confusion_matrix(two, tmp_path / "two.svg")
-    text = (tmp_path / "two.svg").read_text(encoding="utf-8")
-    for label in ("Confusion matrix", "predicted", "true", "no rain", "5", "1", "0", "7"):
-        assert f"<!-- {label} -->" in text
+    assert warnings == ["The confusion matrix shows the 40 classes with most examples, of 50."]
+    axes = confusion_figure(many, PLAIN).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == many.classes[10:]
+    assert axes.images[0].get_array()[-1, -1] == 0.5  # a share of all examples of the class
 
 
 def test_comparison_with_one_evaluation_per_model_shows_each_score(tmp_path: Path) -> None:
