@@ -107,6 +107,8 @@ def scores_table(evaluation: Evaluation) -> Table:
         cells = ["" if floor is None else format_metric(name, floor) for floor in floors]
         convention = evaluation.conventions.get(name, "")
         table.add_row(name, format_metric(name, value), *cells, convention)
+    for name, reason in evaluation.omitted.items():
+        table.add_row(name, "–", *("" for _ in baselines), f"left out: {reason}")
     return table
 
 

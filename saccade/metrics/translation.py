@@ -81,6 +81,17 @@ def bleu(
     return SacreBleuScore(float(score.score), str(metric.get_signature()))
 
 
+def max_bleu_tokens(references: Sequence[str], tokenize: str = "auto") -> tuple[int, str]:
+    """Return the length of the longest reference in sacreBLEU's tokens, and the tokenizer's name.
+
+    If it is less than 4 there are no 4-grams to match, and BLEU says nothing about the hypotheses.
+    """
+    if tokenize == "auto":
+        tokenize = choose_sacrebleu_tokenizer(references)
+    split = BLEU(tokenize=tokenize, force=True).tokenizer
+    return max((len(split(text.strip()).split()) for text in references), default=0), tokenize
+
+
 def bleu_statistics(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "auto"
 ) -> FloatArray:

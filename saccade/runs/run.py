@@ -36,7 +36,7 @@ from saccade.data.in_memory import to_rows
 from saccade.data.splits import SPLIT_NAMES
 from saccade.errors import ConfigError, DataError, RunError, SaccadeError
 from saccade.inspection.checks import CheckResult, skipped
-from saccade.inspection.figures import ComputationGraph, GradientNorms
+from saccade.inspection.figures import ComputationGraph, FeatureImportance, GradientNorms
 from saccade.interop.ctranslate2.engine import export_folder
 from saccade.interop.registry import EXPORTS, IMPORTS, SUBPROCESS_ENGINES, ModelParts
 from saccade.io.atomic import read_checksummed_json, write_checksummed_json, write_checksummed_text
@@ -204,8 +204,11 @@ class Run:
         )
         if limit is not None:
             return found
-        floors = self._floors(examples)
-        evaluation = Evaluation(found.metrics, found.conventions, found.tables, floors)
+        floors = {
+            baseline: {name: value for name, value in metrics.items() if name not in found.omitted}
+            for baseline, metrics in self._floors(examples).items()
+        }
+        evaluation = replace(found, floors=floors)
         if data is None and split == "test" and not options:
             self._save_test_scores(evaluation)
         return evaluation
@@ -238,18 +241,22 @@ class Run:
         layer: int | None = None,
         head: int | None = None,
         method: str | None = None,
+        max_new_tokens: int | None = None,
     ) -> AttentionMaps | Explanation:
         """Return what led to one prediction, or to the answer given.
 
         Of a classifier it is the contribution of each part of the input (`explain`), computed by
         `method`; of a model that generates text its attention maps. `kind` is cross, encoder or
         decoder for translators, self for others; layers and heads are counted from 1. With none
-        of them, all maps of the most informative kind are returned: cross, or self.
+        of them, all maps of the most informative kind are returned: cross, or self. A language
+        model generates `max_new_tokens`, to the end of the line at most.
         """
         asks_for_maps = kind is not None or layer is not None or head is not None
         if method is not None or (self.inspector.attribution_methods and not asks_for_maps):
             return self.explain(source, answer=answer, method=method)
-        return self.attention(source, answer=answer, kind=kind, layer=layer, head=head)
+        return self.attention(
+            source, answer=answer, kind=kind, layer=layer, head=head, max_new_tokens=max_new_tokens
+        )
 
     def attention(
         self,
@@ -259,17 +266,37 @@ class Run:
         kind: str | None = None,
         layer: int | None = None,
         head: int | None = None,
+        max_new_tokens: int | None = None,
     ) -> AttentionMaps:
         """Return the attention maps of one prediction, or of the answer given; see `look`."""
+        options = dict(self.inspector.answer_options)
+        if max_new_tokens is not None:
+            if "max_new_tokens" not in options:
+                raise ConfigError(
+                    f"got max_new_tokens={max_new_tokens} for {self.recipe.model_name}; expected "
+                    "a language model, which generates text of any length; try without it."
+                )
+            options["max_new_tokens"] = max_new_tokens
         if answer is None:
-            answer = self.predict(source).text
+            answer = self.predict(source, **options).text
         maps = self.inspector.attention_maps(source, answer)
         if not maps:
             raise ConfigError(
-                f"{self.recipe.model_name} has no attention to look at. "
-                "Translators such as bahdanau and transformer have, and gpt2."
+                f"got {self.recipe.model_name}, which has no attention; {self.describe_views()}"
             )
-        return AttentionMaps(source, answer, select_maps(maps, kind, layer, head))
+        chosen = select_maps(maps, kind, layer, head)
+        return AttentionMaps(source, answer, chosen, self.recipe.model_name)
+
+    def describe_views(self) -> str:
+        """Return what `look` can show of this model, as a sentence with the commands."""
+        views = self.inspector.views()
+        if not views:
+            return "there is nothing to look at in this model; try saccade predict or evaluate."
+        commands = [
+            f"saccade look {self.folder} {arguments} ({shown})"
+            for arguments, shown in views.items()
+        ]
+        return f"try {', or '.join(commands)}."
 
     def explain(
         self, raw: Any, *, answer: str | None = None, method: str | None = None
@@ -282,7 +309,7 @@ class Run:
         known = self.inspector.attribution_methods
         if not known:
             raise ConfigError(
-                f"{self.recipe.model_name} has no attributions; expected a classifier."
+                f"got {self.recipe.model_name}, which has no attributions; {self.describe_views()}"
             )
         if method is not None:
             lookup(dict.fromkeys(known), method, "attribution method of this model")
@@ -339,6 +366,11 @@ class Run:
         except ValueError as error:
             raise ConfigError(str(error)) from None
         return graph
+
+    def importance(self, data: str | Path | None = None) -> FeatureImportance:
+        """Return how much worse a table's held-out predictions are if a column is shuffled."""
+        examples = self.split("test") if data is None else self.load_split(data)
+        return self.inspector.feature_importance(examples)
 
     def export(self, to: str, folder: str | Path | None = None, **options: Any) -> Path:
         """Write the model for another tool (ctranslate2, huggingface, …); return the folder.

@@ -23,7 +23,7 @@ from saccade.errors import ConfigError
 from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.attribution import Attribution
 from saccade.inspection.checks import CheckResult, skipped
-from saccade.inspection.figures import ComputationGraph, Figure
+from saccade.inspection.figures import ComputationGraph, FeatureImportance, Figure
 from saccade.training.estimator import Estimator, FitConfig
 from saccade.types.progress import Progress, ignore_progress
 from saccade.types.results import ComparisonMetric, Evaluation, Prediction
@@ -199,6 +199,8 @@ class Evaluator(ABC, Generic[SplitT]):
     """Scores a model on a split."""
 
     metric = ComparisonMetric("loss", higher_is_better=False)
+    # the metrics that summarise an evaluation, of those it has; the others are details
+    headline: tuple[str, ...] = ("loss",)
 
     @abstractmethod
     def evaluate(
@@ -246,9 +248,17 @@ class Inspector(ABC, Generic[SplitT]):
     # keys of `saccade.inspection.attribution.ATTRIBUTION_METHODS`, the default first
     attribution_methods: tuple[str, ...] = ()
 
+    answer_options: Mapping[str, Any] = {}  # options of `predict` for an answer to inspect
+
     @abstractmethod
     def example_input(self, split: SplitT) -> Any:
         """Return a raw input of a split: a text as a user would type it, or an array, a row, …"""
+
+    def views(self) -> dict[str, str]:
+        """Return what can be shown of the model: arguments of `saccade look` → description."""
+        if self.attribution_methods:
+            return {"INPUT": "the contribution of each part of the input"}
+        return {}
 
     @abstractmethod
     def compare_reloaded(self, other: Any, split: SplitT, count: int) -> CheckResult:
@@ -286,6 +296,10 @@ class Inspector(ABC, Generic[SplitT]):
         raise ConfigError(
             "got a model without recurrent state; expected an rnn, gru or lstm language model."
         )
+
+    def feature_importance(self, split: SplitT) -> FeatureImportance:
+        """Return how much worse the predictions of a split are if an input column is shuffled."""
+        raise ConfigError("got a model without input columns; expected a model of a table.")
 
     def computation_graph(self, split: SplitT, row: int) -> ComputationGraph:
         """Return the values of one forward and backward pass, of a small tabular network."""

@@ -65,6 +65,7 @@ class Evaluation(Mapping[str, float]):
     conventions: dict[str, str] = field(default_factory=dict)  # by metric: how it is computed
     tables: dict[str, Any] = field(default_factory=dict)  # confusion matrix, per-class scores, …
     floors: dict[str, dict[str, float]] = field(default_factory=dict)  # baseline → metrics
+    omitted: dict[str, str] = field(default_factory=dict)  # by metric: why it has no meaning here
 
     def __getitem__(self, name: str) -> float:
         return self.metrics[name]
@@ -102,7 +103,8 @@ class Evaluation(Mapping[str, float]):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, ready for JSON."""
         found: dict[str, Any] = {**self.metrics, **self.tables, "conventions": self.conventions}
-        return {**found, "floors": self.floors} if self.floors else found
+        more = {"floors": self.floors, "omitted": self.omitted}
+        return found | {name: values for name, values in more.items() if values}
 
 
 class ComparisonMetric(NamedTuple):

@@ -103,6 +103,7 @@ class CategoricalColumn(NamedTuple):
     values: tuple[str, ...]
     missing: bool = False  # a feature marks missing values
     others: bool = False  # a feature marks rare and unseen categories
+    mode: int = -1  # index of the most frequent category; −1: unknown, of an earlier version
 
     @property
     def feature_names(self) -> list[str]:
@@ -515,7 +516,8 @@ def fit_categorical_column(name: str, cells: Sequence[str], min_count: int) -> C
         values, key=lambda v: (0, float(v), v) if is_number(v, MAX_MAGNITUDE) else (1, 0.0, v)
     )
     absent = any(cell in MISSING_VALUES for cell in cells)
-    return CategoricalColumn(name, tuple(order), absent, len(order) < len(counts))
+    mode = max(range(len(order)), key=lambda n: counts[order[n]], default=-1)
+    return CategoricalColumn(name, tuple(order), absent, len(order) < len(counts), mode)
 
 
 def _dropped(name: str, cells: Sequence[str], min_count: int) -> str:

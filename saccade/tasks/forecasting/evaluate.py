@@ -22,6 +22,8 @@ MAX_FORECAST_VALUES = 5000  # values predicted in an evaluation
 class ForecastEvaluator(Evaluator[SeriesSpan]):
     """Root mean squared errors 1, 4, 16 and 64 steps ahead, as far as the data allows."""
 
+    headline = ("rmse_1", "rmse_16")
+
     def __init__(self, recipe: ForecastRecipe, model: ForecastModel, standardizer: Standardizer):
         self.recipe, self.standardizer = recipe, standardizer
         self.predictor = ForecastPredictor(recipe, model, standardizer)

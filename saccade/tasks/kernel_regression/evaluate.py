@@ -20,6 +20,8 @@ from saccade.types.results import Evaluation
 class CurveEvaluator(Evaluator[PointSplit]):
     """Squared errors on held-out points; on training points, leave-one-out."""
 
+    headline = ("rmse",)
+
     def __init__(self, recipe: RegressionRecipe, model: AnyKernelModel, points: Points):
         self.points = points
         self.predictor = CurvePredictor(recipe, model, points)

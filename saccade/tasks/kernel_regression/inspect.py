@@ -49,6 +49,10 @@ class CurveInspector(Inspector[PointSplit]):
         text = format_number(next((x for x in amid.tolist() if x >= 0), amid[0]), float(amid.std()))
         return f" {text}" if text.startswith("-") else text  # not an option of a command
 
+    def views(self) -> dict[str, str]:
+        """Return the attention weights."""
+        return {"X": "the weight of each point for an x"}
+
     def attention_maps(
         self, text: str, answer: str | None = None
     ) -> dict[AttentionKey, AttentionMap]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from saccade.data.text.token_store import (
     write_corpus_index,
 )
 from saccade.data.tokenizers import Tokenizer, train_tokenizer
+from saccade.data.word_splitting import is_unspaced
 from saccade.errors import ConfigError, DataError
 from saccade.io.text_files import STANDARD_INPUT
 from saccade.models.config import GPTConfig
@@ -35,6 +37,9 @@ from saccade.tasks.language_modeling.config import CorpusConfig, LanguageRecipe
 from saccade.types.progress import Progress, ProgressCounter
 
 TARGET_TRAIN_TOKENS = 2.5e6  # tokens seen in training, unless the text is longer
+SAMPLE_LINES, SAMPLE_CHARACTERS = 200, 20_000  # from which the script of a text is inferred
+SAMPLE_TOKENS = 4096  # from which the script of a text and an example are taken
+PROMPT_CHARACTERS = 40  # of the example prompt
 DEFAULT_SEGMENT_LENGTH = 128  # tokens, for models that attend to a whole segment
 
 PreparedText = PreparedData[LanguageRecipe, Tokenizer, TokenCorpus]
@@ -67,12 +72,22 @@ def leading_ids(corpus: TokenCorpus, segments: int | None, segment_length: int) 
     return ids if segments is None else ids[: segments * segment_length + 1]
 
 
+def text_sample(tokenizer: Tokenizer, ids: NDArray[Any]) -> str:
+    """Return the text of the first tokens, without line ends."""
+    some = ids[:SAMPLE_TOKENS]
+    return tokenizer.decode(some[some != EOS].tolist())
+
+
 def example_prompt(tokenizer: Tokenizer, corpus: TokenCorpus) -> str:
-    """Return the first half of a long line."""
-    ids = corpus.ids
-    lines = np.split(ids, np.flatnonzero(ids == EOS) + 1)
-    longest = max(lines[:100], key=len).tolist()
-    return tokenizer.decode([i for i in longest if i != EOS][: max(1, len(longest) // 2)])
+    """Return the first words of a line: at most half of it, and `PROMPT_CHARACTERS`."""
+    ids = corpus.ids[:SAMPLE_TOKENS]
+    lines = [line[line != EOS].tolist() for line in np.split(ids, np.flatnonzero(ids == EOS) + 1)]
+    longest = max(lines, key=len)
+    text = tokenizer.decode(longest[: max(1, len(longest) // 2)]).strip()
+    if len(text) <= PROMPT_CHARACTERS:
+        return text
+    cut = text.rfind(" ", 0, PROMPT_CHARACTERS + 1)  # between words, where there are spaces
+    return text[: cut if cut > 0 else PROMPT_CHARACTERS]
 
 
 def load_text(recipe: LanguageRecipe, tokenizer: Tokenizer, path: str | Path) -> TokenCorpus:
@@ -93,6 +108,8 @@ def prepare_text(recipe: LanguageRecipe, context: PrepareContext[Tokenizer]) -> 
     else:
         context.on_progress("reading the text", 0, None)
         lines, notes = _read_lines(recipe.data, context.on_progress)
+        sample = "".join(islice(lines["train"], SAMPLE_LINES))[:SAMPLE_CHARACTERS]
+        notes += _unspaced_notes(recipe.data.tokenizer.kind, sample)
         if tokenizer is None:
             context.on_progress("training the tokenizer", 0, None)
             settings = recipe.data.tokenizer
@@ -107,6 +124,17 @@ def prepare_text(recipe: LanguageRecipe, context: PrepareContext[Tokenizer]) -> 
     return PreparedData(
         recipe, tokenizer, corpora, lambda: fingerprint_arrays(train.ids), choices, notes
     )
+
+
+def _unspaced_notes(kind: str, sample: str) -> list[str]:
+    """Return what the tokens of a text without spaces between words are."""
+    if not is_unspaced(sample):
+        return []
+    tokens = {
+        "bpe": "tokens are byte pairs of characters",
+        "whitespace": "each line is about one token (try data.tokenizer.kind=character)",
+    }.get(kind, "each character is a token")
+    return [f"There are no spaces between words: {tokens}; word perplexity is left out."]
 
 
 def _encode(

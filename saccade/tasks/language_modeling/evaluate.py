@@ -7,11 +7,12 @@ from typing import Any
 
 from saccade.data.text.token_store import TokenCorpus
 from saccade.data.tokenizers import Tokenizer
+from saccade.data.word_splitting import is_unspaced
 from saccade.estimators.baselines import trigram, unigram_entropy
 from saccade.models.base import CausalLM
 from saccade.tasks.base import Evaluator
 from saccade.tasks.language_modeling.config import LanguageRecipe
-from saccade.tasks.language_modeling.data import leading_ids
+from saccade.tasks.language_modeling.data import leading_ids, text_sample
 from saccade.tasks.language_modeling.ngram import NGramModel
 from saccade.tasks.language_modeling.score import scorer_of
 from saccade.types.progress import Progress, ignore_progress
@@ -21,8 +22,11 @@ from saccade.types.results import Evaluation
 class LanguageEvaluator(Evaluator[TokenCorpus]):
     """Metrics per token, per word and per character: models with other tokens are comparable."""
 
+    headline = ("perplexity", "bits_per_character")
+
     def __init__(self, recipe: LanguageRecipe, model: CausalLM | NGramModel, tokenizer: Tokenizer):
-        self.recipe, self.model, self.vocab_size = recipe, model, tokenizer.vocab_size
+        self.recipe, self.model, self.tokenizer = recipe, model, tokenizer
+        self.vocab_size = tokenizer.vocab_size
 
     def evaluate(
         self,
@@ -46,7 +50,11 @@ class LanguageEvaluator(Evaluator[TokenCorpus]):
             "word_perplexity": "per word between spaces and line end, whatever the tokens",
             "bits_per_character": "per character and line end, whatever the tokens",
         }
-        return Evaluation(metrics, conventions)
+        omitted = {}
+        if is_unspaced(text_sample(self.tokenizer, ids)):
+            del metrics["word_perplexity"], conventions["word_perplexity"]
+            omitted["word_perplexity"] = "the text has no spaces between words"
+        return Evaluation(metrics, conventions, omitted=omitted)
 
     def floors(self, train: TokenCorpus, split: TokenCorpus) -> dict[str, dict[str, float]]:
         """Return loss and perplexity of a unigram and a trigram model of the training text.

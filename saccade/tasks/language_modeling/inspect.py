@@ -30,6 +30,7 @@ from saccade.tasks.language_modeling.predict import LM_SPECIAL_TOKENS, TextGener
 from saccade.tasks.neural import device_of
 from saccade.types.shapes import DecoderState, TokenIds
 
+LOOK_NEW_TOKENS = 24  # tokens generated for an attention map, unless more are asked for
 MAX_PLOT_TOKENS = 32  # tokens of an attention plot
 LINE_SEARCH_TOKENS = 4096  # tokens among which a line to plot is looked for
 
@@ -37,13 +38,22 @@ LINE_SEARCH_TOKENS = 4096  # tokens among which a line to plot is looked for
 class LanguageInspector(Inspector[TokenCorpus]):
     """Shows where a language model attends, and checks its invariances."""
 
+    # a short continuation, to the end of the line at most: its map can be read
+    answer_options = {"max_new_tokens": LOOK_NEW_TOKENS, "stop": ("\n",)}
+
     def __init__(self, recipe: LanguageRecipe, model: CausalLM, tokenizer: Tokenizer):
         self.recipe, self.model, self.tokenizer = recipe, model, tokenizer
         self.generator = TextGenerator(recipe, model, tokenizer)
 
     def example_input(self, split: TokenCorpus) -> str:
-        """Return the first half of a held-out line."""
+        """Return the first words of a held-out line."""
         return example_prompt(self.tokenizer, split)
+
+    def views(self) -> dict[str, str]:
+        """Return attention of models that have it, gradients of recurrent ones."""
+        if self.model.context_length is not None:
+            return {"PROMPT": "self-attention"}
+        return {"--gradients": "gradient norms by distance in time"}
 
     @torch.no_grad()
     def attention_maps(
@@ -58,7 +68,7 @@ class LanguageInspector(Inspector[TokenCorpus]):
         if model.context_length is None:
             return {}
         if answer is None:
-            options = self.generator.parse_options({})
+            options = self.generator.parse_options(self.answer_options)
             answer = self.generator.predict([text], options, PredictContext())[0].text
         lines = [self.tokenizer.encode(line) for line in (text + answer).split("\n")]
         ids = [EOS, *lines[0], *(id for line in lines[1:] for id in (EOS, *line))]
@@ -74,8 +84,15 @@ class LanguageInspector(Inspector[TokenCorpus]):
             heads = captured.weights(name)[0].float().cpu().numpy()
             for head, weights in enumerate(heads, start=1):
                 title = f"self-attention, layer {layer}, head {head}"
-                axes = ("text (attended)", "text (generated)")
-                maps["self", layer, head] = AttentionMap(weights, generated, attended, title, *axes)
+                maps["self", layer, head] = AttentionMap(
+                    weights,
+                    generated,
+                    attended,
+                    title,
+                    "text (attended)",
+                    "text (generated)",
+                    anchor="last",
+                )
         return maps
 
     def figures(self, splits: Mapping[str, TokenCorpus]) -> dict[str, Figure]:

@@ -176,6 +176,8 @@ class GapFiller(TextPredictor):
 class MaskedEvaluator(Evaluator[TokenCorpus]):
     """Loss and accuracy of filling single gaps; there is no perplexity of a text."""
 
+    headline = ("accuracy",)
+
     def __init__(self, recipe: LanguageRecipe, model: BidirectionalLM, tokenizer: Tokenizer):
         self.model, self.segment_length = model, recipe.data.segment_length
 

@@ -28,6 +28,7 @@ class TableEvaluator(Evaluator[TableSplit]):
         self.predictor = RowPredictor(recipe, model, schema)
         self.scorer = self.predictor.scorer
         self.classes = self.scorer.classes
+        self.headline = ("accuracy", "macro_f1") if self.classes else ("rmse", "r2")
 
     def evaluate(
         self,

@@ -9,26 +9,34 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saccade.data.tables.schema import TableSchema
+from saccade.inspection.attribution import Attribution
 from saccade.inspection.checks import CheckResult, skipped
 from saccade.inspection.figures import (
     ComputationGraph,
     ConfusionMatrix,
+    FeatureImportance,
     Figure,
     evaluate_margin,
 )
 from saccade.inspection.invariants import LOGIT_TOLERANCE
 from saccade.nn.manual_backprop import mlp_backward, mlp_forward, output_gradient
 from saccade.tasks.base import Inspector
+from saccade.tasks.tabular.attributions import (
+    attribute_row,
+    attribution_methods,
+    column_importance,
+)
 from saccade.tasks.tabular.config import TableRecipe
 from saccade.tasks.tabular.data import TableSplit
 from saccade.tasks.tabular.evaluate import confusion
 from saccade.tasks.tabular.graph import computation_graph
-from saccade.tasks.tabular.predict import make_scorer
+from saccade.tasks.tabular.predict import RowPredictor
 from saccade.tasks.tabular.scoring import NetworkScorer, TabularBatch
 from saccade.tasks.tabular.svm import SVMModel
 from saccade.types.arrays import FloatArray
 
-MAX_CONFUSION_CLASSES = 40  # classes of a confusion matrix
+# of the importance in the report, which must not take long
+MAX_REPORTED_COLUMNS, MAX_REPORTED_ROWS, REPORT_REPEATS = 60, 500, 3
 
 
 class TableInspector(Inspector[TableSplit]):
@@ -36,21 +44,45 @@ class TableInspector(Inspector[TableSplit]):
 
     def __init__(self, recipe: TableRecipe, model: Any, schema: TableSchema):
         self.recipe, self.model, self.schema = recipe, model, schema
-        self.scorer = make_scorer(recipe, model, schema)
+        self.predictor = RowPredictor(recipe, model, schema)
+        self.scorer = self.predictor.scorer
+        self.attribution_methods = attribution_methods(self.scorer)
 
     def example_input(self, split: TableSplit) -> str:
         """Return a held-out row as users type it."""
         return split.example
 
+    def views(self) -> dict[str, str]:
+        """Return contributions, importance, and the graph of a network."""
+        found = {
+            "ROW": "the contribution of each column",
+            "--importance": "permutation importance of the columns",
+        }
+        if isinstance(self.scorer, NetworkScorer):
+            found["--graph"] = "forward and backward pass through a small network"
+        return found
+
+    def attributions(
+        self, raw: Any, method: str | None = None, output: str | None = None
+    ) -> Attribution:
+        """Return the contribution of each column of a row to the prediction, or to a class."""
+        return attribute_row(self.predictor, self.predictor.parse(raw, 1), method, output)
+
+    def feature_importance(self, split: TableSplit) -> FeatureImportance:
+        """Return how much worse the predictions are if a column is shuffled."""
+        return column_importance(self.scorer, split)
+
     def figures(self, splits: Mapping[str, TableSplit]) -> dict[str, Figure]:
-        """Return the confusion matrix, for classes."""
-        classes = self.scorer.classes
-        if not classes:
-            return {}
-        split = splits["test"]
-        table = confusion(self.scorer.outputs(split.rows.features), split, len(classes))
-        table = table[:MAX_CONFUSION_CLASSES, :MAX_CONFUSION_CLASSES]
-        return {"confusion.png": ConfusionMatrix(table, list(classes[:MAX_CONFUSION_CLASSES]))}
+        """Return the importance of the columns and, for classes, the confusion matrix."""
+        split, figures = splits["test"], dict[str, Figure]()
+        if 1 < len(self.schema.columns) <= MAX_REPORTED_COLUMNS:
+            figures["importance.png"] = column_importance(
+                self.scorer, split, REPORT_REPEATS, MAX_REPORTED_ROWS
+            )
+        if classes := self.scorer.classes:
+            table = confusion(self.scorer.outputs(split.rows.features), split, len(classes))
+            figures["confusion.png"] = ConfusionMatrix(table, list(classes))
+        return figures
 
     def computation_graph(self, split: TableSplit, row: int) -> ComputationGraph:
         """Return the values of the forward and backward pass of a row, counted from 1."""

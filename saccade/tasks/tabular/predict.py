@@ -72,16 +72,17 @@ class RowPredictor(Predictor[Row]):
     def _predict_rows(self, rows: Mapping[int, Row], n_best: int) -> list[Prediction]:
         if not rows:
             return []
-        outputs = self.scorer.outputs(self._features(rows))
+        outputs = self.scorer.outputs(self.features(rows))
         target = self.schema.target
         if isinstance(target, NumericColumn):
             values = target.inverse_transform(outputs[:, 0]).tolist()
             return [numeric_prediction([value], target.deviation) for value in values]
         if isinstance(self.scorer, SVMScorer):
             return [self._by_votes(row, n_best) for row in outputs]
-        return [self._by_probability(row, n_best) for row in _softmax(outputs)]
+        return [self._by_probability(row, n_best) for row in softmax(outputs)]
 
-    def _features(self, rows: Mapping[int, Row]) -> FloatArray:
+    def features(self, rows: Mapping[int, Row]) -> FloatArray:
+        """Return the features of rows, which are numbered for messages."""
         cells = [self.schema.cells(row, number) for number, row in rows.items()]
         columns = {c.name: [row[c.name] for row in cells] for c in self.schema.columns}
         table = Table("inputs", columns, np.array([*rows], np.int64), unit="input")
@@ -106,6 +107,7 @@ class RowPredictor(Predictor[Row]):
         return ranked[0]._replace(alternatives=tuple(ranked[1:]))
 
 
-def _softmax(logits: FloatArray) -> FloatArray:
+def softmax(logits: FloatArray) -> FloatArray:
+    """Return the probabilities of logits, row by row."""
     raised = np.exp(logits - logits.max(1, keepdims=True))
     return raised / raised.sum(1, keepdims=True)

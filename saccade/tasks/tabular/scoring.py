@@ -58,6 +58,10 @@ class TableScorer(ABC):
         """Return (N, V): a score for each class, or one standardised number."""
 
     @abstractmethod
+    def margins(self, features: FloatArray, chosen: int, other: int) -> FloatArray:
+        """Return how much each row speaks for one class against another, (N,)."""
+
+    @abstractmethod
     def training_loss(self, split: TableSplit, limit: int | None) -> Evaluation:
         """Return the loss that training minimises, and how it is computed."""
 
@@ -79,6 +83,11 @@ class NetworkScorer(TableScorer):
             for start in range(0, len(features), PREDICT_CHUNK)
         ]
         return torch.cat(parts).double().cpu().numpy()
+
+    def margins(self, features: FloatArray, chosen: int, other: int) -> FloatArray:
+        """Return the difference of the logits of two classes, (N,)."""
+        logits = self.outputs(features)
+        return logits[:, chosen] - logits[:, other]
 
     def batch(self, split: TableSplit, indices: IntArray, normalise: bool = True) -> TabularBatch:
         """Return rows as tensors; `normalise` scales the row weights to a mean of 1."""

@@ -78,6 +78,13 @@ class SVMScorer(TableScorer):
             votes[:, first] += decision <= 0
         return votes
 
+    def margins(self, features: FloatArray, chosen: int, other: int) -> FloatArray:
+        """Return the decision function of two classes, positive for the first; 0 if untrained."""
+        for (first, second), decision in self._decisions(features):
+            if {first, second} == {chosen, other}:
+                return decision if chosen == second else -decision
+        return np.zeros(len(features))
+
     def _decisions(self, features: FloatArray) -> Iterator[tuple[tuple[int, int], FloatArray]]:
         """Yield each pair of class ids, and f of each row: above 0 for the second."""
         svm = self.model.svm

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from saccade.metrics.translation import (
     bleu,
     chrf,
     exact_match,
+    max_bleu_tokens,
     normalize_for_match,
     textbook_corpus_bleu,
 )
@@ -29,6 +31,8 @@ from saccade.tasks.translation.predict import TranslationPredictor
 from saccade.types.progress import Progress, ignore_progress
 from saccade.types.results import ComparisonMetric, Evaluation, Prediction
 
+BLEU_ORDER = 4  # the longest n-grams that BLEU counts
+DEV_METRICS = ("bleu", "d2l_bleu")  # of those that may be left out, the ones logged in training
 PER_TOKEN = "per target token of this run's vocabulary, eos included, no label smoothing"
 
 
@@ -44,6 +48,7 @@ class TranslationEvaluator(Evaluator[PairSplit]):
             if by_character
             else ComparisonMetric("chrf", True)
         )
+        self.headline = ("exact",) if by_character else ("chrf", "bleu")
 
     def evaluate(
         self,
@@ -66,7 +71,8 @@ class TranslationEvaluator(Evaluator[PairSplit]):
         references = list(pairs.targets(rows))
         scores = score_translations(texts, references, full=limit is None)
         loss = {"loss": PER_TOKEN, "perplexity": PER_TOKEN}
-        return Evaluation(self.mean_loss(split) | scores.metrics, loss | scores.conventions)
+        metrics = self.mean_loss(split) | scores.metrics
+        return replace(scores, metrics=metrics, conventions=loss | scores.conventions)
 
     @torch.no_grad()
     def mean_loss(self, split: PairSplit) -> dict[str, float]:
@@ -113,37 +119,48 @@ class TranslationEvaluator(Evaluator[PairSplit]):
 def score_translations(
     translations: list[str], references: list[str], full: bool = True
 ) -> Evaluation:
-    """Return exact match and textbook BLEU from 0 to 1, BLEU and chrF from 0 to 100.
+    """Return exact match and d2l's BLEU from 0 to 1, BLEU and chrF from 0 to 100.
 
     With `full`, also BLEU and chrF in lower case, and ROUGE where references have several words;
-    these take too long for the evaluations during training.
+    these take too long for the evaluations during training. A metric that the references give no
+    meaning to is left out, with the reason in `omitted`.
     """
-    words = [text.split() for text in translations], [text.split() for text in references]
-    scored = {"bleu": bleu(translations, references)}
-    if full:
-        scored["bleu_lower"] = bleu(translations, references, lower=True)
-    scored["chrf"] = chrf(translations, references)
-    if full:
-        scored["chrf_lower"] = chrf(translations, references, lower=True)
-    metrics = {
-        "exact": exact_match(translations, references),
-        **{name: score.value for name, score in scored.items()},
-        "taught_bleu": textbook_corpus_bleu(*words),
-        "examples": float(len(translations)),
+    omitted = undefined_metrics(references)
+    scored = {
+        "bleu": lambda: bleu(translations, references),
+        "bleu_lower": lambda: bleu(translations, references, lower=True),
+        "chrf": lambda: chrf(translations, references),
+        "chrf_lower": lambda: chrf(translations, references, lower=True),
     }
-    note = ""
-    if max(map(len, words[1])) < 4:
-        note = "; no reference has four words in a row, so this is 0 whatever the translations"
-    conventions = {
-        "exact": "share of translations equal to the reference (NFC, ends stripped)",
-        **{
-            name: score.signature + (note if name.startswith("bleu") else "")
-            for name, score in scored.items()
-        },
-        "taught_bleu": "weights 1/2^n, n ≤ 4, words between spaces, mean over sentences",
-    }
-    if full and max(len(text.split()) for text in references) > 1:
+    metrics = {"exact": exact_match(translations, references)}
+    conventions = {"exact": "share of translations equal to the reference (NFC, ends stripped)"}
+    for name, score in scored.items():
+        if name not in omitted and (full or not name.endswith("_lower")):
+            metrics[name], conventions[name] = score()
+    if "d2l_bleu" not in omitted:
+        words = [text.split() for text in translations], [text.split() for text in references]
+        metrics["d2l_bleu"] = textbook_corpus_bleu(*words)
+        conventions["d2l_bleu"] = (
+            "BLEU as in d2l: weights 1/2^n, n ≤ 4, words between spaces, mean over sentences"
+        )
+    metrics["examples"] = float(len(translations))
+    if full and "rouge1" not in omitted:
         shared = rouge(translations, references, str.split)
         metrics |= {name: value.f1 for name, value in shared.items()}
         conventions |= dict.fromkeys(shared, "F, words between spaces, no stemming, mean")
-    return Evaluation(metrics, conventions)
+    if not full:
+        omitted = {name: reason for name, reason in omitted.items() if name in DEV_METRICS}
+    return Evaluation(metrics, conventions, omitted=omitted)
+
+
+def undefined_metrics(references: Sequence[str]) -> dict[str, str]:
+    """Return the metrics that these references give no meaning to, and why."""
+    omitted: dict[str, str] = {}
+    longest, tokenizer = max_bleu_tokens(references)
+    if longest < BLEU_ORDER:
+        reason = f"no reference has {BLEU_ORDER} tokens (sacreBLEU's {tokenizer})"
+        omitted |= {"bleu": reason, "bleu_lower": reason}
+    if max(len(text.split()) for text in references) < 2:
+        reason = "no reference has two words between spaces"
+        omitted |= dict.fromkeys(("d2l_bleu", "rouge1", "rouge2", "rougeL"), reason)
+    return omitted

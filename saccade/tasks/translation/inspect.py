@@ -17,6 +17,7 @@ from saccade.inspection.figures import AttentionGrid, Figure
 from saccade.inspection.invariants import CheckExample, check_all, same_outputs
 from saccade.interop.parity import check_export
 from saccade.models.base import EncoderDecoder
+from saccade.nn.attention import Attention
 from saccade.tasks.base import AttentionKey, Inspector, PredictContext
 from saccade.tasks.neural import device_of
 from saccade.tasks.translation.config import TranslationRecipe
@@ -39,6 +40,11 @@ class TranslationInspector(Inspector[PairSplit]):
     def example_input(self, split: PairSplit) -> str:
         """Return the first source."""
         return next(iter(split.pairs.sources()))
+
+    def views(self) -> dict[str, str]:
+        """Return attention, of models that have any."""
+        has_attention = any(isinstance(part, Attention) for part in self.model.modules())
+        return {"SOURCE": "attention"} if has_attention else {}
 
     def attention_maps(
         self, text: str, answer: str | None = None

@@ -15,10 +15,11 @@ from saccade.data.text.word_corpus import (
     WordVocabulary,
     read_word_corpus,
 )
+from saccade.data.word_splitting import is_unspaced
 from saccade.io.memmap import open_memmap
 from saccade.io.text_files import read_blocks, read_lines
 from saccade.metrics.word_similarity import WordVectorBenchmark, read_word_benchmark
-from saccade.tasks.base import PrepareContext, PreparedData, fingerprint_arrays
+from saccade.tasks.base import Choice, PrepareContext, PreparedData, fingerprint_arrays
 from saccade.tasks.word_vectors.config import VectorsRecipe, WordsConfig
 from saccade.types.progress import Progress, ProgressCounter
 
@@ -63,7 +64,14 @@ def prepare_words(recipe: VectorsRecipe, context: PrepareContext[WordVocabulary]
         f"{corpus.read:,} words; {len(vocabulary.words):,} different ones occur "
         f"{data.min_count} times or more."
     )
-    return _prepared(recipe, vocabulary, corpus, notes)
+    prepared = _prepared(recipe, vocabulary, corpus, notes)
+    if data.split == "words" and is_unspaced("".join(vocabulary.words)):
+        prepared.choices.append(Choice("data.split", "words", "each character is a token"))
+        notes.append(
+            "There are no spaces between words, so each character is a token and gets a vector. "
+            "For vectors of words, segment the text and set data.split=whitespace."
+        )
+    return prepared
 
 
 def _prepared(

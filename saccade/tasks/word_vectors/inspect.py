@@ -1,35 +1,70 @@
 """Word map and checks of word vectors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from saccade.data.text.word_corpus import WordVocabulary
+from saccade.estimators.word_vectors.neighbors import nearest_neighbors
 from saccade.inspection.checks import CheckResult
-from saccade.inspection.figures import Figure, WordMap
+from saccade.inspection.figures import Figure, WordMap, WordNeighbor
 from saccade.tasks.base import Inspector
 from saccade.tasks.word_vectors.config import VectorsRecipe
 from saccade.tasks.word_vectors.data import WordSplit
 from saccade.tasks.word_vectors.lookup import WordVectorModel
 
+MAP_WORDS = 40  # frequent words of the map in the report
+FIRST_MAP_RANK = 100  # the most frequent words of all say little
+MAP_NEIGHBORS = 3  # of each word that is asked for
+
 
 class WordVectorInspector(Inspector[WordSplit]):
-    """Shows frequent words on a map."""
+    """Shows words and their nearest neighbours on a map."""
 
     def __init__(self, recipe: VectorsRecipe, model: WordVectorModel, vocabulary: WordVocabulary):
         self.model, self.vocabulary = model, vocabulary
 
     def example_input(self, split: WordSplit) -> str:
         """Return a word of medium frequency."""
-        words = [w for w in self.vocabulary.words[100:2000] if w.isalpha() and len(w) > 3]
-        return words[0] if words else self.vocabulary.words[0]
+        words = self.vocabulary.words
+        candidates = [word for word in words[FIRST_MAP_RANK:2000] if word.isalpha()]
+        long = [word for word in candidates if len(word) > 3]
+        shorter = candidates or [word for word in words if word.isalpha()] or words
+        return (long or shorter)[0]
+
+    def views(self) -> dict[str, str]:
+        """Return the map of words."""
+        return {"WORD WORD …": "cosines, and a map with nearest neighbours"}
+
+    def word_map(self, words: Sequence[str], count: int = MAP_NEIGHBORS) -> WordMap:
+        """Return words with their nearest neighbours in the vocabulary, `count` of each."""
+        words = list(dict.fromkeys(words))
+        vectors = self.model.unit_vectors_of(words)
+        own = [[row] if (row := self.model.row(word)) is not None else [] for word in words]
+        rows, cosines = nearest_neighbors(vectors, self.model.unit_vectors, count, own)
+        neighbors = [
+            WordNeighbor(self.vocabulary.words[row], word, float(cosine))
+            for word, near, values in zip(words, rows.tolist(), cosines.tolist(), strict=True)
+            for row, cosine in zip(near, values, strict=True)
+        ]
+        found = WordMap(words, vectors, neighbors)
+        others = [self.model.ids[word] for word in found.all_words[len(words) :]]
+        return replace(found, vectors=np.vstack([vectors, self.model.unit_vectors[others]]))
 
     def figures(self, splits: Mapping[str, WordSplit]) -> dict[str, Figure]:
-        """Return a map of frequent words that are not the most frequent of all."""
-        words = [word for word in self.vocabulary.words[100:400] if word.isalpha()][:40]
+        """Return a map of frequent words, each joined to the nearest of the others."""
+        frequent = self.vocabulary.words[FIRST_MAP_RANK : 4 * FIRST_MAP_RANK]
+        words = [word for word in frequent if word.isalpha()][:MAP_WORDS]
         if len(words) <= 2:
             return {}
-        return {"words.png": WordMap(words, self.model.unit_vectors_of(words))}
+        vectors = self.model.unit_vectors_of(words)
+        rows, cosines = nearest_neighbors(vectors, vectors, 1, [[row] for row in range(len(words))])
+        neighbors = [
+            WordNeighbor(words[row], word, float(cosine))
+            for word, (row,), (cosine,) in zip(words, rows, cosines, strict=True)
+        ]
+        return {"words.png": WordMap(words, vectors, neighbors)}
 
     def compare_reloaded(self, other: WordVectorModel, split: WordSplit, count: int) -> CheckResult:
         """Check that the reloaded vectors are the same."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from saccade.data.text.word_corpus import WordVocabulary
+from saccade.data.word_splitting import is_unspaced, split_words
 from saccade.errors import DataError
 from saccade.estimators.word_vectors.neighbors import normalize_rows
 from saccade.registry import did_you_mean
@@ -71,9 +72,16 @@ class WordVectorModel:
             raise DataError(
                 f"input {number}, {text!r}: got {word!r}, which has no vector; expected one of "
                 f"the {len(self.ids):,} words that occur {self.min_count} times or more in the "
-                f"text.{did_you_mean(word, self.ids)}"
+                f"text.{self._hint(word)}"
             )
         return vector, self.row(word)
+
+    def _hint(self, word: str) -> str:
+        """Return what to try for an unknown word: its known characters, or a similar word."""
+        characters = split_words(word)
+        if is_unspaced(word) and len(characters) > 1 and set(characters) <= self.ids.keys():
+            return f" Each character is a token here; try {' + '.join(characters)!r}."
+        return did_you_mean(word, self.ids)
 
     def unit_vectors_of(self, words: Sequence[str]) -> Float32Array:
         """Return the unit vectors of some words."""
