@@ -1,7 +1,7 @@
 """`saccade look`: attributions, attention, gradients, graph or word map of a run."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 
 LISTED_DISTANCES = (1, 2, 4, 8, 16, 32, 64, 128)  # steps back in the table of gradient norms
 MAX_TERMINAL_WIDTH = 120
+IMPORTANCE_BAR_WIDTH = 24  # columns of the longest bar
 
 
 def look_command(
     run: RunArgument,
     text: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[INPUT]...", help="The input; for word vectors, the words."),
+        typer.Argument(
+            metavar="[INPUT]...", help="A text, a row of a table; for word vectors, the words."
+        ),
     ] = None,
     answer: Annotated[
         str | None, typer.Option(help="Use this target instead of the prediction.")
@@ -35,10 +38,20 @@ def look_command(
     method: Annotated[
         str | None,
         typer.Option(
-            help="Classifiers: contributions, occlusion, gradient, integrated_gradients or "
-            "attention."
+            help="Classifiers and tables: contributions, occlusion, gradient, "
+            "integrated_gradients or attention."
         ),
     ] = None,
+    max_new_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--max-new-tokens", help="Language models: tokens to generate (default 24).", min=1
+        ),
+    ] = None,
+    importance: Annotated[
+        bool,
+        typer.Option("--importance", help="Permutation importance of the columns (tables)."),
+    ] = False,
     gradients: Annotated[
         bool,
         typer.Option("--gradients", help="Gradient norms against distance (recurrent models)."),
@@ -53,17 +66,21 @@ def look_command(
     save: ImageOption = None,
     json: JsonOption = False,
 ) -> None:
-    r"""Show which words led to a label, the attention of a run, or how its gradients flow.
+    r"""Show which words or columns led to a prediction, attention, or how gradients flow.
 
     \b
     saccade look runs/dates "5 de março de 2024"
     saccade look runs/mine "ein Haus" --layer 1 --head 2 --save map.png
+    saccade look runs/gpt "Once upon a" --max-new-tokens 12 --save map.png
     saccade look runs/classify "a quiet, clever film" --save words.png
+    saccade look runs/table "39,Private,13" --save columns.png
+    saccade look runs/table --importance --save importance.png
     saccade look runs/language --gradients --save gradients.png
     saccade look runs/table --graph --row 3 --save graph.svg
     saccade look runs/vectors king queen man woman --save words.png
 
-    For plots that need no run, see saccade plot.
+    Without an input, the command lists what can be shown of a run. For plots that need no run,
+    see saccade plot.
     """
     if read_run_settings(run)["recipe"]["task"] == "vectors":
         _print_word_map(run, text or [], save, json)
@@ -71,38 +88,106 @@ def look_command(
         _print_gradients(run, save or run / "report" / "gradients.png", json)
     elif graph:
         _print_graph(run, row, save or run / "report" / "graph.svg", json)
+    elif importance:
+        _print_importance(run, save, json)
     elif text is None:
-        raise ConfigError(f"look needs an input for {run}, or --gradients or --graph.")
+        from saccade.runs.run import load_run
+
+        raise ConfigError(f"got no input; {load_run(run).describe_views()}")
     else:
-        _print_prediction(run, " ".join(text), answer, kind, layer, head, method, save, json)
+        options = {
+            "answer": answer,
+            "kind": kind,
+            "layer": layer,
+            "head": head,
+            "method": method,
+            "max_new_tokens": max_new_tokens,
+        }
+        _print_prediction(run, " ".join(text), options, save, json)
 
 
 def _print_word_map(folder: Path, words: list[str], save: Path | None, json: bool) -> None:
     """Print the cosine similarities of words; plot their projection to two dimensions."""
     from rich.console import Console
 
-    from saccade.inspection.figures import WordMap
     from saccade.plots.render import save_figure
     from saccade.runs.run import load_run
+    from saccade.tasks.word_vectors.inspect import WordVectorInspector
 
     if len(words) < 2:
         raise ConfigError(f"got {len(words)} words; look needs two or more for a map.")
-    model = load_run(folder).model
-    cosines = model.similarities(words)
+    run = load_run(folder)
+    cosines = run.model.similarities(words)
+    inspector = run.inspector
+    assert isinstance(inspector, WordVectorInspector)
+    found = inspector.word_map(words)
     if save is not None:
         try:
-            for message in save_figure(WordMap(words, model.unit_vectors_of(words)), save):
+            for message in save_figure(found, save):
                 stderr_console().print(message)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         stderr_console().print(f"Wrote a map of {len(words)} words to {save}.")
     if json:
-        print_json({"words": words, "cosines": cosines.tolist()})
+        neighbors = [neighbor._asdict() for neighbor in found.neighbors]
+        print_json({"words": words, "cosines": cosines.tolist(), "neighbors": neighbors})
         return
-    table = make_table("", *words)
+    table = make_table("", *words, "nearest")
     for word, row in zip(words, cosines, strict=True):
-        table.add_row(word, *(f"{cosine:.2f}" for cosine in row))
+        near = [f"{n.word} {n.cosine:.2f}" for n in found.neighbors if n.of == word]
+        table.add_row(word, *(f"{cosine:.2f}" for cosine in row), ", ".join(near))
     Console(highlight=False).print(table)
+
+
+def _print_importance(folder: Path, save: Path | None, json: bool) -> None:
+    """Print how much worse the predictions are if a column is shuffled."""
+    from rich.console import Console
+
+    from saccade.plots.render import save_figure
+    from saccade.runs.run import load_run
+
+    found = load_run(folder).importance()
+    if save is not None:
+        try:
+            for message in save_figure(found, save):
+                stderr_console().print(message)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        stderr_console().print(f"Wrote the importance of {len(found.names)} columns to {save}.")
+    means = found.drops.mean(1).round(12) + 0.0
+    if json:
+        columns = [
+            {
+                "column": found.names[row],
+                "mean": float(means[row]),
+                "each": found.drops[row].tolist(),
+            }
+            for row in found.order()
+        ]
+        print_json(
+            {
+                "metric": found.metric,
+                "score": found.score,
+                "rows": found.rows,
+                "importance": columns,
+            }
+        )
+        return
+    console = Console(highlight=False)
+    worse = "lower" if found.metric == "accuracy" else "higher"
+    console.print(
+        f"{found.metric} {found.score:.4g} on {found.rows:,} held-out rows; {worse} by this much "
+        "if a column is shuffled:",
+        markup=False,
+    )
+    largest = max(float(means.max()), 1e-12)
+    table = make_table("column", "mean", "range", "")
+    for row in found.order():
+        drops = found.drops[row]
+        bar = "█" * max(0, round(IMPORTANCE_BAR_WIDTH * means[row] / largest))
+        spread = f"{drops.min():.3g} to {drops.max():.3g}"
+        table.add_row(found.names[row], f"{means[row]:.4g}", spread, bar)
+    console.print(table)
 
 
 def _print_gradients(folder: Path, save: Path, json: bool) -> None:
@@ -148,23 +233,13 @@ def _print_graph(folder: Path, row: int, save: Path, json: bool) -> None:
 
 
 def _print_prediction(
-    folder: Path,
-    text: str,
-    answer: str | None,
-    kind: str | None,
-    layer: int | None,
-    head: int | None,
-    method: str | None,
-    save: Path | None,
-    json: bool,
+    folder: Path, text: str, options: dict[str, Any], save: Path | None, json: bool
 ) -> None:
     """Print what led to a prediction: attributions of a classifier, or attention maps."""
     from saccade.runs.explanation import Explanation
     from saccade.runs.run import load_run
 
-    found = load_run(folder).look(
-        text, answer=answer, kind=kind, layer=layer, head=head, method=method
-    )
+    found = load_run(folder).look(text, **options)
     if isinstance(found, Explanation):
         _print_explanation(found, save, json)
     else:
@@ -182,7 +257,8 @@ def _print_explanation(found: "Explanation", save: Path | None, json: bool) -> N
     from rich.console import Console
 
     screen, of = Console(), found.attribution
-    probability = "" if of.probability is None else f"  {of.probability:.1%}"
+    value = f" {of.value:.4g}" if not of.against else ""
+    probability = value if of.probability is None else f"  {of.probability:.1%}"
     against = f"  (compared with {of.against})" if of.against else ""
     print(f"→ {of.output}{probability}{against}\n")
     print(found.terminal(min(screen.width, MAX_TERMINAL_WIDTH), screen.is_terminal))

@@ -170,7 +170,7 @@ def _signal_json(found: "SignalPropagation") -> dict[str, Any]:
 def _zipf_exponent(fit: "ZipfFit | None") -> str:
     if fit is None:
         return "too few"
-    return f"{fit.exponent:.3f}" + ("" if fit.is_power_law else " (no power law)")
+    return f"{fit.exponent:.3f}" + ("" if fit.follows_line else " (no power law)")
 
 
 def plot_zipf(path: Path, save: Path | None, json: bool) -> None:

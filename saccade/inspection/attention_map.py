@@ -18,7 +18,7 @@ class AttentionMap(NamedTuple):
     title: str  # "cross attention, layer 1, head 2"
     across: str = "source (keys)"  # label of the column axis
     down: str = "target (queries)"  # label of the row axis
-    anchor: Literal["first", "last"] = "first"  # the tokens that are shown of a large map
+    anchor: Literal["first", "last"] = "first"  # the tokens that a picture keeps of a large map
     rest: int | None = None  # the column that has the summed weights of keys that are left out
 
     @property
@@ -52,7 +52,7 @@ def crop_map(map: AttentionMap, max_rows: int, max_columns: int) -> AttentionMap
     """Return the first or last tokens of a map that is too large to be read.
 
     The weights of the keys that are left out are summed in one more column, so that rows still sum
-    to 1; the labels of the axes state how many tokens are shown.
+    to 1; the labels of the axes state how many tokens are kept.
     """
     weights, rows, columns = map.weights, list(map.rows), list(map.columns)
     across, down, is_last = map.across, map.down, map.anchor == "last"
@@ -62,16 +62,16 @@ def crop_map(map: AttentionMap, max_rows: int, max_columns: int) -> AttentionMap
         down += f", {map.anchor} {max_rows} of {len(rows)}"
         weights, rows = weights[kept], rows[kept]
     if len(columns) > max_columns:
-        shown = max(max_columns - 1, 1)
-        across += f", {map.anchor} {shown} of {len(columns)} (grey: the others)"
-        cut = len(columns) - shown if is_last else shown
+        kept_keys = max(max_columns - 1, 1)
+        across += f", {map.anchor} {kept_keys} of {len(columns)} (grey: the others)"
+        cut = len(columns) - kept_keys if is_last else kept_keys
         rest = weights[:, :cut] if is_last else weights[:, cut:]
-        summed, sign = rest.sum(1, keepdims=True), [f"…+{len(columns) - shown}"]
+        summed, sign = rest.sum(1, keepdims=True), [f"…+{len(columns) - kept_keys}"]
         if is_last:
             weights, columns = np.hstack([summed, weights[:, cut:]]), sign + columns[cut:]
         else:
             weights, columns = np.hstack([weights[:, :cut], summed]), columns[:cut] + sign
-        rest_column = 0 if is_last else shown
+        rest_column = 0 if is_last else kept_keys
     return map._replace(
         weights=weights, rows=rows, columns=columns, across=across, down=down, rest=rest_column
     )

@@ -22,8 +22,7 @@ ATTRIBUTION_METHODS = {
     "contributions": "terms of a linear model, exact",
     "occlusion": "change of the value when a part is left out",
     "gradient": "gradient × input",
-    "integrated_gradients": "gradients along the path from an empty input (Sundararajan et al. "
-    "2017)",
+    "integrated_gradients": "gradients along the path from the baseline (Sundararajan et al. 2017)",
     "attention": "attention weights, which are not signed",
 }
 COMPLETE_METHODS = ("contributions", "integrated_gradients")
@@ -49,6 +48,7 @@ class Attribution:
     text: str = ""  # the raw input, of tokens
     spans: Sequence[tuple[int, int]] = ()  # token i is text[start:end]
     cells: Sequence[str] = ()  # values of the columns
+    baseline: str = "an empty text"  # the input without any part
 
     @property
     def is_complete(self) -> bool:

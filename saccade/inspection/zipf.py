@@ -30,7 +30,7 @@ class ZipfFit(NamedTuple):
     max_factor: float = 1.0  # the largest ratio of a frequency and the line, or of both reversed
 
     @property
-    def is_power_law(self) -> bool:
+    def follows_line(self) -> bool:
         """True if no frequency is far from the line."""
         return self.max_factor <= MAX_ZIPF_FACTOR
 

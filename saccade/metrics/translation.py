@@ -84,7 +84,7 @@ def bleu(
 def max_bleu_tokens(references: Sequence[str], tokenize: str = "auto") -> tuple[int, str]:
     """Return the length of the longest reference in sacreBLEU's tokens, and the tokenizer's name.
 
-    If it is less than 4 there are no 4-grams to match, and BLEU says nothing about the hypotheses.
+    If it is less than 4 there are no 4-grams to match, and BLEU is 0 or undefined.
     """
     if tokenize == "auto":
         tokenize = choose_sacrebleu_tokenizer(references)

@@ -95,17 +95,17 @@ def save_attention_maps(
         raise ValueError("got no maps; give at least one to draw.")
     for map in grid.maps:
         check_map(map)
-    shown = readable_maps(grid.maps)
-    font = map_font(shown, fonts, grid.title)
-    write_figure(attention_figure(shown, font, grid.title), path, format)
+    readable = readable_maps(grid.maps)
+    font = map_font(readable, fonts, grid.title)
+    write_figure(attention_figure(readable, font, grid.title), path, format)
     warnings = [missing_message(font.missing)] if font.missing else []
-    if len(shown) < len(grid.maps):
+    if len(readable) < len(grid.maps):
         warnings.append(
-            f"The picture shows the first {len(shown)} of {len(grid.maps)} maps; select a layer or "
-            "a head for others."
+            f"The picture shows the first {len(readable)} of {len(grid.maps)} maps; select a layer "
+            "or a head for others."
         )
-    if len(shown) <= MAX_LABELLED_MAPS:
-        for map in shown:
+    if len(readable) <= MAX_LABELLED_MAPS:
+        for map in readable:
             warnings += explain_invisible(map.columns, "column")
             warnings += explain_invisible(map.rows, "row")
     return list(dict.fromkeys(warnings))
@@ -202,7 +202,7 @@ def color_limit(maps: Sequence[AttentionMap]) -> float:
 
 
 def split_titles(titles: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the parts (between commas) that all titles begin with, and the rest of each title.
+    """Return the parts (between commas) at the start of all titles, and the rest of each title.
 
     The only title of a picture is its heading.
     """

@@ -184,7 +184,8 @@ def _add_title(axes: Axes, attribution: Attribution, font: LabelFont) -> None:
 
 
 def _scale_label(attribution: Attribution) -> str:
-    return f"{attribution.unit}: {ATTRIBUTION_METHODS[attribution.method]}"
+    method = ATTRIBUTION_METHODS[attribution.method]
+    return f"{attribution.unit}: {method}\nbaseline: {attribution.baseline}"
 
 
 def _add_scale(figure: Figure, axes: Axes, attribution: Attribution, limit: float) -> None:

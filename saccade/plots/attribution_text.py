@@ -94,6 +94,7 @@ def _strongest_parts(attribution: Attribution, screen: TerminalScreen, width: in
     method = f"{attribution.unit}: {ATTRIBUTION_METHODS[attribution.method]}"
     if attribution.is_complete:
         method += f"; base {attribution.base:+.3f}, sum {attribution.value:+.3f}"
+    method += f"; baseline: {attribution.baseline}"
     return [*lines, screen.text(method)]
 
 

@@ -34,7 +34,7 @@ MAX_UNIT_NAME_LENGTH = 28  # characters
 POSITIVE_COLOR, NEGATIVE_COLOR, GRADIENT_COLOR = LINE_COLORS[0], LINE_COLORS[1], LINE_COLORS[4]
 GRAPH_LEGEND = (
     "x input, z pre-activation, a activation, p probability, b bias; on an edge its weight, blue "
-    "if positive, red if negative. ∂x = ∂loss/∂x and δ = ∂loss/∂z are gradients."
+    "if positive, orange if negative. ∂x = ∂loss/∂x and δ = ∂loss/∂z are gradients."
 )
 
 

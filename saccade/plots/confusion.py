@@ -29,7 +29,7 @@ def save_confusion_matrix(matrix: ConfusionMatrix, path: Path) -> list[str]:
     most examples are drawn.
     """
     format = image_format(path)
-    kept = most_frequent_classes(matrix)
+    kept = plotted_classes(matrix)
     font = map_font([_share_map(matrix, kept)])
     write_figure(confusion_figure(matrix, font), path, format)
     warnings = [missing_message(font.missing)] if font.missing else []
@@ -41,7 +41,7 @@ def save_confusion_matrix(matrix: ConfusionMatrix, path: Path) -> list[str]:
     return warnings
 
 
-def most_frequent_classes(matrix: ConfusionMatrix) -> NDArray[np.int64]:
+def plotted_classes(matrix: ConfusionMatrix) -> NDArray[np.int64]:
     """Return the rows to draw: all, or the classes with most examples, in their order."""
     totals = np.asarray(matrix.counts).sum(1)
     return np.sort(np.argsort(-totals, kind="stable")[:MAX_PLOTTED_CLASSES]).astype(np.int64)
@@ -66,7 +66,7 @@ def confusion_title(matrix: ConfusionMatrix) -> str:
 
 def confusion_figure(matrix: ConfusionMatrix, font: LabelFont) -> Figure:
     """Return the figure: true classes down the side, predicted ones across the top."""
-    kept = most_frequent_classes(matrix)
+    kept = plotted_classes(matrix)
     map = check_map(_share_map(matrix, kept))
     has_numbers = len(kept) <= MAX_COUNTED_CLASSES
     square = COUNT_CELL_INCHES if has_numbers else None

@@ -136,13 +136,12 @@ def metric_series(records: Sequence[Record], name: str) -> np.ndarray:
 def draw_lines(axes: Axes, lines: dict[str, np.ndarray], name: str) -> None:
     """Draw one line per metric, its last value in the legend.
 
-    Lines may coincide (several scores at 100): each is thinner than the one below it.
+    Scores may coincide at 100: each line is thinner than the one below it.
     """
     is_score_panel = name == SCORE_LABEL
     drawn = {label: points for label, points in lines.items() if len(points)}
-    for (label, points), (colour, width) in zip(
-        drawn.items(), nested_lines(len(drawn)), strict=True
-    ):
+    styles = nested_lines(len(drawn), 0.9 if is_score_panel else 0.0)
+    for (label, points), (colour, width) in zip(drawn.items(), styles, strict=True):
         factor = 100 if is_score_panel and not is_percentage(label) else 1
         values = points[:, 1] * factor
         marker = "o" if len(points) <= 40 else ""

@@ -131,15 +131,15 @@ def forecast_figure(
     lines = {**forecasts, 0: rollout}
     figure, axes = _panels([STRIP_INCHES] * len(lines) + [2.2])
     strips, below = axes[:-1], axes[-1]
-    shown = [_first_points(line, MAX_STRIP_POINTS) for line in lines.values()]
-    start, end = shown[0].x[0], shown[0].x[-1]
-    before = max(len(shown[0].x) // 4, 1)
+    parts = [_first_points(line, MAX_STRIP_POINTS) for line in lines.values()]
+    start, end = parts[0].x[0], parts[0].x[-1]
+    before = max(len(parts[0].x) // 4, 1)
     first = max(int(np.searchsorted(series.x, start)) - before, 0)
     last = int(np.searchsorted(series.x, end, side="right"))
     truth = PlotLine(series.label, series.x[first:last], series.y[first:last])
-    low, high = _value_limits([truth.y, *(line.y for line in shown[:-1])])
+    low, high = _value_limits([truth.y, *(line.y for line in parts[:-1])])
     colours = [*cycle_colors(len(forecasts)), TEXT_COLOR]
-    for number, (panel, line, colour) in enumerate(zip(strips, shown, colours, strict=True)):
+    for number, (panel, line, colour) in enumerate(zip(strips, parts, colours, strict=True)):
         label = truth.label if number == 0 else None
         panel.plot(truth.x, truth.y, color="#b9bfc9", lw=1.0, label=label)
         panel.plot(line.x, line.y, color=colour, lw=1.3, label=line.label)
@@ -154,14 +154,14 @@ def forecast_figure(
             labelcolor=TEXT_COLOR,
             loc="lower left",
             ncols=2,
-            bbox_to_anchor=(0, 0.97),
+            bbox_to_anchor=(0, 1.0),
             borderaxespad=0,
             borderpad=0,
         )
     total = len(rollout.x)
     part = (
-        f", first {len(shown[0].x):,} of {total:,} held-out values"
-        if len(shown[0].x) < total
+        f", first {len(parts[0].x):,} of {total:,} held-out values"
+        if len(parts[0].x) < total
         else ""
     )
     strips[-1].set_xlabel(f"time{part}", color=MUTED_COLOR, fontsize=9)

@@ -22,7 +22,7 @@ from saccade.types.arrays import FloatArray
 
 MAX_DECISION_LEVEL = 4  # contour lines are drawn up to this |f|
 # f < -1, -1 to 0, 0 to 1, f > 1
-REGION_COLORS = ("#dde7f5", "#eef3fa", "#fbeef0", "#f6dde1")
+REGION_COLORS = ("#d9e8f2", "#edf4f9", "#fcf0e7", "#f8dfcb")
 
 
 def save_margin(

@@ -23,7 +23,8 @@ ATTENTION_COLORMAP = LinearSegmentedColormap.from_list(
     ["#ffffff", "#d3e0f4", "#a6c1e8", "#78a3da", "#4a84c6", "#2a66a8", "#174a83", "#0a2f5c"],
 )
 TEXT_COLOR, MUTED_COLOR = "#222222", "#8a8a8a"
-LINE_COLORS = ("#3b6fb6", "#d1495b", "#2e8b57", "#8d5fb0", "#c98a1b", "#3aa6a6")
+# Okabe and Ito (2008): distinguishable with any kind of colour vision
+LINE_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 
 class LabelFont(NamedTuple):
@@ -62,13 +63,13 @@ def cycle_colors(count: int) -> list[str]:
     return [LINE_COLORS[number % len(LINE_COLORS)] for number in range(count)]
 
 
-def nested_lines(count: int) -> list[tuple[str, float]]:
+def nested_lines(count: int, step: float = 0.9) -> list[tuple[str, float]]:
     """Return a colour and a width for each line; later ones are thinner and drawn on top.
 
-    Lines that coincide then all stay visible.
+    Lines that coincide then all stay visible. `step` is the difference of two widths, in points.
     """
-    step = min(0.9, 3.6 / max(count - 1, 1))
-    widths = [1.4 + step * (count - 1 - number) for number in range(count)]
+    step = min(step, 3.6 / max(count - 1, 1))
+    widths = [1.5 + step * (count - 1 - number) for number in range(count)]
     return list(zip(cycle_colors(count), widths, strict=True))
 
 

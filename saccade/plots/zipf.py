@@ -86,7 +86,7 @@ def describe_fit(fit: ZipfFit) -> str:
         f"α = {fit.exponent:.2f} (least squares), {fit.likelihood_exponent:.2f} (maximum "
         "likelihood)"
     )
-    if fit.is_power_law:
+    if fit.follows_line:
         return exponents
     return f"no power law (up to {fit.max_factor:.1f}× off the line), {exponents}"
 

@@ -293,8 +293,7 @@ class Run:
         if not views:
             return "there is nothing to look at in this model; try saccade predict or evaluate."
         commands = [
-            f"saccade look {self.folder} {arguments} ({shown})"
-            for arguments, shown in views.items()
+            f"saccade look {self.folder} {arguments} ({view})" for arguments, view in views.items()
         ]
         return f"try {', or '.join(commands)}."
 

@@ -262,7 +262,7 @@ def test_train_json_is_one_value(saccade: Command, words_file: Path) -> None:
     assert (value["run"], value["stop_reason"]) == ("runs/words", "steps")
     assert value["parameters"] > 0
     assert 0 <= value["test"]["exact"] <= 1
-    assert "BLEU" not in result.out and value["test"]["conventions"]["bleu"].startswith("nrefs:1")
+    assert value["test"]["conventions"]["chrf"].startswith("nrefs:1")
 
 
 def test_train_prints_markup_like_text_verbatim(saccade: Command, tmp_path: Path) -> None:
@@ -500,12 +500,13 @@ def test_evaluate_prints_metrics_with_conventions(
 ) -> None:
     result = saccade("evaluate", mine, "--json")
     value = json.loads(result.out)
-    figures = {"exact", "bleu", "bleu_lower", "chrf", "chrf_lower", "taught_bleu"}
-    figures |= {"loss", "perplexity"}
+    figures = {"exact", "chrf", "chrf_lower", "loss", "perplexity"}
+    assert value["omitted"]["bleu"] == "no reference has 4 tokens (sacreBLEU's 13a)"
     assert figures <= value.keys()
     assert figures == value["conventions"].keys()
     table = saccade("evaluate", mine).out
     assert all(re.search(rf"^{name} ", table, re.M) for name in figures)
+    assert re.search(r"^bleu +– .*left out: no reference", table, re.M)
     given = json.loads(saccade("evaluate", mine, "--data", words_file, "--json").out)
     assert given["examples"] == 160
     train = json.loads(saccade("evaluate", mine, "--split", "train", "--json").out)
@@ -543,7 +544,9 @@ def test_look_refuses_missing_layers_and_models(
     assert "cross (layers 1–1, heads 1–2)" in message
     invalid = saccade("look", transformer, "abc", "--layer", 0)
     assert invalid.code == 2 and "--layer" in invalid.err
-    assert "seq2seq has no attention" in complaint(saccade("look", trained_runs["seq2seq"], "abc"))
+    assert "got seq2seq, which has no attention" in complaint(
+        saccade("look", trained_runs["seq2seq"], "abc")
+    )
     assert "map.txt" in complaint(saccade("look", transformer, "abc", "--save", "map.txt"))
     assert not (tmp_path / "map.txt").exists()
 

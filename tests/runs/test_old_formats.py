@@ -46,6 +46,11 @@ def approximately(values: Any) -> Any:
     return [approximately(value) for value in values] if isinstance(values, list) else values
 
 
+def without_omitted(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a line of metrics without those that are left out since 0.7: BLEU of single words."""
+    return {k: v for k, v in line.items() if k not in ("dev_bleu", "dev_taught_bleu")}
+
+
 def test_kept_runs_cover_each_format_and_model() -> None:
     for number in range(1, RUN_FORMAT + 1):
         folder = Path(f"format{number}")
@@ -69,7 +74,7 @@ def test_old_run_resumes_as_its_version_did(
     assert [
         {name: value for name, value in line.items() if name not in ("seconds", "rate")}
         for line in later
-    ] == approximately(facts["metrics"])
+    ] == approximately([without_omitted(line) for line in facts["metrics"]])
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])

@@ -13,6 +13,7 @@ from saccade.data.time_series import noisy_sine
 from saccade.errors import ConfigError, DataError
 from saccade.io.run_folder import read_metrics
 from saccade.recipes.resolve import resolve_recipe
+from saccade.runs.explanation import Explanation
 from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.tasks.base import PrepareContext
@@ -298,8 +299,31 @@ def test_forecast_rejects_invalid_inputs(text: str, message: str, runs: dict[str
 def test_forecaster_has_no_decoding_options_and_no_attention(runs: dict[str, Run]) -> None:
     with pytest.raises(ConfigError, match="got top_k; expected no decoding options"):
         runs["recurrent"].predict("1 2 3 4", top_k=3)
-    with pytest.raises(ConfigError, match="recurrent has no attention to look at"):
-        runs["recurrent"].look("1 2 3 4")
+    with pytest.raises(
+        ConfigError, match="got recurrent, which has no attention; try saccade look"
+    ):
+        runs["recurrent"].look("1 2 3 4", layer=1)
+
+
+def test_contributions_of_past_values_add_up_to_the_forecast(runs: dict[str, Run]) -> None:
+    values = "0.1 0.4 -0.3 0.2 0.9 -0.5"
+    for name, methods in (
+        ("autoregressive", ("contributions",)),
+        ("recurrent", ("integrated_gradients", "occlusion")),
+    ):
+        run = runs[name]
+        assert run.inspector.attribution_methods == methods
+        found = run.look(values)
+        assert isinstance(found, Explanation)
+        forecast = run.predict(values).values[0]
+        assert found.attribution.value == pytest.approx(forecast, abs=1e-3)
+        assert found.attribution.residual == pytest.approx(0, abs=1e-3)
+        assert found.attribution.parts[-2:] == ["t-1", "t"]
+        assert found.attribution.cells[-1] == "-0.500"
+    last = runs["autoregressive"].look(values).attribution.parts
+    assert len(last) == runs["autoregressive"].recipe.data.lags  # older values have no weight
+    with pytest.raises(ConfigError, match="a forecast is explained as it is"):
+        runs["recurrent"].look(values, answer="3")
 
 
 def test_forecasts_far_from_zero_are_printed_with_the_digits_that_vary(

@@ -611,4 +611,4 @@ def test_computation_graph_rejects_large_networks(runs: dict[str, Run], tmp_path
 
 def test_report_has_confusion_matrix_and_curves(runs: dict[str, Run]) -> None:
     drawn = {path.name for path in (runs["mlp"].folder / "report").iterdir()}
-    assert drawn == {"confusion.png", "curves.png"}
+    assert drawn == {"confusion.png", "curves.png", "importance.png"}

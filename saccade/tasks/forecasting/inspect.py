@@ -1,14 +1,18 @@
 """Figures and invariance checks of a forecaster."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from saccade.errors import ConfigError
+from saccade.inspection.attribution import Attribution
 from saccade.inspection.checks import CheckResult
 from saccade.inspection.figures import Figure, ForecastCurves, PlotLine
+from saccade.inspection.integrated_gradients import integrated_gradients
 from saccade.inspection.invariants import LOGIT_TOLERANCE
 from saccade.models.forecasting import ForecastModel
 from saccade.tasks.base import Inspector
@@ -24,6 +28,7 @@ from saccade.tasks.neural import device_of
 from saccade.tasks.numbers import format_number
 
 Pair = tuple[Tensor, Tensor]
+MAX_ATTRIBUTED_VALUES = 64  # of the last values
 
 
 class ForecastInspector(Inspector[SeriesSpan]):
@@ -32,6 +37,10 @@ class ForecastInspector(Inspector[SeriesSpan]):
     def __init__(self, recipe: ForecastRecipe, model: ForecastModel, standardizer: Standardizer):
         self.recipe, self.model, self.standardizer = recipe, model, standardizer
         self.predictor = ForecastPredictor(recipe, model, standardizer)
+        is_linear = recipe.model.model_dump().get("hidden", 0) is None
+        self.attribution_methods = (
+            ("contributions",) if is_linear else ("integrated_gradients", "occlusion")
+        )
 
     def example_input(self, split: SeriesSpan) -> str:
         """Return some held-out values."""
@@ -43,6 +52,50 @@ class ForecastInspector(Inspector[SeriesSpan]):
         row = values[first : first + count].tolist()
         text = " ".join(format_number(value, self.standardizer.deviation) for value in row)
         return text if not text.startswith("-") else f" {text}"  # not an option of a command
+
+    def views(self) -> dict[str, str]:
+        """Return the contributions of the past values."""
+        return {"VALUES": "the contribution of each past value to the next one"}
+
+    @torch.no_grad()
+    def attributions(
+        self, raw: Any, method: str | None = None, output: str | None = None
+    ) -> Attribution:
+        """Return the contribution of each of the last values to the next one.
+
+        A value is left out by replacing it with the training mean.
+        """
+        if output is not None:
+            raise ConfigError(f"got {output!r} as the answer; a forecast is explained as it is.")
+        method = method or self.attribution_methods[0]
+        values = self.predictor.parse_values(self.predictor.parse(raw, 1), 1)
+        limit = min(len(values), max(self.model.input_length, 1), MAX_ATTRIBUTED_VALUES)
+        values = values[len(values) - limit :]
+        model, deviation = self.model.eval(), self.standardizer.deviation
+        row = torch.from_numpy(self.standardizer.transform(values)).float()
+        row = row.to(device_of(model))
+
+        def next_value(rows: Tensor) -> Tensor:
+            return model.step(rows, model.init_state(len(rows)))[0][:, -1] * deviation
+
+        occluded = row.expand(limit, -1) * (1 - torch.eye(limit, device=row.device))
+        both = next_value(torch.stack([row, torch.zeros_like(row)]))
+        if method == "integrated_gradients":
+            scores = integrated_gradients(next_value, row, torch.zeros_like(row))
+        else:  # of a linear model, the exact term of each value
+            scores = both[0] - next_value(occluded)
+        mean = self.standardizer.mean
+        return Attribution(
+            parts=[f"t-{age}" if age else "t" for age in range(limit - 1, -1, -1)],
+            scores=scores.double().cpu().numpy(),
+            output="next value",
+            method=method,
+            value=float(both[0]) + mean,
+            base=float(both[1]) + mean,
+            unit="units of the series",
+            cells=[format_number(value, deviation) for value in values.tolist()],
+            baseline=f"the training mean, {mean:.4g}",
+        )
 
     def figures(self, splits: Mapping[str, SeriesSpan]) -> dict[str, Figure]:
         """Return the series with its forecasts, and the error by horizon."""
@@ -58,7 +111,7 @@ class ForecastInspector(Inspector[SeriesSpan]):
         }
         history = values[max(0, start - MAX_HISTORY_VALUES) : start]
         free_running = self.predictor.forecast(history, len(values) - start)
-        free = PlotLine("all the way", times[start:], free_running)
+        free = PlotLine("rollout: reads its own predictions", times[start:], free_running)
         first = max(0, start - 2 * (len(values) - start))
         series = PlotLine(self.recipe.data_name, times[first:], values[first:])
         errors = horizon_errors(values, start, found)

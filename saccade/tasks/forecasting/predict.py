@@ -34,13 +34,14 @@ class ForecastPredictor(TextPredictor):
         counter = ProgressCounter(context.on_progress, "predicting", len(inputs))
         predictions = []
         for number, text in enumerate(inputs, context.first):
-            values = self._parse_values(text, number)
+            values = self.parse_values(text, number)
             found = self.forecast(values, self.recipe.data.horizon).tolist()
             predictions.append(numeric_prediction(found, self.standardizer.deviation))
             counter.advance(1)
         return predictions
 
-    def _parse_values(self, text: str, number: int) -> FloatArray:
+    def parse_values(self, text: str, number: int) -> FloatArray:
+        """Return the numbers of an input; raise a DataError if they are too few or too large."""
         lags = self.recipe.data.lags if self.recipe.model_name == "autoregressive" else 1
         values = parse_number_list(text, number, 'numbers separated by spaces, e.g. "0.1 0.2"')
         if len(values) < lags:

@@ -28,7 +28,7 @@ from saccade.metrics.regression import rmse
 from saccade.registry import lookup
 from saccade.tasks.neural import device_of
 from saccade.tasks.tabular.data import TableSplit
-from saccade.tasks.tabular.predict import Row, RowPredictor, softmax
+from saccade.tasks.tabular.predict import Row, RowPredictor, class_probabilities
 from saccade.tasks.tabular.scoring import NetworkScorer, TableScorer
 from saccade.tasks.tabular.svm import SVMScorer
 from saccade.types.arrays import FloatArray
@@ -101,6 +101,7 @@ def attribute_row(
         base=float(values[1]),
         unit=schema.target.name,
         cells=[cells[column.name] for column in schema.columns],
+        baseline="means and most frequent categories of the training rows",
     )
     if pair is None:
         return found
@@ -110,7 +111,9 @@ def attribute_row(
         output=scorer.classes[pair.chosen],
         against=scorer.classes[pair.other],
         unit="log-odds" if is_network else "decision function",
-        probability=float(softmax(outputs[None])[0, pair.chosen]) if is_network else None,
+        probability=float(class_probabilities(outputs[None])[0, pair.chosen])
+        if is_network
+        else None,
     )
 
 

@@ -79,7 +79,7 @@ class RowPredictor(Predictor[Row]):
             return [numeric_prediction([value], target.deviation) for value in values]
         if isinstance(self.scorer, SVMScorer):
             return [self._by_votes(row, n_best) for row in outputs]
-        return [self._by_probability(row, n_best) for row in softmax(outputs)]
+        return [self._by_probability(row, n_best) for row in class_probabilities(outputs)]
 
     def features(self, rows: Mapping[int, Row]) -> FloatArray:
         """Return the features of rows, which are numbered for messages."""
@@ -107,7 +107,7 @@ class RowPredictor(Predictor[Row]):
         return ranked[0]._replace(alternatives=tuple(ranked[1:]))
 
 
-def softmax(logits: FloatArray) -> FloatArray:
+def class_probabilities(logits: FloatArray) -> FloatArray:
     """Return the probabilities of logits, row by row."""
     raised = np.exp(logits - logits.max(1, keepdims=True))
     return raised / raised.sum(1, keepdims=True)

@@ -59,7 +59,7 @@ class TableScorer(ABC):
 
     @abstractmethod
     def margins(self, features: FloatArray, chosen: int, other: int) -> FloatArray:
-        """Return how much each row speaks for one class against another, (N,)."""
+        """Return the evidence of each row for one class against another, (N,)."""
 
     @abstractmethod
     def training_loss(self, split: TableSplit, limit: int | None) -> Evaluation:

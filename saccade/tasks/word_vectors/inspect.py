@@ -15,7 +15,7 @@ from saccade.tasks.word_vectors.data import WordSplit
 from saccade.tasks.word_vectors.lookup import WordVectorModel
 
 MAP_WORDS = 40  # frequent words of the map in the report
-FIRST_MAP_RANK = 100  # the most frequent words of all say little
+FIRST_MAP_RANK = 100  # the most frequent words are function words
 MAP_NEIGHBORS = 3  # of each word that is asked for
 
 

@@ -16,6 +16,7 @@ from saccade.config import override_settings
 from saccade.data.special_tokens import BOS, EOS
 from saccade.errors import ConfigError, DataError
 from saccade.estimators.baselines import copy_source
+from saccade.metrics.translation import bleu_statistics, max_bleu_tokens
 from saccade.recipes.resolve import resolve_recipe
 from saccade.recipes.translation import reverse_recipe
 from saccade.runs.run import Run, load_run
@@ -291,9 +292,10 @@ def test_score_translations_compares_with_the_references() -> None:
     short = score_translations(["a b c d e", "x"], ["a b c d e", "y"], full=False)
     assert short["exact"] == 0.5
     assert short["examples"] == 2
-    assert set(short.conventions) == {"exact", "bleu", "chrf", "taught_bleu"}
+    assert set(short.conventions) == {"exact", "bleu", "chrf", "d2l_bleu"}
+    assert short.omitted == {}
     full = score_translations(["A b c d e"], ["a b c d E"])
-    by_case = ["exact", "bleu", "bleu_lower", "chrf", "chrf_lower", "taught_bleu", "examples"]
+    by_case = ["exact", "bleu", "bleu_lower", "chrf", "chrf_lower", "d2l_bleu", "examples"]
     assert list(full)[:7] == by_case
     assert all(name.startswith("rouge") for name in list(full)[7:])
     assert full["bleu"] < full["bleu_lower"] == pytest.approx(100)
@@ -303,6 +305,36 @@ def test_score_translations_compares_with_the_references() -> None:
     assert "case:mixed" in full.conventions["bleu"] and "case:mixed" in full.conventions["chrf"]
     perfect = score_translations(["a b c d e"], ["a b c d e"])
     assert (perfect["bleu"], perfect["chrf"]) == pytest.approx((100, 100))
+
+
+def test_score_translations_leaves_out_metrics_without_meaning() -> None:
+    words = score_translations(["cba", "x"], ["cba", "y"])
+    assert list(words) == ["exact", "chrf", "chrf_lower", "examples"]
+    assert words.omitted["bleu"] == "no reference has 4 tokens (sacreBLEU's 13a)"
+    assert words.omitted["d2l_bleu"] == "no reference has two words between spaces"
+    assert set(words.omitted) == {"bleu", "bleu_lower", "d2l_bleu", "rouge1", "rouge2", "rougeL"}
+    assert not words.omitted.keys() & words.conventions.keys()
+    assert words.to_dict()["omitted"] == words.omitted
+    during_training = score_translations(["cba"], ["cba"], full=False)
+    assert set(during_training.omitted) == {"bleu", "d2l_bleu"}
+    # sacreBLEU's tokens count, not words between spaces: this date has five
+    dates = score_translations(["2024-03-05"], ["2024-03-05"])
+    assert dates["bleu"] == pytest.approx(100) and set(dates.omitted) == {
+        "d2l_bleu",
+        "rouge1",
+        "rouge2",
+        "rougeL",
+    }
+    chinese = score_translations(["今天天气"], ["今天天气"])
+    assert chinese["bleu"] == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    "references", [["a b c", "d"], ["2024-03-05"], ["今天"], ["今天天气好"], ["don't stop, now."]]
+)
+def test_max_bleu_tokens_is_the_reference_length_of_sacrebleu(references: list[str]) -> None:
+    lengths = bleu_statistics(references, references)[:, 9]
+    assert max_bleu_tokens(references)[0] == lengths.max()
 
 
 def test_evaluate_with_a_limit_spreads_over_the_split(
@@ -336,8 +368,11 @@ def test_floors_are_the_scores_of_copied_sources(
     palindromes = sum(source == target for source, target in pairs)
     assert floors["copied source"]["exact"] == palindromes / len(pairs)
     evaluation = run.evaluate()
-    assert evaluation.floors == floors
-    assert set(floors["copied source"]) == {"exact", "bleu", "chrf"} <= set(evaluation)
+    assert set(floors["copied source"]) == {"exact", "bleu", "chrf"}
+    # BLEU of single words is left out, of the model and of the baseline
+    kept = {name: floors["copied source"][name] for name in ("exact", "chrf")}
+    assert evaluation.floors == {"copied source": kept} and kept.keys() <= set(evaluation)
+    assert "bleu" in evaluation.omitted
     # the test split, not the training split, is scored
     assert run.evaluate(words_file).floors != floors
     assert run.evaluate(limit=3).floors == {}
