@@ -34,6 +34,11 @@ class AttentionRecorder:
         return torch.cat([F.pad(call, (0, max_keys - call.shape[-1])) for call in calls], dim=2)
 
 
+def has_attention(model: nn.Module) -> bool:
+    """True if a model has attention whose weights can be captured."""
+    return any(isinstance(module, Attention) for module in model.modules())
+
+
 @contextmanager
 def capture_attention(model: nn.Module) -> Iterator[AttentionRecorder]:
     """Record the weights of every attention module of `model` inside the `with` block.

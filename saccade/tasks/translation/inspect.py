@@ -11,13 +11,13 @@ from saccade.data.samplers import evenly_spaced_rows
 from saccade.data.special_tokens import BOS, EOS
 from saccade.errors import DataError
 from saccade.inference.engine import make_decoder
+from saccade.inspection.attention import has_attention
 from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.checks import CheckResult
 from saccade.inspection.figures import AttentionGrid, Figure
 from saccade.inspection.invariants import CheckExample, check_all, same_outputs
 from saccade.interop.parity import check_export
 from saccade.models.base import EncoderDecoder
-from saccade.nn.attention import Attention
 from saccade.tasks.base import AttentionKey, Inspector, PredictContext
 from saccade.tasks.neural import device_of
 from saccade.tasks.translation.config import TranslationRecipe
@@ -43,8 +43,7 @@ class TranslationInspector(Inspector[PairSplit]):
 
     def views(self) -> dict[str, str]:
         """Return attention, of models that have any."""
-        has_attention = any(isinstance(part, Attention) for part in self.model.modules())
-        return {"SOURCE": "attention"} if has_attention else {}
+        return {"SOURCE": "attention"} if has_attention(self.model) else {}
 
     def attention_maps(
         self, text: str, answer: str | None = None
