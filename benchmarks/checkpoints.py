@@ -23,7 +23,8 @@ from saccade.optim import adamw
 from saccade.training.checkpoint import snapshot, write_checkpoint
 from saccade.training.config import TrainConfig
 from saccade.training.device import tune_malloc
-from saccade.training.loop import TrainState, copy_state_dict
+from saccade.training.loop import copy_state_dict
+from saccade.training.state import TrainState
 
 WARMUP, REPEATS = 1, 5
 SIZES: dict[str, Any] = {

@@ -50,9 +50,10 @@ from saccade.tasks.tabular.evaluate import TableEvaluator
 from saccade.tasks.tabular.objective import TabularObjective
 from saccade.tasks.tabular.scoring import NetworkScorer
 from saccade.training.device import set_num_threads
-from saccade.training.loop import TrainState, train_loop
+from saccade.training.loop import train_loop
 from saccade.training.objective import Validation
 from saccade.training.session import build_optimizer
+from saccade.training.state import TrainState
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -185,7 +186,7 @@ def learn(
         network.load_state_dict(start.model.state_dict())
     evaluator = TableEvaluator(recipe, network, schema)
 
-    def validate() -> Validation:
+    def validate(examples: int) -> Validation:
         metrics = evaluator.evaluate(dev).metrics
         return Validation(metrics, evaluator.selection_score(metrics))
 

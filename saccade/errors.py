@@ -7,6 +7,8 @@ SaccadeError             an error the user can fix; the command line prints it a
 ├── TrainingError        training that cannot continue (a loss that is not finite)
 └── MissingPackageError  an optional package that a command needs
 
+Stopped                  a signal (Ctrl-C, SIGTERM, SIGHUP); a KeyboardInterrupt, not an error
+
 Messages have the form "got …; expected …; try …", with file and line where there is one. Packages
 that are used on their own (`nn`, `optim`, …) raise `ValueError` with messages of the same form.
 """
@@ -34,6 +36,14 @@ class TrainingError(SaccadeError):
 
 class MissingPackageError(SaccadeError):
     """An optional package is not installed."""
+
+
+class Stopped(KeyboardInterrupt):
+    """The process is to stop: by Ctrl-C or another signal, whose number the exit code tells."""
+
+    def __init__(self, message: str = "", signal_number: int = 2):
+        super().__init__(message)
+        self.signal_number = signal_number
 
 
 def bullet_list(complaints: list[str], heading: str) -> str:

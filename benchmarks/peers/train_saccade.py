@@ -7,8 +7,9 @@ from peers.gate import Gate, facts_of
 from peers.pipe import Pipe
 
 from saccade.optim import adamw
-from saccade.training.loop import Event, StepEvent, TrainState, train_loop
+from saccade.training.loop import Event, StepEvent, train_loop
 from saccade.training.objective import Validation
+from saccade.training.state import TrainState
 
 
 def compete(pipe: Pipe, folder: str, kind: str) -> None:
@@ -32,7 +33,9 @@ def train_ours(gate: Gate, objective: Any) -> None:
     gate.ready(objective.model, **facts, about="its own loop")
     train_loop(
         objective,
-        lambda: Validation({}, 0.0),  # never called: settings.evaluate_every is out of reach
+        lambda examples: Validation(
+            {}, 0.0
+        ),  # never called: settings.evaluate_every is out of reach
         optimizer,
         settings,
         TrainState(),

@@ -2,13 +2,15 @@
 
 Predictions and metrics go to standard output, everything else to standard error. Exit codes:
 0 success, 1 an internal error (or a failed check), 2 an error that the user can fix, 130 stopped
-with Ctrl-C.
+with Ctrl-C, 143 with SIGTERM, 129 with SIGHUP (128 + number of the signal).
 """
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Annotated
 
@@ -35,8 +37,9 @@ from saccade.cli.prune import prune_command
 from saccade.cli.settings import settings_command
 from saccade.cli.show import show_command
 from saccade.cli.train import train_command
-from saccade.errors import SaccadeError
+from saccade.errors import SaccadeError, Stopped
 from saccade.training.cpu import OMP_ENV
+from saccade.training.signals import raise_on_signal
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -147,13 +150,19 @@ def run(arguments: list[str]) -> int:
     set_quiet(quiet)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
-    try:
-        code = _run_typer(arguments, debug)
-        sys.stdout.flush()
-        return code
-    except _PassThrough as wrapper:
-        return _report_error(wrapper.__cause__, debug)
-    except (Exception, KeyboardInterrupt) as error:
+    with raise_on_signal() as stopped:
+        try:
+            code = _run_typer(arguments, debug)
+            sys.stdout.flush()
+            return code
+        except _PassThrough as wrapper:
+            error = wrapper.__cause__
+        except (Exception, KeyboardInterrupt) as caught:
+            error = caught
+        if stopped.number is not None and not isinstance(error, Stopped):
+            # the interrupt may have become another error, as in the import of a C extension
+            message = str(error) if isinstance(error, KeyboardInterrupt) else ""
+            error = Stopped(message, stopped.number)
         return _report_error(error, debug)
 
 
@@ -182,7 +191,8 @@ def _report_error(error: BaseException | None, debug: bool) -> int:
         case SaccadeError():
             return _print_error(str(error), 2, debug)
         case KeyboardInterrupt():
-            return _print_error(str(error) or "Stopped.", 130, debug)
+            code = 128 + getattr(error, "signal_number", signal.SIGINT)
+            return _print_error(str(error) or "Stopped.", code, debug)
         case BrokenPipeError():
             # the reader closed the pipe; what is still buffered must not raise at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -199,5 +209,6 @@ def _report_error(error: BaseException | None, debug: bool) -> int:
 def _print_error(message: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    print(f"saccade: {message}" if code != 130 else message, file=sys.stderr)
+    with suppress(OSError):  # a closed terminal
+        print(f"saccade: {message}" if code < 128 else message, file=sys.stderr)
     return code

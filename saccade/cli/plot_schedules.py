@@ -20,7 +20,7 @@ def plot_schedules(assignments: list[str], save: Path | None, json: bool) -> Non
     from saccade.config import Config, override_settings
     from saccade.optim import SCHEDULES, lr_factor
     from saccade.plots.schedules import save_schedules
-    from saccade.training.config import TrainConfig
+    from saccade.training.config import DEFAULT_STEPS, TrainConfig
 
     class Settings(Config):
         train: TrainConfig = TrainConfig()
@@ -35,13 +35,12 @@ def plot_schedules(assignments: list[str], save: Path | None, json: bool) -> Non
             "the pid schedule depends on losses measured while training; train with it and see "
             "report/curves.png of the run."
         )
-    steps = np.unique(
-        np.linspace(1, train.steps, min(train.steps, MAX_CURVE_POINTS)).round().astype(int)
-    )
+    length = train.steps or DEFAULT_STEPS
+    steps = np.unique(np.linspace(1, length, min(length, MAX_CURVE_POINTS)).round().astype(int))
     rates = {
         name: np.array(
             [
-                train.learning_rate * lr_factor(step, (step - 1) / train.steps, train.warmup, name)
+                train.learning_rate * lr_factor(step, (step - 1) / length, train.warmup_steps, name)
                 for step in steps.tolist()
             ]
         )

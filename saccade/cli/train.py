@@ -1,4 +1,4 @@
-"""`saccade train`: train a model, or resume an interrupted training."""
+"""`saccade train`: train a model, resume an interrupted training, or extend a finished one."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,8 +27,15 @@ def train_command(
     ] = None,
     set: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default: runs/NAME.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Time budget; the same as --set train.minutes=N.")
+    ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Resume the interrupted run in this folder.")
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Resume the run in this folder; with more steps or minutes, extend it.",
+        ),
     ] = None,
     init_from: Annotated[
         Path | None,
@@ -37,14 +44,16 @@ def train_command(
     overwrite: OverwriteOption = False,
     json: JsonOption = False,
 ) -> None:
-    r"""Train a model, or resume an interrupted training.
+    r"""Train a model, resume an interrupted training, or extend a finished one.
 
     \b
     saccade train dates
     saccade train translate --data pairs.tsv --set model.width=128 --out runs/mine
     saccade train table --data table.csv --target price
     saccade train dates --set train.steps=300 --set train.learning_rate=0.001
+    saccade train translate --data pairs.tsv --minutes 10
     saccade train --resume runs/mine
+    saccade train --resume runs/mine --set train.steps=3000
 
     To train a finished run on new data, use saccade finetune.
     """
@@ -54,6 +63,8 @@ def train_command(
     overrides: dict[str, Any] = dict(parse_overrides(set))
     if target:
         overrides["data.target"] = target
+    if minutes is not None:
+        overrides["train.minutes"] = minutes
     if resume is not None:
         expected = _expected_settings(what, data, model, overrides)
         result = resume_run(resume, expected, training_options())
@@ -76,7 +87,7 @@ def train_command(
 def _expected_settings(
     what: str | None, data: str | None, model: str | None, overrides: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the settings given with --resume; they must equal those of the run."""
+    """Return the settings given with --resume: those of the run, or of a longer training."""
     from saccade.recipes.resolve import resolve_recipe
 
     expected = dict(overrides)

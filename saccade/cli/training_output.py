@@ -1,9 +1,11 @@
 """Output that `train`, `finetune` and `demo` share: progress, chosen settings, results."""
 
 import shlex
+import signal
 from typing import TYPE_CHECKING, Any
 
 from saccade.cli.console import make_table, print_json, scores_table, stderr_console
+from saccade.errors import Stopped
 
 if TYPE_CHECKING:
     from saccade.runs.run import Run
@@ -35,10 +37,13 @@ def training_options() -> "TrainOptions":
 
 
 def raise_if_stopped(result: "TrainResult") -> None:
-    """Raise KeyboardInterrupt with the command to resume if the training was stopped."""
+    """Raise `Stopped` with the command to resume if the training was stopped."""
     if result.stop_reason == "stop":
         where = shlex.quote(str(result.run.folder))
-        raise KeyboardInterrupt(f"Stopped and saved. Resume with: saccade train --resume {where}")
+        raise Stopped(
+            f"Stopped and saved. Resume with: saccade train --resume {where}",
+            result.signal_number or signal.SIGINT,
+        )
 
 
 def report_training(result: "TrainResult", json: bool) -> None:

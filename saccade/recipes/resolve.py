@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from saccade.config import override_settings, read_toml
+from saccade.config import build_config, override_settings, read_toml
 from saccade.errors import ConfigError
 from saccade.io.run_folder import read_run_settings
 from saccade.registry import LazyRegistry, did_you_mean, lookup
@@ -100,6 +100,8 @@ def resolve_recipe(
         )
     if data is not None:
         changes = _reset_for(recipe, data) | changes | _data_source(recipe, data)
+    if isinstance(what, str) and not what.endswith(".toml"):
+        recipe = _with_open_length(recipe, changes)
     recipe = override_settings(recipe, changes)
     if all(getattr(recipe.data, name, None) is None for name in DATA_SOURCES):
         expected = "pairs.tsv (source TAB target), or a.en,a.de"
@@ -121,6 +123,7 @@ ONLINE_SETTINGS = {
     "warmup": 0,
     "schedule": "constant",
 }
+LENGTH_SETTINGS = ("steps", "warmup", "evaluate_every")  # shares of a time budget
 EPOCH_SETTINGS = ("steps", "evaluate_every", "patience", "minutes")
 
 
@@ -142,8 +145,17 @@ def resolve_finetune_recipe(
             f"{folder}: got a run of the task {recipe.task}; --online needs a table. Without "
             "--online it is fine-tuned on the whole file."
         )
-    fresh = read_recipe(values, str(folder / "run.toml"))
+    fresh = _with_open_length(read_recipe(values, str(folder / "run.toml")), changes or {})
     return override_settings(fresh, (changes or {}) | _data_source(fresh, data))
+
+
+def _with_open_length(recipe: Recipe, changes: dict[str, Any]) -> Recipe:
+    """Return the recipe without the length it has been given, if `changes` have a time budget."""
+    if changes.get("train.minutes") is None:
+        return recipe
+    values = recipe.model_dump(exclude_unset=True)
+    values["train"] = _without(values.get("train", {}), LENGTH_SETTINGS)
+    return build_config(type(recipe), values)
 
 
 def _without(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -14,7 +14,9 @@ tokens/             a long text as token ids, memory-mapped
 Opening a run executes nothing: TOML, JSON and safetensors only.
 """
 
+import logging
 import platform
+import shlex
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -512,17 +514,67 @@ def prepare_data(
 
 
 def load_run(folder: str | Path) -> Run:
-    """Open a run: settings, preprocessor and weights, each verified by its checksum."""
+    """Open a run: settings, preprocessor and weights, each verified by its checksum.
+
+    Of a run that is not finished these are the best weights so far, and a warning is logged.
+    """
     folder = Path(folder)
     run = open_without_weights(folder)
     path = folder / "model.safetensors"
-    weights, _ = run.weight_files.read(path)
+    if path.exists() or not run.is_trained_by_loop:
+        weights, metadata = _read_weights(run, path)
+        step = metadata.get("step", 0) if metadata.get("ended") in UNFINISHED else None
+    else:
+        weights, step = _read_checkpoint(run)
+    if step is not None and run.is_trained_by_loop:
+        LOGGER.warning("%s", _unfinished(run, step))
     load_weights(run.model, weights, path)
     if run.is_trained_by_loop:
         from saccade.training.device import resolve_device
 
         run.model.to(resolve_device(run.recipe.train.model_dump()["device"])).eval()
     return run
+
+
+UNFINISHED = ("", "stop")  # stop reasons of a run that can be resumed
+LOGGER = logging.getLogger("saccade")  # prints warnings to standard error
+
+
+def _read_weights(run: Run, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    if not path.exists():
+        raise RunError(
+            f"{run.folder} is not finished: {path} is missing; resume it with "
+            f"saccade train --resume {shlex.quote(str(run.folder))}."
+        )
+    return run.weight_files.read(path)
+
+
+def _read_checkpoint(run: Run) -> tuple[dict[str, Any], int]:
+    """Return the weights in the newest checkpoint of a run that is not finished, and their step."""
+    from saccade.training.checkpoint import read_checkpoint_weights
+
+    found = read_checkpoint_weights(run.folder / "checkpoint")
+    if found is None:
+        raise RunError(
+            f"{run.folder} is not finished, and there is no checkpoint yet; resume it with "
+            f"saccade train --resume {shlex.quote(str(run.folder))}."
+        )
+    return found
+
+
+def _unfinished(run: Run, step: int) -> str:
+    from saccade.tasks.neural import train_settings
+    from saccade.training.checkpoint import list_checkpoints
+
+    settings = train_settings(run.recipe)
+    made = max([step, *(int(p.stem) for p in list_checkpoints(run.folder / "checkpoint"))])
+    length = f" of {settings.max_steps:,.0f}"
+    if settings.minutes is not None:
+        length = f" of a time budget of {settings.minutes:g} min"
+    return (
+        f"{run.folder} is not finished: step {made:,}{length}, and these are the weights of step "
+        f"{step:,}; resume with saccade train --resume {shlex.quote(str(run.folder))}"
+    )
 
 
 def open_without_weights(folder: Path) -> Run:

@@ -1,15 +1,17 @@
 """Training into a run folder: from scratch, from another run's weights, or resumed."""
 
+import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
-from saccade.config import diff_settings, override_settings
-from saccade.errors import ConfigError, DataError, RunError
+from saccade.errors import ConfigError, DataError, RunError, TrainingError
 from saccade.inspection.figures import Figure
 from saccade.io.lock import lock_folder
+from saccade.runs.extend import SettingChange, depends_on_length, extend_state, resumed_recipe
 from saccade.runs.report import write_report
 from saccade.runs.run import (
     Run,
@@ -22,6 +24,7 @@ from saccade.runs.run import (
 from saccade.runs.warm_start import inherit_config
 from saccade.runs.workspace import (
     check_folder_is_free,
+    remove_folder,
     remove_run,
     remove_temp_files,
     staging_dir,
@@ -29,13 +32,15 @@ from saccade.runs.workspace import (
 from saccade.tasks.base import Choice, PrepareContext, PreparedData, Recipe
 from saccade.tasks.registry import task_spec_for
 from saccade.training.cpu import available_cpus
+from saccade.training.estimator import Estimator
 from saccade.training.fit_session import run_fit_session
 from saccade.training.progress import show_progress
+from saccade.training.signals import StopFlag, stop_on_signal
+from saccade.types.progress import Progress
 
 if TYPE_CHECKING:
     from saccade.training.loop import Event
-
-DEV_SAMPLE = 500  # examples that are predicted at each evaluation during training
+    from saccade.training.state import TrainState
 
 
 class TrainOptions(NamedTuple):
@@ -56,10 +61,22 @@ class TrainResult(NamedTuple):
 
     run: Run
     stop_reason: str
+    signal_number: int | None = None  # of the signal that stopped it
+
+
+class _Session(NamedTuple):
+    """Circumstances of a session of a run."""
+
+    setup_seconds: float = 0.0  # used so far, which count in a time budget
+    on_load: "Callable[[TrainState], None]" = lambda state: None  # receives the loaded state
 
 
 def train_recipe(recipe: Recipe, folder: Path, options: TrainOptions) -> TrainResult:
-    """Train a recipe from the start into a new folder."""
+    """Train a recipe from the start into a new folder.
+
+    A training that cannot start, or that fails before its first checkpoint, leaves no folder.
+    """
+    started = time.monotonic()
     check_folder_is_free(folder, options.overwrite)
     if not task_spec_for(recipe).torch_free:
         from saccade.training.device import resolve_device
@@ -109,7 +126,19 @@ def train_recipe(recipe: Recipe, folder: Path, options: TrainOptions) -> TrainRe
 
                 save_initial_checkpoint(run.model, train_settings(run.recipe), folder)
             run.save_settings(folder)
-            return _train_or_resume(run, options)
+            try:
+                return _run_session(run, options, _Session(time.monotonic() - started))
+            except (ConfigError, DataError, TrainingError):
+                if not _has_progress(run):
+                    remove_folder(folder)
+                raise
+
+
+def _has_progress(run: Run) -> bool:
+    """Return True if a session has left more than settings and initial weights."""
+    checkpoints = _list_checkpoints(run.folder) if run.is_trained_by_loop else []
+    made = any(int(path.stem) for path in checkpoints)
+    return made or (run.folder / "model.safetensors").exists()
 
 
 def _load_initial_weights(
@@ -146,7 +175,11 @@ def _set_threads(recipe: Recipe, threads: int | None) -> int:
 
 
 def resume(folder: Path, changes: dict[str, Any], options: TrainOptions) -> TrainResult:
-    """Resume an interrupted training, with the same bits as if it had not been interrupted."""
+    """Resume a training, with the same bits as if it had not been interrupted.
+
+    `changes` are settings by dotted path. With another length (`train.steps`, `train.minutes`) a
+    finished training is extended; the settings of the model and of the data cannot be changed.
+    """
     run = open_without_weights(folder)
     with lock_folder(folder):
         return _resume(run, changes, options)
@@ -154,25 +187,49 @@ def resume(folder: Path, changes: dict[str, Any], options: TrainOptions) -> Trai
 
 def _resume(run: Run, changes: dict[str, Any], options: TrainOptions) -> TrainResult:
     folder = run.folder
-    if changed := _changed_settings(run.recipe, changes):
-        raise ConfigError(
-            f"got other settings ({'; '.join(changed)}) than {folder} was started with; try to "
-            "resume it without them, or start a new run from its weights with --init-from."
-        )
+    recipe, changed = resumed_recipe(run.recipe, changes, folder, run.is_trained_by_loop)
     has_weights = (folder / "model.safetensors").exists()
     if has_weights and run.is_trained_by_loop and not _list_checkpoints(folder):
         raise RunError(
             f"{folder} has weights but no checkpoint to resume from; try to start a new run from "
             "its weights with --init-from."
         )
-    threads = _set_threads(run.recipe, run.recipe.train.threads or run.metadata["threads"])
+    run.recipe = recipe
+    threads = _set_threads(recipe, recipe.train.threads or run.metadata["threads"])
     if threads != run.metadata["threads"]:
         options.log(
             f"This run was started with {run.metadata['threads']} threads and is resumed with "
             f"{threads}: results may differ in the last bits."
         )
     run.attach_data(run.load_training_data(options.console))
-    return _train_or_resume(run, options)
+    if not changed:
+        return _run_session(run, options, _Session())
+    if not run.is_trained_by_loop:
+        run.save_settings(folder)
+        return _run_session(run, options, _Session())
+    return _run_session(
+        run, options, _Session(on_load=lambda state: _extend(run, state, changed, options))
+    )
+
+
+def _extend(
+    run: Run, state: "TrainState", changed: list[SettingChange], options: TrainOptions
+) -> None:
+    """Adapt the loaded state to the changed settings, and write them to the folder."""
+    from saccade.tasks.neural import train_settings
+
+    for message in extend_state(state, train_settings(run.recipe), changed, run.folder):
+        options.log(message)
+    best = run.folder / "model.safetensors"
+    if depends_on_length(run.recipe.train) and best.exists():
+        # those of the last evaluation of a finished run, which is not in its checkpoint
+        weights, metadata = run.weight_files.read(best)
+        if metadata["goodness"] > state.best:
+            state.best, state.best_step = metadata["goodness"], metadata["step"]
+            state.best_weights = weights
+    values = [f"step {state.step}", *map(str, changed)]
+    run.metadata["resumed_with"] = [*run.metadata.get("resumed_with", []), "; ".join(values)]
+    run.save_settings(run.folder)
 
 
 def _list_checkpoints(folder: Path) -> list[Path]:
@@ -181,29 +238,27 @@ def _list_checkpoints(folder: Path) -> list[Path]:
     return list_checkpoints(folder / "checkpoint")
 
 
-def _changed_settings(recipe: Recipe, changes: dict[str, Any]) -> list[str]:
-    """Describe the settings that differ; of another model, only its name."""
-    name = changes.get("model.name", recipe.model_name)
-    if name != recipe.model_name:
-        return [f"model.name: {recipe.model_name!r} → {name!r}"]
-    return diff_settings(recipe, override_settings(recipe, changes))
-
-
-def _train_or_resume(run: Run, options: TrainOptions) -> TrainResult:
+def _run_session(run: Run, options: TrainOptions, session: _Session) -> TrainResult:
     """Train from the newest checkpoint, or from the start."""
     remove_temp_files(run.folder)
     console = options.console or Console(quiet=True)
     figures: dict[str, Figure] = {}
     if run.is_trained_by_loop:
-        stop_reason, figures = _run_loop(run, options, console)
+        with stop_on_signal() as stop:
+            stop_reason, figures = _run_loop(run, options, console, session, stop)
     else:
-        stop_reason = _fit(run, console)
+        estimator = _make_estimator(run)
+        # a fit that cannot be resumed is interrupted at once
+        with stop_on_signal() if estimator.is_resumable else nullcontext(StopFlag()) as stop:
+            stop_reason = _fit(run, estimator, console, stop)
     if stop_reason != "stop":
         write_report(run, figures, options.log)
-    return TrainResult(run, stop_reason)
+    return TrainResult(run, stop_reason, stop.number)
 
 
-def _run_loop(run: Run, options: TrainOptions, console: Console) -> tuple[str, dict[str, Figure]]:
+def _run_loop(
+    run: Run, options: TrainOptions, console: Console, session: _Session, stop: StopFlag
+) -> tuple[str, dict[str, Figure]]:
     from saccade.tasks.neural import train_settings
     from saccade.training.objective import Validation
     from saccade.training.session import run_training_session
@@ -213,8 +268,9 @@ def _run_loop(run: Run, options: TrainOptions, console: Console) -> tuple[str, d
     data = run.data()
     objective = make_objective(run.recipe, run.model, run.preprocessor, data.splits)
 
-    def validate() -> Validation:
-        metrics = run.evaluator.evaluate(data.splits["dev"], limit=DEV_SAMPLE).metrics
+    def validate(examples: int, on_progress: Progress) -> Validation:
+        dev = data.splits["dev"]
+        metrics = run.evaluator.evaluate(dev, limit=examples, on_progress=on_progress).metrics
         return Validation(metrics, run.evaluator.selection_score(metrics))
 
     stop_reason = run_training_session(
@@ -225,13 +281,20 @@ def _run_loop(run: Run, options: TrainOptions, console: Console) -> tuple[str, d
         console=console,
         warn=options.log,
         on_event=options.on_event,
+        stop=stop,
+        setup_seconds=session.setup_seconds,
+        on_load=session.on_load,
     )
     return stop_reason, objective.figures()
 
 
-def _fit(run: Run, console: Console) -> str:
+def _make_estimator(run: Run) -> Estimator:
     make_estimator = run.components.estimator
     assert make_estimator is not None
+    return make_estimator(run.recipe, run.model, run.preprocessor, run.data().splits)
+
+
+def _fit(run: Run, estimator: Estimator, console: Console, stop: StopFlag) -> str:
     splits = run.data().splits
 
     def evaluate() -> tuple[dict[str, float], float]:
@@ -239,7 +302,7 @@ def _fit(run: Run, console: Console) -> str:
         return metrics, run.evaluator.selection_score(metrics)
 
     return run_fit_session(
-        make_estimator(run.recipe, run.model, run.preprocessor, splits),
+        estimator,
         run.model.state_dict,
         evaluate,
         run.folder,
@@ -248,4 +311,5 @@ def _fit(run: Run, console: Console) -> str:
         threads=run.metadata["threads"],
         scratch_dir=run.tokens_dir(),
         console=console,
+        stop=stop,
     )

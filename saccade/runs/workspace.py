@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from saccade.errors import RunError
@@ -56,6 +56,13 @@ def remove_run(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def remove_folder(folder: Path) -> None:
+    """Remove the run in a folder, and the folder if nothing else is in it."""
+    remove_run(folder)
+    with suppress(OSError):
+        folder.rmdir()
+
+
 def remove_temp_files(folder: Path) -> None:
     """Remove files that a killed session left half written."""
     for path in folder.rglob(".*.part"):
@@ -69,10 +76,14 @@ def staging_dir(folder: Path) -> Iterator[Path]:
         if not _is_alive(left.name.split(".")[-2]):  # left by a killed process
             shutil.rmtree(left, ignore_errors=True)
     staging = folder.with_name(f".{folder.name}.{os.getpid()}.tokens")
+    had_parent = folder.parent.exists()
     try:
         yield staging
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+        if not had_parent:
+            with suppress(OSError):  # not empty: the run is in it
+                folder.parent.rmdir()
 
 
 def _is_alive(pid: str) -> bool:

@@ -78,6 +78,7 @@ class StatelessObjective(Generic[BatchT]):
     """Base of objectives whose batches are independent of each other."""
 
     addressable = True
+    unit = "tokens"
     validate: Callable[[], Validation] | None = None
 
     def __init__(self, recipe: Recipe, model: nn.Module):

@@ -24,14 +24,21 @@ from rich.text import Text
 from saccade.errors import RunError
 from saccade.io.atomic import write_atomically
 from saccade.io.run_folder import read_metrics
+from saccade.training.budget import format_duration
+from saccade.training.config import TrainConfig
 from saccade.training.loop import (
     EvalEvent,
+    EvalProgressEvent,
     Event,
     EventCallback,
     ReportEvent,
     StepEvent,
-    TrainState,
 )
+from saccade.training.state import TrainState
+
+# without a terminal: seconds and share of the training between two lines
+LINE_SECONDS, MIN_LINE_SECONDS, LINE_PROGRESS = 10.0, 2.0, 0.05
+SHOWN_SCORES = ("exact", "chrf", "loss", "accuracy", "rmse")
 
 
 class MetricsLog:
@@ -75,6 +82,8 @@ class MetricsLog:
             self._last = now
             seconds = round(now - self.started, 2)
             self._write(step=event.step, **scores, best=event.is_best, seconds=seconds)
+        else:
+            self._last = now
 
     def fsync(self) -> None:
         """Flush the lines to disk; called before a checkpoint that depends on them is written."""
@@ -117,60 +126,79 @@ class _MetricsColumn(ProgressColumn):
 
 
 @contextmanager
-def training_progress_bar(console: Console, start: int, steps: int) -> Iterator[EventCallback]:
-    """Yield a callback that shows a progress bar, or prints lines if `console` is no terminal."""
+def training_progress_bar(
+    console: Console, settings: TrainConfig, unit: str = "tokens", start: float = 0.0
+) -> Iterator[EventCallback]:
+    """Yield a callback that shows a progress bar, or prints lines if `console` is no terminal.
+
+    Args:
+        console: where to show it.
+        settings: length of the training.
+        unit: plural noun of what `StepEvent.tokens` counts.
+        start: share of the training that earlier sessions have done.
+    """
     if not console.is_terminal:
-        yield _PlainLines(console, steps)
+        yield _PlainLines(console, settings, unit)
         return
     columns = (
-        TextColumn("train"),
+        TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         _MetricsColumn(Column(no_wrap=True)),  # the bar shrinks, not the metrics
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, refresh_per_second=4) as progress:
         bar = progress.add_task("train", total=1.0, metrics="")
-        progress.update(bar, completed=start / steps)
-        metrics = _RunningMetrics(scores=2 if console.width >= 100 else 1)
+        progress.update(bar, completed=start)
+        metrics = _RunningMetrics(unit, is_narrow=console.width < 100)
 
         def on_event(event: Event) -> None:
             metrics(event)
             if isinstance(event, StepEvent):
-                progress.update(bar, completed=event.step / steps, metrics=metrics.text())
-                if event.progress > event.step / steps:  # limited by time
-                    progress.update(bar, completed=event.progress)
+                what = "train" if settings.minutes is None else _clock_text(event, settings.minutes)
+                progress.update(
+                    bar, description=what, completed=event.progress, metrics=metrics.text()
+                )
             elif isinstance(event, EvalEvent):
                 progress.update(bar, metrics=metrics.text())
+            elif isinstance(event, EvalProgressEvent):
+                progress.update(bar, metrics=_evaluation_text(event))
 
         yield on_event
 
 
 class _PlainLines:
-    """Print a line every ten seconds and at each evaluation, for log files."""
+    """Print lines for log files: one per evaluation, and one every 10 s or 5 % of the training."""
 
-    def __init__(self, console: Console, steps: int):
-        self.console, self.steps = console, steps
-        self.metrics, self.last_printed = _RunningMetrics(), time.monotonic()
+    def __init__(self, console: Console, settings: TrainConfig, unit: str):
+        self.console, self.settings = console, settings
+        self.metrics = _RunningMetrics(unit)
+        self.last_time, self.last_progress = time.monotonic(), 0.0
+        self.label = ""
 
     def __call__(self, event: Event) -> None:
         self.metrics(event)
-        now = time.monotonic()
-        if isinstance(event, EvalEvent) or now - self.last_printed > 10:
-            self.last_printed = now
-            # a run limited by time only has a placeholder of very many steps
-            of = f"/{self.steps}" if self.steps < 10**8 else ""
-            self.console.print(
-                f"step {event.step}{of}  {self.metrics.text()}",
-                highlight=False,
-                soft_wrap=True,
-            )
+        waited = time.monotonic() - self.last_time
+        if isinstance(event, StepEvent):
+            self.label = _step_text(event, self.settings)
+            advanced = event.progress - self.last_progress
+            if waited >= LINE_SECONDS or (waited >= MIN_LINE_SECONDS and advanced >= LINE_PROGRESS):
+                self.last_progress = event.progress
+                self._print(self.metrics.text())
+        elif isinstance(event, EvalEvent):
+            self._print(self.metrics.text())
+        elif isinstance(event, EvalProgressEvent) and waited >= LINE_SECONDS:
+            self._print(_evaluation_text(event))
+
+    def _print(self, text: str) -> None:
+        self.last_time = time.monotonic()
+        self.console.print(f"{self.label}  {text}", highlight=False, soft_wrap=True)
 
 
 class _RunningMetrics:
-    """Moving averages of the training metrics, and the last evaluation."""
+    """Moving averages of the training metrics, and the last evaluation with its step."""
 
-    def __init__(self, scores: int = 2) -> None:
-        self.scores = scores  # number of evaluation scores to show
+    def __init__(self, unit: str, is_narrow: bool = False) -> None:
+        self.unit, self.is_narrow = unit, is_narrow
         self.loss = self.accuracy = self.speed = math.nan
         self.dev = ""
         self.last_event = time.monotonic()
@@ -184,19 +212,35 @@ class _RunningMetrics:
                 self.accuracy = _moving_average(self.accuracy, event.accuracy)
             self.speed = _moving_average(self.speed, speed)
         elif isinstance(event, EvalEvent):
-            names = [n for n in ("exact", "chrf", "loss", "accuracy", "rmse") if n in event.scores][
-                : self.scores
-            ]
-            self.dev = "  dev " + " ".join(
-                _format_score(name, event.scores[name]) for name in names
-            )
+            names = [n for n in SHOWN_SCORES if n in event.scores][: 1 if self.is_narrow else 2]
+            scores = " ".join(_format_score(name, event.scores[name]) for name in names)
+            self.dev = f"  dev at step {event.step:,}: {scores}"
         self.last_event = now
 
     def text(self) -> str:
         if math.isnan(self.loss):
             return ""
-        accuracy = "" if math.isnan(self.accuracy) else f"  accuracy {100 * self.accuracy:.1f} %"
-        return f"loss {self.loss:.3f}{accuracy}  {self.speed:,.0f} tokens/s{self.dev}"
+        accuracy = f"  accuracy {100 * self.accuracy:.1f} %"
+        if math.isnan(self.accuracy) or (self.is_narrow and self.dev):
+            accuracy = ""
+        return f"loss {self.loss:.3f}{accuracy}  {self.speed:,.0f} {self.unit}/s{self.dev}"
+
+
+def _step_text(event: StepEvent, settings: TrainConfig) -> str:
+    """Return `step 3/10`, or in a time budget `step 3 of about 10, 45 s of 3 min`."""
+    if settings.minutes is None:
+        return f"step {event.step:,}/{settings.max_steps:,.0f}"
+    expected = f" of about {event.step / event.progress:,.0f}" if event.progress > 0.05 else ""
+    return f"step {event.step:,}{expected}, {_clock_text(event, settings.minutes)}"
+
+
+def _clock_text(event: StepEvent, minutes: float) -> str:
+    return f"{format_duration(event.seconds)} of {format_duration(60 * minutes)}"
+
+
+def _evaluation_text(event: EvalProgressEvent) -> str:
+    total = f"/{event.total:,}" if event.total else ""
+    return f"dev at step {event.step:,}: {event.what} {event.done:,}{total}"
 
 
 def _moving_average(old: float, new: float) -> float:

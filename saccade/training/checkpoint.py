@@ -20,7 +20,7 @@ from saccade.io.tensors import read_tensors, write_tensors
 from saccade.optim import PIDState
 from saccade.training.config import TrainConfig
 from saccade.training.device import resolve_device
-from saccade.training.loop import TrainState
+from saccade.training.state import TrainState
 
 TENSOR_FIELDS = ("best_weights", "recent_weights", "carry")  # fields of a TrainState with tensors
 
@@ -159,6 +159,23 @@ def load_checkpoint(
     if damaged:
         warn("There is no previous checkpoint; training starts from step 0.")
     return TrainState()
+
+
+def read_checkpoint_weights(folder: Path) -> tuple[dict[str, Tensor], int] | None:
+    """Return the best weights of the newest undamaged checkpoint and their step.
+
+    Before the first evaluation there are no best weights; then these are the newest ones. None if
+    there is no checkpoint.
+    """
+    for path in reversed(list_checkpoints(folder)):
+        try:
+            tensors, facts = read_tensors(path)
+        except RunError:
+            continue
+        if best := _under("best/", tensors):
+            return best, int(dict(_saved_state(facts))["best_step"])
+        return _under("model/", tensors), int(path.stem)
+    return None
 
 
 OLD_STATE_NAMES = {"evaluated": "last_eval_step", "since_best": "evals_since_best"}

@@ -1,5 +1,6 @@
 """Training settings: length, learning rate, optimizer, evaluation, device."""
 
+import math
 from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -7,14 +8,18 @@ from pydantic import Field, ValidationInfo, field_validator
 from saccade.training.estimator import FitConfig
 from saccade.types.names import DEFAULT_INIT, FULL_BATCH, InitName, OptimizerName, ScheduleName
 
+# of a training without a time budget; a budget has shares instead (`training.budget`)
+DEFAULT_STEPS, DEFAULT_WARMUP, DEFAULT_EVALUATION_INTERVAL = 1000, 100, 200
+
 
 class TrainConfig(FitConfig):
     """Settings of the training loop."""
 
-    steps: int = Field(1000, ge=1)
-    """Number of optimizer steps."""
+    steps: int | None = Field(None, ge=1)
+    """Number of optimizer steps; if not set, 1,000, or as many as fit into `minutes`."""
     minutes: float | None = Field(None, gt=0)
-    """Time limit in minutes; a resumed run is then no longer bit-exact."""
+    """Time budget for reading the data, training and evaluations on the validation split; the
+    learning-rate schedule follows the clock, so a resumed run is no longer bit-exact."""
     batch_tokens: int = Field(4096, ge=1)
     """Batch size in tokens, padding included: rows times the longest row of a batch."""
     optimizer: OptimizerName = "adamw"
@@ -23,8 +28,8 @@ class TrainConfig(FitConfig):
     """Number of batches whose gradients are accumulated for one optimizer step."""
     learning_rate: float = Field(1e-3, gt=0)
     """Peak learning rate, before the factor of the schedule."""
-    warmup: int = Field(100, ge=0)
-    """Steps of linear learning-rate warm-up."""
+    warmup: int | None = Field(None, ge=0)
+    """Steps of linear learning-rate warm-up; if not set, 100, or a tenth of `minutes`."""
     schedule: ScheduleName = "cosine"
     """Learning-rate schedule after the warm-up."""
     target_update_ratio: float = Field(1e-3, gt=0, lt=1)
@@ -43,8 +48,9 @@ class TrainConfig(FitConfig):
     """Random seed of initialisation, batch order and dropout."""
     init: InitName = DEFAULT_INIT
     """Weight initialisation method; `default` is the model's own."""
-    evaluate_every: int = Field(200, ge=1)
-    """Steps between two evaluations on the validation split."""
+    evaluate_every: int | None = Field(None, ge=1)
+    """Steps between two evaluations on the validation split; if not set, 200, or up to 20
+    evaluations in a tenth of `minutes`."""
     patience: int = Field(5, ge=1)
     """Early stopping: number of evaluations without improvement before training ends."""
     average_checkpoints: int = Field(1, ge=1)
@@ -61,6 +67,23 @@ class TrainConfig(FitConfig):
     """Compile the model with `torch.compile`; a resumed run is then no longer bit-exact."""
     threads: int | None = Field(None, ge=1)
     """Number of CPU threads; the number of available cores if not set."""
+
+    @property
+    def max_steps(self) -> float:
+        """Number of steps after which training ends; infinite if only the clock ends it."""
+        if self.steps is not None:
+            return self.steps
+        return DEFAULT_STEPS if self.minutes is None else math.inf
+
+    @property
+    def warmup_steps(self) -> int:
+        """Steps of the warm-up, where it is not a share of a time budget."""
+        return DEFAULT_WARMUP if self.warmup is None else self.warmup
+
+    @property
+    def evaluation_interval(self) -> int:
+        """Steps between two evaluations, where they are not planned from a time budget."""
+        return self.evaluate_every or DEFAULT_EVALUATION_INTERVAL
 
     @field_validator("accumulate_steps")
     @classmethod

@@ -13,7 +13,6 @@ from saccade.io.atomic import write_atomically
 from saccade.io.run_folder import read_metrics
 from saccade.training.estimator import Estimator, FitContext
 from saccade.training.progress import show_progress
-from saccade.training.signals import stop_on_signal
 
 Weights = Mapping[str, Any]
 
@@ -54,6 +53,7 @@ def run_fit_session(
     threads: int,
     scratch_dir: Path | None,
     console: Console,
+    stop: Callable[[], bool] = lambda: False,
 ) -> str:
     """Fit until it is done or stopped; return the stop reason, "fitted" or "stop".
 
@@ -70,9 +70,6 @@ def run_fit_session(
 
     with ExitStack() as stack:
         bar = stack.enter_context(show_progress(console, f"fitting {name}"))
-        stop: Callable[[], bool] = lambda: False  # noqa: E731
-        if estimator.is_resumable:
-            stop = stack.enter_context(stop_on_signal())
         context = FitContext(bar.update, log.write, stop, save, state, threads, scratch_dir)
         estimator.fit(context)
         if stop():

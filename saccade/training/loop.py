@@ -8,7 +8,6 @@ and the objective's `state_dict`, so that a run resumed from a checkpoint has id
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
@@ -20,7 +19,6 @@ from saccade.optim import (
     FULL_BATCH,
     LBFGS,
     Newton,
-    PIDState,
     clip_grad_norm,
     linear_warmup,
     lr_factor,
@@ -29,9 +27,12 @@ from saccade.optim import (
     update_ratio,
 )
 from saccade.seeding import preserve_rng, seed_torch
+from saccade.training.budget import TIMED_EXAMPLES, BudgetPlan
 from saccade.training.config import TrainConfig
 from saccade.training.device import autocast
-from saccade.training.objective import BatchT, Loss, Objective, Validation
+from saccade.training.objective import BatchT, EvaluationStopped, Loss, Objective, Validation
+from saccade.training.pace import Pace
+from saccade.training.state import TrainState
 from saccade.training.thread_parallel import ThreadParallel
 
 MIN_DELTA = 1e-3  # improvement of the selection score that resets the patience
@@ -42,8 +43,8 @@ class StepEvent(NamedTuple):
     """One optimizer step was made."""
 
     step: int
-    steps: int
     progress: float  # share of the training that is done
+    seconds: float  # of training, over all sessions
     loss: float  # per target, of this step
     accuracy: float | None  # None: undefined for the task
     learning_rate: float
@@ -72,32 +73,29 @@ class EvalEvent(NamedTuple):
     is_best: bool
 
 
-Event = StepEvent | ReportEvent | EvalEvent
+class EvalProgressEvent(NamedTuple):
+    """A part of an evaluation on held-out data is done."""
+
+    step: int
+    what: str
+    done: int
+    total: int | None  # None: unknown
+
+
+class PlanEvent(NamedTuple):
+    """The rest of a time budget was planned, from the duration of steps and of an evaluation."""
+
+    step: int
+    plan: BudgetPlan
+
+
+Event = StepEvent | ReportEvent | EvalEvent | EvalProgressEvent | PlanEvent
 EventCallback = Callable[[Event], None]
-
-
-@dataclass
-class TrainState:
-    """All that the loop carries from one step to the next."""
-
-    step: int = 0
-    best: float = -math.inf  # selection score
-    best_step: int = 0
-    evals_since_best: int = 0
-    last_eval_step: int = 0
-    loss: float = 0.0  # this and the next two: sums since the last report
-    correct: int = 0
-    tokens: int = 0
-    seconds: float = 0.0  # training time over all sessions
-    control: PIDState = PIDState()  # learning-rate controller
-    best_weights: dict[str, Tensor] = field(default_factory=dict)
-    recent_weights: list[dict[str, Tensor]] = field(default_factory=list)  # for averaging
-    carry: dict[str, Tensor] = field(default_factory=dict)  # the objective's state, when saved
 
 
 def train_loop(
     objective: Objective[BatchT],
-    validate: Callable[[], Validation],
+    validate: Callable[[int], Validation],
     optimizer: torch.optim.Optimizer,
     settings: TrainConfig,
     state: TrainState,
@@ -105,35 +103,69 @@ def train_loop(
     on_event: EventCallback,
     save: Callable[[TrainState], None],
     stop: Callable[[], bool],
+    clock: Callable[[], float] = time.monotonic,
 ) -> str:
-    """Train from `state` on; return the stop reason: steps, minutes, patience or stop."""
-    clock = _Clock(settings, state)
+    """Train from `state` on; return the stop reason: steps, minutes, patience or stop.
+
+    Args:
+        objective: batches and losses.
+        validate: scores the model on so many examples of held-out data; may raise
+            `EvaluationStopped`.
+        optimizer: updates the weights.
+        settings: length, learning rate, evaluations.
+        state: where training starts; changed in place.
+        on_event: receives what happens.
+        save: writes a checkpoint.
+        stop: returns True if training is to stop after this step.
+        clock: seconds; only differences matter.
+    """
+    pace = Pace(settings, state, clock)
     per_step = settings.accumulate_steps
     if settings.optimizer == FULL_BATCH:
         per_step = objective.batches_in_epoch()
     batches = objective.batches("train", start=state.step * per_step)
+
+    def evaluate() -> None:
+        on_event(_evaluate(objective.model, validate, settings, state, pace))
+
+    def checkpoint() -> None:
+        state.seconds = pace.seconds()
+        save(state)
+        pace.checkpoint_saved()
+
     with preserve_rng(), ThreadParallel(objective, settings) as workers:
-        while not (reason := clock.stop_reason(state, stop())):
-            state.step += 1
-            progress = clock.progress(state)
-            factor = lr_factor(state.step, progress, settings.warmup, settings.schedule)
-            set_learning_rate(optimizer, settings.learning_rate * factor * state.control.factor)
-            group = list(islice(batches, per_step))
-            event = _make_step(objective, optimizer, settings, state.step, group, progress, workers)
-            _accumulate(state, event)
-            if event.ratio is not None:
-                target = settings.target_update_ratio * linear_warmup(state.step, settings.warmup)
-                state.control = pid_step(state.control, event.ratio, target)
-            on_event(event)
-            if state.step % settings.report_every == 0:
-                on_event(_report(state, event))
-            if state.step % settings.evaluate_every == 0:
-                on_event(_evaluate(objective.model, validate, state, settings))
-            if clock.checkpoint_is_due():
-                save(state)
-                clock.last_save = time.monotonic()
-        if reason != "stop" and state.last_eval_step < state.step:
-            on_event(_evaluate(objective.model, validate, state, settings))
+        try:
+            if pace.evaluation_is_due() and not stop():  # the last session was stopped before it
+                evaluate()
+            while not (reason := pace.stop_reason(stop())):
+                progress = pace.progress
+                state.step += 1
+                scheduled, warmup = pace.schedule_step(progress)
+                factor = lr_factor(scheduled, progress, warmup, settings.schedule)
+                set_learning_rate(optimizer, settings.learning_rate * factor * state.control.factor)
+                group = list(islice(batches, per_step))
+                event = _make_step(objective, optimizer, settings, group, workers, pace)
+                _accumulate(state, event)
+                if event.ratio is not None:
+                    target = settings.target_update_ratio * linear_warmup(scheduled, warmup)
+                    state.control = pid_step(state.control, event.ratio, target)
+                on_event(event)
+                if state.step % settings.report_every == 0:
+                    on_event(_report(state, event))
+                if pace.timing_is_due() and not stop():
+                    on_event(_plan(validate, state, pace))
+                if pace.evaluation_is_due() and not stop():
+                    evaluate()
+                if pace.checkpoint_is_due():
+                    checkpoint()
+            # before the last evaluation: a longer training would have none here, and the run may
+            # be extended from this checkpoint
+            checkpoint()
+            if reason != "stop" and state.last_eval_step < state.step:
+                evaluate()
+        except EvaluationStopped:
+            reason = "stop"
+            checkpoint()
     return reason
 
 
@@ -149,17 +181,16 @@ def _make_step(
     objective: Objective[BatchT],
     optimizer: torch.optim.Optimizer,
     settings: TrainConfig,
-    step: int,
     group: list[BatchT],
-    progress: float,
     workers: ThreadParallel,
+    pace: Pace,
 ) -> StepEvent:
     """Update the weights once.
 
     The losses of the group's batches are divided by the number of targets of all of them, so that
     gradient accumulation gives the gradient that one large batch would.
     """
-    tokens = sum(batch.tokens for batch in group)
+    step, tokens = pace.state.step, sum(batch.tokens for batch in group)
     learning_rate = optimizer.param_groups[0]["lr"]
     if not objective.model.training:  # setting the mode of every module takes a millisecond
         objective.model.train()
@@ -179,8 +210,8 @@ def _make_step(
     correct = [count for count in found.correct if count is not None]
     return StepEvent(
         step,
-        settings.steps,
-        progress,
+        pace.progress,
+        pace.seconds(),
         found.total / tokens,
         sum(correct) / tokens if len(correct) == len(group) else None,
         learning_rate,
@@ -237,8 +268,7 @@ def _divergence(
     return (
         f"got a loss of {found.total / tokens:.4g} and a gradient norm of {found.norm:.4g} at step "
         f"{step}, learning rate {learning_rate:.3g}, on the batch of {batches}; expected finite "
-        "numbers. The last checkpoint is kept; try a smaller train.learning_rate or "
-        "train.clip_norm, and check those lines."
+        "numbers; try a smaller train.learning_rate or train.clip_norm, and check those lines."
     )
 
 
@@ -258,28 +288,41 @@ def _report(state: TrainState, event: StepEvent) -> ReportEvent:
     )
 
 
+def _plan(validate: Callable[[int], Validation], state: TrainState, pace: Pace) -> PlanEvent:
+    """Time a small evaluation, and plan the rest of a time budget from it."""
+    before = pace.seconds()
+    validate(TIMED_EXAMPLES)
+    return PlanEvent(state.step, pace.plan(pace.seconds() - before))
+
+
 def _evaluate(
     model: nn.Module,
-    validate: Callable[[], Validation],
-    state: TrainState,
+    validate: Callable[[int], Validation],
     settings: TrainConfig,
+    state: TrainState,
+    pace: Pace,
 ) -> EvalEvent:
     """Evaluate on held-out data; keep a copy of the weights if they are the best so far.
 
     With `average_checkpoints` above 1, the mean of the weights at that many of the last
-    evaluations is evaluated and kept; training continues from the newest weights.
+    evaluations is evaluated and kept; training continues from the newest weights. The state is
+    unchanged if the evaluation is stopped.
     """
+    before = pace.seconds()
     weights = copy_state_dict(model)
-    evaluated = weights
-    if settings.average_checkpoints > 1:
-        kept = [*state.recent_weights, weights][-settings.average_checkpoints :]
-        state.recent_weights = kept
-        evaluated = average_state_dicts(kept)
-        model.load_state_dict(evaluated)
-    metrics, score = validate()
-    if settings.average_checkpoints > 1:
-        model.load_state_dict(weights)
-    state.last_eval_step = state.step
+    recent = [*state.recent_weights, weights][-settings.average_checkpoints :]
+    averaging = settings.average_checkpoints > 1
+    evaluated = average_state_dicts(recent) if averaging else weights
+    try:
+        if averaging:
+            model.load_state_dict(evaluated)
+        metrics, score = validate(pace.eval_examples)
+    finally:
+        if averaging:
+            model.load_state_dict(weights)
+    if averaging:
+        state.recent_weights = recent
+    pace.evaluated(pace.seconds() - before)
     is_best = score > state.best
     state.evals_since_best = 0 if score > state.best + MIN_DELTA else state.evals_since_best + 1
     if is_best:
@@ -305,35 +348,3 @@ def average_state_dicts(state_dicts: Sequence[Mapping[str, Tensor]]) -> dict[str
         else tensor
         for name, tensor in newest.items()
     }
-
-
-class _Clock:
-    """Everything that depends on time: progress, stop reason, checkpoint interval."""
-
-    def __init__(self, settings: TrainConfig, state: TrainState):
-        self.settings = settings
-        self.started = time.monotonic() - state.seconds
-        self.last_save = time.monotonic()
-
-    def seconds(self) -> float:
-        return time.monotonic() - self.started
-
-    def progress(self, state: TrainState) -> float:
-        done = (state.step - 1) / self.settings.steps
-        if self.settings.minutes is None:
-            return done
-        return max(done, self.seconds() / (60 * self.settings.minutes))
-
-    def stop_reason(self, state: TrainState, stop: bool) -> str:
-        state.seconds = self.seconds()
-        if stop:
-            return "stop"
-        if state.step >= self.settings.steps:
-            return "steps"
-        if state.evals_since_best >= self.settings.patience:
-            return "patience"
-        minutes = self.settings.minutes
-        return "minutes" if minutes is not None and self.seconds() >= 60 * minutes else ""
-
-    def checkpoint_is_due(self) -> bool:
-        return time.monotonic() - self.last_save >= self.settings.checkpoint_seconds

@@ -20,6 +20,10 @@ class Validation(NamedTuple):
     score: float  # higher is better
 
 
+class EvaluationStopped(Exception):
+    """An evaluation was interrupted because training is to stop; it is made when resumed."""
+
+
 @runtime_checkable
 class TrainingBatch(Protocol):
     """A batch of any task, as the loop sees it."""
@@ -51,6 +55,11 @@ class Objective(Protocol[BatchT]):
     @property
     def addressable(self) -> bool:
         """True if the n-th training batch is a function of the seed and n."""
+        ...
+
+    @property
+    def unit(self) -> str:
+        """Plural noun of what `TrainingBatch.tokens` counts, for the speed: tokens, rows."""
         ...
 
     @property

@@ -1,5 +1,6 @@
 """One training session: from the newest checkpoint, or from the start, until training stops."""
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,37 +10,59 @@ from rich.console import Console
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from saccade.errors import TrainingError
 from saccade.io.tensors import write_tensors
 from saccade.optim import OptimizerSettings, make_optimizer
+from saccade.training.budget import MAX_SETUP_SHARE, BudgetPlan, format_duration
 from saccade.training.callbacks import MetricsLog, training_progress_bar
 from saccade.training.checkpoint import (
     BackgroundWriter,
     inexact_resume_reasons,
+    list_checkpoints,
     load_checkpoint,
     snapshot,
     write_checkpoint,
 )
 from saccade.training.config import TrainConfig
 from saccade.training.device import resolve_device, tune_malloc
-from saccade.training.loop import Event, TrainState, train_loop
-from saccade.training.objective import AnyObjective, Validation
-from saccade.training.signals import stop_on_signal
+from saccade.training.loop import EvalProgressEvent, Event, PlanEvent, train_loop
+from saccade.training.objective import AnyObjective, EvaluationStopped, Validation
+from saccade.training.pace import Pace
+from saccade.training.state import TrainState
+from saccade.types.progress import Progress
 
 
 def run_training_session(
     objective: AnyObjective,
-    validate: Callable[[], Validation],
+    validate: Callable[[int, Progress], Validation],
     settings: TrainConfig,
     folder: Path,
     *,
     console: Console,
     warn: Callable[[str], None],
     on_event: Callable[[Event], None],
+    stop: Callable[[], bool] = lambda: False,
+    setup_seconds: float = 0.0,
+    on_load: Callable[[TrainState], None] = lambda state: None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> str:
     """Train until the loop stops; return the stop reason.
 
     The best weights are left in the model and in `folder`/model.safetensors, with checkpoints
     and metrics.jsonl in the same folder.
+
+    Args:
+        objective: what to train; its own validation, if it has one, replaces `validate`.
+        validate: scores the model on so many examples of held-out data, and reports progress.
+        settings: training settings.
+        folder: the run folder.
+        console: for the progress bar.
+        warn: receives messages for the user.
+        on_event: receives the events of the loop.
+        stop: returns True if training is to stop.
+        setup_seconds: time used so far, which counts in a time budget.
+        on_load: receives the state of the checkpoint, which it may change.
+        clock: seconds; only differences matter.
     """
     model = objective.model
     tune_malloc()
@@ -50,18 +73,33 @@ def run_training_session(
     for reason in inexact_resume_reasons(settings):
         warn(f"Stopped and resumed, this run may differ in the last bits: {reason}.")
     state = load_checkpoint(folder / "checkpoint", model, optimizer, warn)
+    on_load(state)
     objective.load_state_dict(state.carry)
+    if settings.minutes is not None:
+        _start_budget(state, 60 * settings.minutes, setup_seconds, warn)
     weights = folder / "model.safetensors"
     saved_step = 0  # step of the weights that this session wrote to model.safetensors
     with ExitStack() as stack:
         log = stack.enter_context(MetricsLog(folder / "metrics.jsonl", state))
-        bar = stack.enter_context(training_progress_bar(console, state.step, settings.steps))
-        stop = stack.enter_context(stop_on_signal())
+        start = Pace(settings, state, clock).progress
+        bar = stack.enter_context(training_progress_bar(console, settings, objective.unit, start))
         writer = stack.enter_context(BackgroundWriter())
 
         def publish(event: Event) -> None:
             for callback in (log, bar, on_event):
                 callback(event)
+            if isinstance(event, PlanEvent):
+                warn(_describe_plan(event.plan, 60 * (settings.minutes or 0) - state.seconds))
+
+        def on_progress(what: str, done: int, total: int | None) -> None:
+            if stop():
+                raise EvaluationStopped
+            publish(EvalProgressEvent(state.step, what, done, total))
+
+        def validate_now(examples: int) -> Validation:
+            if objective.validate is not None:
+                return objective.validate()
+            return validate(examples, on_progress)
 
         def save(state: TrainState) -> None:
             nonlocal saved_step
@@ -78,22 +116,68 @@ def run_training_session(
 
             writer.submit(write)
 
-        stop_reason = train_loop(
-            objective,
-            objective.validate or validate,
-            optimizer,
-            settings,
-            state,
-            on_event=publish,
-            save=save,
-            stop=stop,
-        )
-        save(state)
+        try:
+            stop_reason = train_loop(
+                objective,
+                validate_now,
+                optimizer,
+                settings,
+                state,
+                on_event=publish,
+                save=save,
+                stop=stop,
+                clock=clock,
+            )
+        except TrainingError as error:
+            writer.wait()
+            if state.best_weights:
+                write_tensors(weights, *_best(state))
+            raise TrainingError(f"{error}{_describe_kept(state, folder)}") from None
     if state.best_weights:
         model.load_state_dict(state.best_weights)
         write_tensors(weights, *_best(state, stop_reason))
     model.eval()
     return stop_reason
+
+
+def _start_budget(
+    state: TrainState, budget: float, setup_seconds: float, warn: Callable[[str], None]
+) -> None:
+    """Count the time used before the first step, and report what the budget includes."""
+    if state.step == 0:
+        state.seconds = state.setup_seconds = min(setup_seconds, MAX_SETUP_SHARE * budget)
+        if setup_seconds > state.seconds:
+            warn(
+                f"Reading the data took {format_duration(setup_seconds)} of "
+                f"{format_duration(budget)}; training gets half of the time all the same, and ends "
+                "later."
+            )
+    warn(
+        f"Time budget {format_duration(budget)}, {format_duration(state.seconds)} of it used: it "
+        "includes reading the data, training and evaluations on the validation split, not the "
+        "evaluation on the test split and the report after them."
+    )
+
+
+def _describe_plan(plan: BudgetPlan, left: float) -> str:
+    every = "evaluation" if plan.evaluations == 1 else "evaluations"
+    return (
+        f"About {plan.steps:,} steps fit into the budget ({format_duration(left)} left), with "
+        f"{plan.evaluations} {every} of {format_duration(plan.eval_seconds)} on up to "
+        f"{plan.examples} examples."
+    )
+
+
+def _describe_kept(state: TrainState, folder: Path) -> str:
+    """Return what a training that failed leaves in its folder."""
+    kept = []
+    if state.best_weights:
+        kept.append(f"the best weights, of step {state.best_step:,} ({folder}/model.safetensors)")
+    if checkpoints := [path for path in list_checkpoints(folder / "checkpoint") if int(path.stem)]:
+        kept.append(f"the checkpoint of step {int(checkpoints[-1].stem):,}")
+    if not kept:
+        return ""
+    return f" Kept: {' and '.join(kept)}; --init-from {folder} starts a new run from them."
 
 
 def save_initial_checkpoint(model: nn.Module, settings: TrainConfig, folder: Path) -> None:

@@ -10,7 +10,7 @@ from saccade.io.tensors import read_tensors, write_tensors
 from saccade.nn.state_dict import load_matching_state_dict, unique_state_dict
 from saccade.seeding import seed_torch
 from saccade.training.checkpoint import load_checkpoint, snapshot, write_checkpoint
-from saccade.training.loop import TrainState
+from saccade.training.state import TrainState
 
 # --- shared ---------------------------------------------------------------------------------------
 

@@ -9,14 +9,16 @@ from rich.console import Console
 from saccade.errors import RunError
 from saccade.io.run_folder import read_metrics
 from saccade.training.callbacks import MetricsLog, training_progress_bar
-from saccade.training.loop import EvalEvent, ReportEvent, StepEvent, TrainState
+from saccade.training.config import TrainConfig
+from saccade.training.loop import EvalEvent, EvalProgressEvent, Event, ReportEvent, StepEvent
 from saccade.training.progress import show_progress
+from saccade.training.state import TrainState
 from saccade.types.progress import Progress, ignore_progress
 
 
 def stepped(step: int, loss: float = 2.5, progress: float | None = None) -> StepEvent:
     return StepEvent(
-        step, 10, step / 10 if progress is None else progress, loss, 0.25, 1e-3, 0.7, 120
+        step, step / 10 if progress is None else progress, 6.0 * step, loss, 0.25, 1e-3, 0.7, 120
     )
 
 
@@ -122,10 +124,15 @@ def test_metrics_log_reports_a_full_disk(tmp_path: Path) -> None:
 # --- the bar --------------------------------------------------------------------------------------
 
 
-def output_of(terminal: bool, *events: StepEvent | ReportEvent | EvalEvent, start: int = 0) -> str:
+TEN_STEPS = TrainConfig(steps=10)
+
+
+def output_of(
+    terminal: bool, *events: Event, settings: TrainConfig = TEN_STEPS, unit: str = "tokens"
+) -> str:
     file = StringIO()
     console = Console(file=file, force_terminal=terminal, width=140, color_system=None)
-    with training_progress_bar(console, start, 10) as on_event:
+    with training_progress_bar(console, settings, unit) as on_event:
         for event in events:
             on_event(event)
     return file.getvalue()
@@ -136,20 +143,20 @@ def test_progress_bar_shows_loss_accuracy_speed_and_evaluation() -> None:
     assert "loss 2.500" in text
     assert "accuracy 25.0 %" in text
     assert "tokens/s" in text
-    assert "dev exact 50.0 % chrf 61.00" in text
+    assert "dev at step 2: exact 50.0 % chrf 61.00" in text
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_progress_bar_stays_on_one_line(width: int) -> None:
     file = StringIO()
     console = Console(file=file, force_terminal=True, width=width, color_system=None)
-    with training_progress_bar(console, 0, 10) as on_event:
+    with training_progress_bar(console, TEN_STEPS) as on_event:
         for event in (stepped(1), EvalEvent(1, {"exact": 0.5, "chrf": 61.0}, True), stepped(5)):
             on_event(event)
             time.sleep(0.02)  # a speed such as people have
     last = file.getvalue().split("\r")[-1]
     assert last.count("\n") == 1
-    assert "━" in last and "tokens/s  dev exact 50.0 %" in last
+    assert "━" in last and "tokens/s  dev at step 1: exact 50.0 %" in last
 
 
 def test_progress_bar_is_not_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,13 +173,13 @@ def test_plain_lines_are_printed_at_each_evaluation_without_a_terminal() -> None
     text = output_of(False, stepped(1), stepped(2), EvalEvent(2, {"exact": 0.5}, True), stepped(3))
     [line] = text.splitlines()
     assert line.startswith("step 2/10  loss 2.500  accuracy 25.0 %")
-    assert line.endswith("dev exact 50.0 %")
+    assert line.endswith("dev at step 2: exact 50.0 %")
     assert "\x1b" not in text
 
 
 def test_progress_bar_respects_a_quiet_console() -> None:
     console = Console(file=(file := StringIO()), quiet=True)
-    with training_progress_bar(console, 0, 10) as on_event:
+    with training_progress_bar(console, TEN_STEPS) as on_event:
         on_event(stepped(1))
         on_event(EvalEvent(1, {"exact": 0.5}, True))
     assert file.getvalue() == ""

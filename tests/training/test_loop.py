@@ -1,6 +1,9 @@
 """The training loop: steps, events, validation, stop reasons, failures."""
 
 import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,17 +14,19 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from saccade.errors import TrainingError
+from saccade.training.budget import TIMED_EXAMPLES
 from saccade.training.config import TrainConfig
 from saccade.training.loop import (
     EvalEvent,
     Event,
+    PlanEvent,
     ReportEvent,
     StepEvent,
-    TrainState,
     average_state_dicts,
     train_loop,
 )
-from saccade.training.objective import Loss, Validation
+from saccade.training.objective import EvaluationStopped, Loss, Validation
+from saccade.training.state import TrainState
 from tests.training.toy_objective import Rows, ToyObjective, random_rows
 
 
@@ -33,7 +38,7 @@ class Regression(ToyObjective):
         self.scores = list(scores or [])
         self.evaluations = 0
 
-    def evaluate(self) -> Validation:
+    def evaluate(self, examples: int) -> Validation:
         self.evaluations += 1
         score = self.scores.pop(0) if self.scores else 0.0
         return Validation({"score": score}, score)
@@ -44,13 +49,19 @@ def joined(batches: list[Rows]) -> Rows:
     return Rows(x, y, sum((batch.lines for batch in batches), ()))
 
 
-def run(objective: Regression, state: TrainState | None = None, **given: Any) -> SimpleNamespace:
+def run(
+    objective: Regression,
+    state: TrainState | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    stop: Callable[[], bool] = lambda: False,
+    **given: Any,
+) -> SimpleNamespace:
     """Train with plain gradient descent, and return all events."""
     plain = {"steps": 1, "learning_rate": 0.1, "warmup": 0, "schedule": "none", "clip_norm": 1e9}
     settings = TrainConfig(**{**plain, "evaluate_every": 10**6, **given})
     state = state or TrainState()
     events: list[Event] = []
-    saved: list[int] = []
+    saved: list[TrainState] = []
     result = SimpleNamespace(events=events, saved=saved, state=state, stop_reason=None)
     optimizer = torch.optim.SGD(objective.model.parameters(), lr=math.nan)
     result.stop_reason = train_loop(
@@ -60,8 +71,9 @@ def run(objective: Regression, state: TrainState | None = None, **given: Any) ->
         settings,
         state,
         on_event=events.append,
-        save=lambda state: saved.append(state.step),
-        stop=lambda: False,
+        save=lambda state: saved.append(replace(state)),
+        stop=stop,
+        clock=clock,
     )
     return result
 
@@ -155,9 +167,9 @@ def test_train_loop_stops_by_patience_and_keeps_the_best_weights() -> None:
     weights: dict[int, Tensor] = {}
     original = objective.evaluate
 
-    def evaluate() -> Validation:
+    def evaluate(examples: int) -> Validation:
         weights[len(weights) + 1] = objective.model.weight.detach().clone()
-        return original()
+        return original(examples)
 
     objective.evaluate = evaluate  # type: ignore[method-assign]
     result = run(objective, steps=100, evaluate_every=10, patience=3)
@@ -176,9 +188,9 @@ def test_checkpoint_averaging_evaluates_and_keeps_the_mean_of_recent_weights() -
         evaluated: list[Tensor] = []
         original = objective.evaluate
 
-        def evaluate() -> Validation:
+        def evaluate(examples: int) -> Validation:
             evaluated.append(objective.model.weight.detach().clone())
-            return original()
+            return original(examples)
 
         objective.evaluate = evaluate  # type: ignore[method-assign]
         result = run(
@@ -222,53 +234,181 @@ def test_nan_score_is_never_best() -> None:
 class Clock:
     """A clock that is advanced by hand."""
 
-    def __init__(self) -> None:
-        self.now = 100.0
+    now = 100.0
 
-    def monotonic(self) -> float:
+    def __call__(self) -> float:
         return self.now
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr("saccade.training.loop.time", made)
-    return made
-
-
 class Slow(Regression):
-    """A toy objective whose batches take ten seconds each."""
+    """A toy objective whose steps and evaluations take seconds of its own clock."""
 
-    clock: Clock
+    def __init__(self, step_seconds: float = 10.0, example_seconds: float = 0.0):
+        super().__init__(random_rows([2]))
+        self.clock = Clock()
+        self.step_seconds, self.example_seconds = step_seconds, example_seconds
+        self.examples: list[int] = []  # of each evaluation
 
     def loss(self, batch: Rows) -> Loss:
-        self.clock.now += 10
+        self.clock.now += self.step_seconds
         return super().loss(batch)
 
+    def evaluate(self, examples: int) -> Validation:
+        self.clock.now += examples * self.example_seconds
+        self.examples.append(examples)
+        return super().evaluate(examples)
 
-def slow(clock: Clock) -> Slow:
-    objective = Slow(random_rows([2]))
-    objective.clock = clock
-    return objective
+
+def run_slow(objective: Slow, state: TrainState | None = None, **given: Any) -> SimpleNamespace:
+    return run(
+        objective, state, clock=objective.clock, **{"steps": None, "patience": 1000, **given}
+    )
 
 
-def test_train_loop_stops_by_minutes_and_the_schedule_follows_the_clock(clock: Clock) -> None:
-    result = run(slow(clock), steps=1000, minutes=1, schedule="linear", learning_rate=1e-3)
+def test_train_loop_stops_by_minutes_and_the_schedule_follows_the_clock() -> None:
+    result = run_slow(Slow(), minutes=1, schedule="linear", learning_rate=1e-3)
     assert (result.stop_reason, result.state.step) == ("minutes", 6)
     rates = [event.learning_rate for event in of(StepEvent, result)]
     assert rates == pytest.approx([1e-3 * (1 - done / 6) for done in range(6)])
     assert of(EvalEvent, result)[-1].step == 6
 
 
-def test_minutes_of_earlier_sessions_count(clock: Clock) -> None:
-    result = run(slow(clock), TrainState(seconds=35.0), steps=1000, minutes=1)
+def test_warmup_of_a_time_budget_is_a_tenth_of_the_time() -> None:
+    result = run_slow(Slow(0.75), minutes=1, warmup=None, schedule="constant", learning_rate=1.0)
+    rates = [event.learning_rate for event in of(StepEvent, result)]
+    assert len(rates) == 80
+    assert rates[1:9] == pytest.approx([done / 8 for done in range(1, 9)], abs=0.01)
+    assert 0 < rates[0] <= 0.01
+    assert set(rates[8:]) == {1.0}
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine", "inverse_sqrt", "linear", "one_cycle"])
+@pytest.mark.parametrize("seconds", [0.125, 0.5])
+def test_schedule_of_a_time_budget_is_that_of_the_steps_which_fit(
+    schedule: str, seconds: float
+) -> None:
+    steps = round(60 / seconds)
+    timed = run_slow(Slow(seconds), minutes=1, warmup=None, schedule=schedule)
+    counted = run(Regression(random_rows([2])), steps=steps, warmup=steps // 10, schedule=schedule)
+    for left, right in zip(of(StepEvent, timed), of(StepEvent, counted), strict=True):
+        # a warm-up by the clock starts at 0, one by steps at 1 / warmup of the peak, which is 0.1
+        assert left.learning_rate == pytest.approx(right.learning_rate, abs=0.11 / (steps // 10))
+
+
+def test_steps_end_a_time_budget_that_is_not_needed() -> None:
+    result = run_slow(Slow(), steps=4, minutes=10, schedule="linear", learning_rate=1.0)
+    assert (result.stop_reason, result.state.step) == ("steps", 4)
+    rates = [event.learning_rate for event in of(StepEvent, result)]
+    assert rates == pytest.approx([1, 0.75, 0.5, 0.25])
+
+
+def test_minutes_of_earlier_sessions_count() -> None:
+    result = run_slow(Slow(), TrainState(seconds=35.0), minutes=1)
     assert (result.stop_reason, result.state.step) == ("minutes", 3)
     assert result.state.seconds == pytest.approx(65.0)
 
 
-def test_train_loop_saves_every_checkpoint_seconds(clock: Clock) -> None:
-    result = run(slow(clock), steps=8, checkpoint_seconds=25)
-    assert result.saved == [3, 6]
+def test_time_before_the_first_step_counts_but_is_no_progress() -> None:
+    state = TrainState(seconds=20.0, setup_seconds=20.0)
+    result = run_slow(Slow(), state, minutes=1, schedule="linear", learning_rate=1.0)
+    rates = [event.learning_rate for event in of(StepEvent, result)]
+    assert rates == pytest.approx([1.0, 0.75, 0.5, 0.25])
+    assert result.state.seconds == pytest.approx(60.0)
+
+
+@pytest.mark.parametrize("example_seconds", [1e-6, 0.001, 0.01, 0.1])
+def test_evaluations_have_their_share_of_a_time_budget(example_seconds: float) -> None:
+    objective = Slow(0.5, example_seconds)
+    result = run_slow(objective, minutes=5, evaluate_every=None)
+    assert result.stop_reason == "minutes"
+    [planned] = of(PlanEvent, result)
+    timed, *made = objective.examples
+    assert timed == TIMED_EXAMPLES and set(made) == {planned.plan.examples}
+    assert planned.plan.evaluations - 1 <= len(made) <= planned.plan.evaluations
+    assert len(made) * planned.plan.eval_seconds <= 0.1 * 300 + planned.plan.eval_seconds
+    # it ends with the last evaluation, when the time is used up
+    assert result.events[-1] == of(EvalEvent, result)[-1]
+    assert 100 + 300 - 0.5 <= objective.clock.now <= 100 + 300 + 1.0
+    assert of(StepEvent, result)[-1].step == pytest.approx(planned.plan.steps, rel=0.05)
+
+
+def test_evaluation_interval_that_is_given_holds_in_a_time_budget() -> None:
+    result = run_slow(Slow(1.0), minutes=1, evaluate_every=7)
+    steps = [event.step for event in of(EvalEvent, result)]
+    assert steps == [7, 14, 21, 28, 35, 42, 49, 56, 60]
+
+
+def test_resumed_time_budget_keeps_its_plan() -> None:
+    objective = Slow(1.0, 0.002)
+    state = TrainState()
+    first = run_slow(
+        objective, state, minutes=5, evaluate_every=None, stop=lambda: state.step == 100
+    )
+    assert first.stop_reason == "stop"
+    assert 100 < state.seconds < 110
+    resumed = run_slow(objective, state, minutes=5, evaluate_every=None)
+    assert resumed.stop_reason == "minutes" and not of(PlanEvent, resumed)
+    whole = run_slow(Slow(1.0, 0.002), minutes=5, evaluate_every=None)
+    evaluated = [event.step for part in (first, resumed) for event in of(EvalEvent, part)]
+    assert evaluated == [event.step for event in of(EvalEvent, whole)]
+    assert state.seconds == pytest.approx(whole.state.seconds)
+
+
+def test_train_loop_saves_every_checkpoint_seconds() -> None:
+    result = run_slow(Slow(), steps=8, checkpoint_seconds=25)
+    assert [state.step for state in result.saved] == [3, 6, 8]
+
+
+def test_last_checkpoint_is_that_of_a_longer_training() -> None:
+    """The evaluation after the last step is not in it, unless one is due there anyway."""
+    for steps, evaluated in ((13, 10), (15, 15)):
+        objective = Regression(random_rows([2]), scores=[1.0, 2.0, 3.0])
+        result = run(objective, steps=steps, evaluate_every=5)
+        assert [(state.step, state.last_eval_step, state.best_step) for state in result.saved] == [
+            (steps, evaluated, evaluated)
+        ]
+        assert (result.state.last_eval_step, result.state.best) == (steps, 3.0)
+
+
+# --- stopping -------------------------------------------------------------------------------------
+
+
+class Interrupted(Regression):
+    """A toy objective whose evaluations are stopped until `goes_on`."""
+
+    goes_on = False
+
+    def evaluate(self, examples: int) -> Validation:
+        if not self.goes_on:
+            raise EvaluationStopped
+        return super().evaluate(examples)
+
+
+@pytest.mark.parametrize("steps", [20, 5], ids=["in the middle", "after the last step"])
+@pytest.mark.parametrize("average", [1, 3])
+def test_stopped_evaluation_is_made_when_training_is_resumed(steps: int, average: int) -> None:
+    settings = {"steps": steps, "evaluate_every": 5, "average_checkpoints": average}
+    interrupted, whole = Interrupted(random_rows([2])), Regression([])
+    whole.given = interrupted.given
+    whole.model.load_state_dict(interrupted.model.state_dict())
+    stopped = run(interrupted, **settings)
+    assert (stopped.stop_reason, stopped.state.step) == ("stop", 5)
+    assert stopped.state.last_eval_step == 0 and not stopped.state.recent_weights
+    assert stopped.saved[-1].step == 5
+    interrupted.goes_on = True
+    resumed, expected = run(interrupted, stopped.state, **settings), run(whole, **settings)
+    assert of(EvalEvent, resumed) == of(EvalEvent, expected)
+    assert torch.equal(interrupted.model.weight, whole.model.weight)
+    best = [result.state.best_weights["weight"] for result in (resumed, expected)]
+    assert torch.equal(*best)
+
+
+def test_train_loop_stops_before_an_evaluation_that_is_due() -> None:
+    objective, state = Regression(random_rows([2])), TrainState()
+    result = run(objective, state, stop=lambda: state.step == 10, steps=100, evaluate_every=10)
+    assert (result.stop_reason, state.step, objective.evaluations) == ("stop", 10, 0)
+    run(objective, state, steps=11, evaluate_every=10)
+    assert objective.evaluations == 2
 
 
 def test_train_loop_stops_after_the_step_without_evaluating() -> None:

@@ -18,8 +18,9 @@ from saccade.runs.run import load_run
 from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.training import loop
 from saccade.training.config import TrainConfig
-from saccade.training.loop import Event, StepEvent, TrainState
+from saccade.training.loop import Event, StepEvent
 from saccade.training.objective import Loss, Validation
+from saccade.training.state import TrainState
 from tests.training.toy_objective import Rows, ToyObjective
 
 Outcomes = Callable[[Path], dict[str, Any]]
@@ -190,7 +191,7 @@ def trained(
     events: list[Any] = []
     loop.train_loop(
         objective,
-        lambda: Validation({}, 0.0),
+        lambda examples: Validation({}, 0.0),
         make_optimizer(settings.optimizer, objective.model, optimizer_settings),
         settings,
         state or TrainState(),

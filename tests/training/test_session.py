@@ -27,7 +27,7 @@ def train(objective: ToyObjective, folder: Path, steps: int, validate: Validatio
     folder.mkdir(exist_ok=True)
     reason = run_training_session(
         objective,
-        lambda: validate,
+        lambda examples, on_progress: validate,
         TrainConfig(steps=steps, evaluate_every=2),
         folder,
         console=Console(quiet=True),

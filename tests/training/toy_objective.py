@@ -26,6 +26,7 @@ class ToyObjective:
     """Linear regression on given batches, which repeat."""
 
     addressable = True
+    unit = "rows"
     validate: Callable[[], Validation] | None = None
 
     def __init__(self, batches: list[Rows]):

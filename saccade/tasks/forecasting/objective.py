@@ -30,6 +30,8 @@ class ForecastObjective(StatelessObjective[SeriesBatch]):
 
     model: ForecastModel
 
+    unit = "predictions"
+
     def __init__(
         self,
         recipe: ForecastRecipe,

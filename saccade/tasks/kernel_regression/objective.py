@@ -38,6 +38,8 @@ class KernelAttentionObjective(StatelessObjective[PointBatch]):
 
     model: KernelAttention
 
+    unit = "points"
+
     def __init__(
         self,
         recipe: RegressionRecipe,

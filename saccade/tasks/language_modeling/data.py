@@ -34,12 +34,15 @@ from saccade.io.text_files import STANDARD_INPUT
 from saccade.models.config import GPTConfig
 from saccade.tasks.base import Choice, PrepareContext, PreparedData, fingerprint_arrays
 from saccade.tasks.language_modeling.config import CorpusConfig, LanguageRecipe
+from saccade.tasks.length import evaluation_choice
 from saccade.types.progress import Progress, ProgressCounter
 
 TARGET_TRAIN_TOKENS = 2.5e6  # tokens seen in training, unless the text is longer
 SAMPLE_LINES, SAMPLE_CHARACTERS = 200, 20_000  # from which the script of a text is inferred
 SAMPLE_TOKENS = 4096  # from which the script of a text and an example are taken
 PROMPT_CHARACTERS = 40  # of the example prompt
+MIN_EPOCHS, MAX_EPOCHS = 2, 40
+MIN_STEPS, MAX_STEPS = 200, 20_000
 DEFAULT_SEGMENT_LENGTH = 128  # tokens, for models that attend to a whole segment
 
 PreparedText = PreparedData[LanguageRecipe, Tokenizer, TokenCorpus]
@@ -216,13 +219,12 @@ def _with_sizes(recipe: LanguageRecipe, tokens: int) -> tuple[LanguageRecipe, li
         return recipe, []
     given = flatten(recipe, exclude_unset=True)
     epoch = max(1, tokens // recipe.train.batch_tokens)
-    epochs = float(np.clip(TARGET_TRAIN_TOKENS / tokens, 2, 40))
-    steps = int(np.clip(epochs * epoch, 200, 20_000))
-    possible = [
-        *_segment_choices(recipe.model_name, given),
-        Choice("train.steps", steps, f"{steps / epoch:.1f} epochs of {tokens:,} tokens"),
-        Choice("train.evaluate_every", max(50, steps // 20), "twenty times"),
-    ]
+    possible = _segment_choices(recipe.model_name, given)
+    if recipe.train.minutes is None:
+        steps = _choose_steps(tokens, epoch)
+        possible += [steps, evaluation_choice(given.get("train.steps", steps.value))]
+    else:
+        possible.append(_step_limit(tokens, epoch, recipe.train.minutes))
     choices = [choice for choice in possible if choice.path not in given]
     recipe = override_settings(recipe, {choice.path: choice.value for choice in choices})
     model, length = recipe.model, recipe.data.segment_length
@@ -233,6 +235,22 @@ def _with_sizes(recipe: LanguageRecipe, tokens: int) -> tuple[LanguageRecipe, li
             "segments."
         )
     return recipe, choices
+
+
+def _choose_steps(tokens: int, epoch: int) -> Choice:
+    """Return the number of steps for a text, and the bound that decided."""
+    epochs = float(np.clip(TARGET_TRAIN_TOKENS / tokens, MIN_EPOCHS, MAX_EPOCHS))
+    steps = int(np.clip(epochs * epoch, MIN_STEPS, MAX_STEPS))
+    bound = {MIN_STEPS: "; the lower limit", MAX_STEPS: "; the upper limit"}.get(steps, "")
+    reason = f"{steps / epoch:.1f} epochs of {tokens:,} tokens{bound}"
+    return Choice("train.steps", steps, reason)
+
+
+def _step_limit(tokens: int, epoch: int, minutes: float) -> Choice:
+    """Return the number of steps after which a text is no longer trained on in a time budget."""
+    steps = max(MIN_STEPS, MAX_EPOCHS * epoch)
+    reason = f"{steps / epoch:.1f} epochs of {tokens:,} tokens, if {minutes:g} min are enough"
+    return Choice("train.steps", steps, reason)
 
 
 def _segment_choices(model: str, given: dict[str, Any]) -> list[Choice]:

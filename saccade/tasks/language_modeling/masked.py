@@ -195,6 +195,7 @@ class MaskedEvaluator(Evaluator[TokenCorpus]):
         self.model.eval()
         total, right, tokens = 0.0, 0, 0
         ids = leading_ids(split, limit, self.segment_length)
+        counter = ProgressCounter(on_progress, "evaluating", len(ids))
         for segments in random_segments(
             ids, EVAL_BATCH_SEGMENTS, self.segment_length, seed=0, epoch=0
         ):
@@ -202,6 +203,7 @@ class MaskedEvaluator(Evaluator[TokenCorpus]):
             total += float(loss.total)
             right += int(loss.correct)
             tokens += LMBatch(segments).tokens
+            counter.advance(LMBatch(segments).tokens)
         metrics = {"loss": total / tokens, "accuracy": right / tokens, "tokens": float(tokens)}
         how = (
             "one gap at a time, predicted from all other tokens of a segment of at most "

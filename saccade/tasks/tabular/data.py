@@ -38,6 +38,7 @@ MODEL_TARGET_TYPES: dict[str, TargetType] = {  # mlp predicts both
 REGRESSION_LOSS_NAMES = ("absolute_error", "huber", "squared_error")
 CLASSIFICATION_LOSS_NAMES = ("cross_entropy", "exponential", "hinge")
 BINARY_LOSS_NAMES = ("exponential", "hinge")
+MIN_STEPS, MAX_EPOCHS = 1000, 40  # limits of a training with a time budget
 ONLINE_EVALUATIONS = 20  # evaluations of the running score
 
 
@@ -117,6 +118,9 @@ def prepare_table(recipe: TableRecipe, context: PrepareContext[TableSchema]) -> 
         recipe, more_choices = _with_online_steps(recipe, len(table))
         choices += more_choices
         sizes = "each predicted before it is trained on, so none is held out"
+    elif recipe.train.minutes is not None and recipe.model_name != "svm":
+        recipe, more_choices = _with_step_limit(recipe, len(splits["train"]), recipe.train.minutes)
+        choices += more_choices
     inputs = len(schema.feature_names)
     notes.insert(0, f"{table.name}: {inputs:,} inputs, {len(table):,} rows ({sizes}).")
     train = splits["train"].rows
@@ -197,6 +201,20 @@ def _with_online_steps(recipe: TableRecipe, count: int) -> tuple[TableRecipe, li
     ]
     choices = [choice for choice in possible if choice.path not in given]
     return override_settings(recipe, {choice.path: choice.value for choice in choices}), choices
+
+
+def _with_step_limit(
+    recipe: TableRecipe, count: int, minutes: float
+) -> tuple[TableRecipe, list[Choice]]:
+    """Limit the steps of a time budget, unless they are given: more epochs would overfit."""
+    if recipe.train.steps is not None:
+        return recipe, []
+    epoch = -(-count // rows_per_batch(recipe, count))
+    steps = max(MIN_STEPS, MAX_EPOCHS * epoch)
+    rows = pluralise(count, "row")
+    reason = f"{steps / epoch:,.0f} epochs of {rows}, if {minutes:g} min are enough"
+    choice = Choice("train.steps", steps, reason)
+    return override_settings(recipe, {choice.path: steps}), [choice]
 
 
 def _as_typed(table: Table, schema: TableSchema) -> str:

@@ -32,6 +32,8 @@ ONLINE_KEY, INITIAL_KEY = "said", "left"
 class TabularObjective(StatelessObjective[TabularBatch]):
     """Structural risk of shuffled rows: loss plus penalty."""
 
+    unit = "rows"
+
     def __init__(
         self,
         recipe: TableRecipe,

@@ -16,11 +16,13 @@ from saccade.config import flatten, override_settings
 from saccade.data.parallel.pairs import SentencePairs
 from saccade.data.samplers import evenly_spaced_rows
 from saccade.tasks.base import Choice
+from saccade.tasks.length import evaluation_choice, warmup_choice
 from saccade.tasks.translation.config import TranslationRecipe
 
 STATS_SAMPLE_PAIRS = 20_000  # pairs
 CHARS_PER_TOKEN = 4.0
-TIME_BUDGET_SECONDS = 3600.0
+DEFAULT_SECONDS = 3600.0  # of training on sentences, without train.minutes
+MIN_STEPS, MAX_STEPS = 400, 100_000
 TRAIN_FLOPS = 8e10  # operations per second that training reaches on two cores
 TARGET_TOKEN_SHARE = 0.8  # of a batch's token budget; padding and longer sources take the rest
 MAX_BATCH_TOKENS = 4096
@@ -89,7 +91,7 @@ def auto_configure(
         )
     model = recipe.model_name
     met = _choose_sizes(model, kind, facts, vocabulary or 8000, choose)
-    _choose_training(model, kind, facts, met, choose)
+    _choose_training(model, kind, facts, met, recipe.train.minutes, choose)
     return override_settings(recipe, {choice.path: choice.value for choice in choices}), choices
 
 
@@ -118,7 +120,9 @@ def _choose_sizes(model: str, kind: str, facts: PairStats, vocabulary: int, choo
     return float(met)
 
 
-def _choose_training(model: str, kind: str, facts: PairStats, met: float, choose: Any) -> None:
+def _choose_training(
+    model: str, kind: str, facts: PairStats, met: float, minutes: float | None, choose: Any
+) -> None:
     letters = kind == "character"
     per_token = 1.0 if letters else CHARS_PER_TOKEN
     longer = max(facts.source_chars, facts.target_chars) / per_token + 1
@@ -128,13 +132,11 @@ def _choose_training(model: str, kind: str, facts: PairStats, met: float, choose
     budget = int(np.clip(rows * longer + 1e-6, 256, MAX_BATCH_TOKENS))  # 4095.999… is 4096
     budget = choose("train.batch_tokens", budget, f"about {rows:.0f} pairs of {longer:.0f} tokens")
     epoch = max(1.0, facts.pairs * longer / budget)
-    steps = _choose_steps(
-        letters, facts, epoch, 6 * met * budget * TARGET_TOKEN_SHARE / TRAIN_FLOPS, choose
-    )
-    choose(
-        "train.warmup", max(20, min(steps // 10, 1000)), f"a tenth of {steps:,} steps, up to 1000"
-    )
-    choose("train.evaluate_every", max(50, steps // 20), f"twenty times in {steps:,} steps")
+    step_seconds = 6 * met * budget * TARGET_TOKEN_SHARE / TRAIN_FLOPS
+    steps = choose("train.steps", *_steps(letters, facts, epoch, step_seconds, minutes))
+    if minutes is None:
+        for choice in (warmup_choice(steps), evaluation_choice(steps)):
+            choose(choice.path, choice.value, choice.reason)
     if not letters:
         choose("train.patience", 8, "the rate falls to the end, and the scores rise as it does")
     rate = 2e-3 if model != "transformer" else 1e-3
@@ -146,17 +148,24 @@ def _choose_training(model: str, kind: str, facts: PairStats, met: float, choose
     )
 
 
-def _choose_steps(
-    letters: bool, facts: PairStats, epoch: float, seconds: float, choose: Any
-) -> int:
-    """So many that the pairs are learned; of sentences, at most what an hour allows."""
-    if letters:  # learned in fewer passes than words: each is seen far more often
-        epochs = float(np.clip(150_000 / facts.pairs, 3, 40))
-        steps = int(np.clip(epochs * epoch, 400, 100_000))
-        why = ""
-    else:
-        epochs = float(np.clip(2_000_000 / facts.pairs, 3, 60))
-        steps = int(np.clip(min(epochs * epoch, TIME_BUDGET_SECONDS / seconds), 400, 100_000))
-        why = f", about {max(1, round(steps * seconds / 60))} min on two cores"
-    times = f"{steps / epoch:.1f} times through {facts.pairs:,} pairs"
-    return int(choose("train.steps", steps, times + why))
+def _steps(
+    letters: bool, facts: PairStats, epoch: float, step_seconds: float, minutes: float | None
+) -> tuple[int, str]:
+    """Return so many steps that the pairs are learned, and the reason.
+
+    Of sentences at most what an hour allows; in a time budget, the clock decides.
+    """
+    # letters are learned in fewer passes than words: each is seen far more often
+    wanted, most = (150_000, 40) if letters else (2_000_000, 60)
+    steps = float(np.clip(wanted / facts.pairs, 3, most)) * epoch
+    if minutes is None and not letters:
+        steps = min(steps, DEFAULT_SECONDS / step_seconds)
+    whole = int(np.clip(steps, MIN_STEPS, MAX_STEPS))
+    reason = f"{whole / epoch:.1f} times through {facts.pairs:,} pairs"
+    if whole in (MIN_STEPS, MAX_STEPS):
+        reason += f", the {'lower' if whole == MIN_STEPS else 'upper'} limit"
+    if minutes is not None:
+        reason += f", if {minutes:g} min are enough"
+    elif not letters:
+        reason += f", about {max(1, round(whole * step_seconds / 60))} min on two cores"
+    return whole, reason

@@ -28,7 +28,7 @@ from saccade.tasks.translation.config import TranslationRecipe
 from saccade.tasks.translation.data import PairSplit, TokenizerPair
 from saccade.tasks.translation.objective import batch_to, batches_once, target_hidden
 from saccade.tasks.translation.predict import TranslationPredictor
-from saccade.types.progress import Progress, ignore_progress
+from saccade.types.progress import Progress, ProgressCounter, ignore_progress
 from saccade.types.results import ComparisonMetric, Evaluation, Prediction
 
 BLEU_ORDER = 4  # the longest n-grams that BLEU counts
@@ -71,16 +71,20 @@ class TranslationEvaluator(Evaluator[PairSplit]):
         references = list(pairs.targets(rows))
         scores = score_translations(texts, references, full=limit is None)
         loss = {"loss": PER_TOKEN, "perplexity": PER_TOKEN}
-        metrics = self.mean_loss(split) | scores.metrics
+        metrics = self.mean_loss(split, on_progress) | scores.metrics
         return replace(scores, metrics=metrics, conventions=loss | scores.conventions)
 
     @torch.no_grad()
-    def mean_loss(self, split: PairSplit) -> dict[str, float]:
+    def mean_loss(
+        self, split: PairSplit, on_progress: Progress = ignore_progress
+    ) -> dict[str, float]:
         """Return the cross-entropy per target token, and the perplexity."""
         self.model.eval()
         device = device_of(self.model)
         total, tokens = 0.0, 0
+        counter = ProgressCounter(on_progress, "scoring the references", len(split.encoded))
         for batch in batches_once(split.encoded, self.recipe.train.batch_tokens):
+            counter.advance(len(batch.lines))
             batch = batch_to(batch, device)
             hidden = target_hidden(self.model, batch)
             layer = self.model.output_layer

@@ -5,6 +5,7 @@ Or values of one setting of one model: `sweeps`. When a difference is stated: `s
 
 import json
 import platform
+import signal
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 
 from saccade import __version__
 from saccade.config import flatten, override_settings
-from saccade.errors import ConfigError, DataError, RunError, TrainingError
+from saccade.errors import ConfigError, DataError, RunError, Stopped, TrainingError
 from saccade.io.atomic import read_checksummed_json, read_checksummed_text, write_checksummed_json
 from saccade.plots.comparison import save_comparison
 from saccade.plots.style import image_format
@@ -40,7 +41,6 @@ from saccade.workflows.compare.significance import (
 from saccade.workflows.compare.sweeps import SWEEPS, Sweep
 
 DEFAULT_MINUTES = 2.0  # of each training
-UNBOUNDED_STEPS = 10**9  # the time budget ends the training
 
 
 class Comparison(NamedTuple):
@@ -341,7 +341,8 @@ class _Trainings:
             self.options.log(f"\n{model} with seed {seed}, into {folder}:")
             result = resume(folder, {}, self.options)
             if result.stop_reason == "stop":
-                raise KeyboardInterrupt("Stopped and saved. The same command resumes.")
+                message = "Stopped and saved. The same command resumes."
+                raise Stopped(message, result.signal_number or signal.SIGINT)
         run = load_run(folder)
         saved = json.loads((folder / "tokenizer.json").read_text("utf-8"))
         self.tokenizer_checksums[str(folder)] = saved["sha256"]
@@ -374,7 +375,7 @@ class _Trainings:
             recipe = prepared.recipe
             self.preprocessor, self.data = prepared.preprocessor, recipe.data
             if self.by_clock:
-                recipe = override_settings(recipe, {"train.steps": UNBOUNDED_STEPS})
+                recipe = override_settings(recipe, {"train.steps": None})
             self.prepared[model] = recipe, prepared.fingerprint()
         return self.prepared[model]
 
