@@ -1,6 +1,20 @@
-"""`python -m saccade` is `saccade`."""
+"""Entry point: `saccade`, and `python -m saccade`."""
 
-from saccade.cli.main import main
+import signal
+
+
+def main() -> None:
+    """Load the commands and run the one that is asked for."""
+    # until they are loaded, Ctrl-C ends the process as SIGTERM does, without a traceback
+    loading = signal.getsignal(signal.SIGINT) == signal.default_int_handler
+    if loading:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from saccade.cli.main import main as run_command
+
+    if loading:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    run_command()
+
 
 if __name__ == "__main__":
     main()

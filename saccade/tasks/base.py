@@ -142,6 +142,7 @@ class PredictContext(NamedTuple):
     on_progress: Progress = ignore_progress
     on_text: Callable[[str], None] | None = None  # receives the first answer as it grows
     engine: str = "fused"  # decoder implementation: "fused" or "torch", see `engine_name`
+    max_group: int | None = None  # inputs between two progress reports; None: as is fastest
 
 
 class Predictor(ABC, Generic[InputT]):

@@ -177,6 +177,82 @@ def test_plain_lines_are_printed_at_each_evaluation_without_a_terminal() -> None
     assert "\x1b" not in text
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Replace the clock by a number that tests advance."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+def lines_of(clock: list[float], steps: int, seconds: float, **options: object) -> list[str]:
+    """Return the lines of so many steps of so many seconds, without a terminal."""
+    file = StringIO()
+    console = Console(file=file, force_terminal=False, width=140, color_system=None)
+    settings = TrainConfig(steps=steps, **options)
+    with training_progress_bar(console, settings) as on_event:
+        for step in range(1, steps + 1):
+            clock[0] += seconds
+            on_event(stepped(step, progress=step / steps))
+    return file.getvalue().splitlines()
+
+
+def test_plain_lines_come_every_ten_seconds_or_five_percent(clock: list[float]) -> None:
+    assert len(lines_of(clock, 1024, 1.0)) == 102  # every ten seconds
+    assert len(lines_of(clock, 1024, 0.125)) == 19  # every 52 steps: five percent, which take 6.5 s
+    assert len(lines_of(clock, 1024, 2**-7)) == 4  # no more than one in 2 s
+    assert lines_of(clock, 1024, 2**-10) == []  # it is over in a second
+
+
+def test_plain_lines_show_time_in_a_time_budget() -> None:
+    settings = TrainConfig(minutes=1)
+    text = output_of(
+        False, stepped(2, progress=0.2), EvalEvent(2, {"loss": 2.0}, True), settings=settings
+    )
+    assert text.startswith("step 2 of about 10, 12 s of 1 min  loss 2.500")
+
+
+def test_progress_bar_shows_time_in_a_time_budget() -> None:
+    text = output_of(True, stepped(2, progress=0.2), settings=TrainConfig(minutes=1))
+    assert "12 s of 1 min" in text
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_speed_has_the_unit_of_the_task(terminal: bool) -> None:
+    events = (stepped(1), EvalEvent(1, {"accuracy": 0.5}, True))
+    assert "rows/s" in output_of(terminal, *events, unit="rows")
+    assert "tokens" not in output_of(terminal, *events, unit="rows")
+
+
+def test_plain_lines_name_the_step_of_an_older_evaluation(clock: list[float]) -> None:
+    file = StringIO()
+    console = Console(file=file, force_terminal=False, width=140)
+    with training_progress_bar(console, TrainConfig(steps=1000)) as on_event:
+        on_event(stepped(101))
+        on_event(EvalEvent(101, {"exact": 0.022}, True))
+        clock[0] += 11
+        on_event(stepped(157, progress=0.157))
+    first, second = file.getvalue().splitlines()
+    assert first.startswith("step 101/1,000  ") and first.endswith("dev at step 101: exact 2.2 %")
+    assert second.startswith("step 157/1,000  ") and second.endswith("dev at step 101: exact 2.2 %")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_long_evaluation_is_shown(terminal: bool, clock: list[float]) -> None:
+    file = StringIO()
+    console = Console(file=file, force_terminal=terminal, width=140, color_system=None)
+    with training_progress_bar(console, TEN_STEPS) as on_event:
+        on_event(stepped(5))
+        for done in (50, 100, 150):
+            clock[0] += 6
+            on_event(EvalProgressEvent(5, "predicting", done, 500))
+    assert ("dev at step 5: predicting 100/500" in file.getvalue()) or terminal
+    if not terminal:
+        assert len(file.getvalue().splitlines()) == 1
+    else:
+        assert "dev at step 5: predicting 150/500" in file.getvalue()
+
+
 def test_progress_bar_respects_a_quiet_console() -> None:
     console = Console(file=(file := StringIO()), quiet=True)
     with training_progress_bar(console, TEN_STEPS) as on_event:

@@ -80,7 +80,8 @@ def prepare_pairs(
     )
     stats = pair_stats(loaded.pairs["train"])
     if context.auto_model:
-        recipe = recipe.with_values(model={"name": choose_model(stats)})
+        given = recipe.model.model_dump(exclude_unset=True)
+        recipe = recipe.with_values(model={**given, "name": choose_model(stats)})
     recipe, choices = auto_configure(recipe, stats)
     tokenizers = context.preprocessor
     if tokenizers is None:

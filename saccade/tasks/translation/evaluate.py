@@ -33,6 +33,7 @@ from saccade.types.results import ComparisonMetric, Evaluation, Prediction
 
 BLEU_ORDER = 4  # the longest n-grams that BLEU counts
 DEV_METRICS = ("bleu", "d2l_bleu")  # of those that may be left out, the ones logged in training
+STOPPABLE_GROUP = 64  # translations of an evaluation during training that are made together
 PER_TOKEN = "per target token of this run's vocabulary, eos included, no label smoothing"
 
 
@@ -65,7 +66,8 @@ class TranslationEvaluator(Evaluator[PairSplit]):
         predictions = self.predictor.predict(
             list(pairs.sources(rows)),
             self.predictor.parse_options(options or {}),
-            PredictContext(on_progress=on_progress),
+            # during training in small groups, between which it can be stopped
+            PredictContext(on_progress=on_progress, max_group=limit and STOPPABLE_GROUP),
         )
         texts = [prediction.text for prediction in predictions]
         references = list(pairs.targets(rows))

@@ -98,6 +98,7 @@ class TranslationPredictor(TextPredictor):
         per_thread = math.ceil(len(rows) / torch.get_num_threads())
         if MIN_DECODE_GROUP <= per_thread < limit:
             limit = per_thread  # a group for each core
+        limit = min(limit, context.max_group or limit)
         groups = list(group_by_length(rows, encoded, DECODE_BATCH_TOKENS, limit))
         decoder = self.decoder(context.engine)  # built once, not by each thread
 
