@@ -39,7 +39,7 @@ class MissingPackageError(SaccadeError):
 
 
 class Stopped(KeyboardInterrupt):
-    """The process is to stop: by Ctrl-C or another signal, whose number the exit code tells."""
+    """The process is to stop: by Ctrl-C or another signal, whose number the exit code has."""
 
     def __init__(self, message: str = "", signal_number: int = 2):
         super().__init__(message)

@@ -1,6 +1,7 @@
 """Fixtures of all tests: small data, small recipes, trained runs, and a clean start."""
 
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -106,6 +107,27 @@ def threads_given_back() -> Iterator[None]:
     """Restore the number of threads, which training sets for the whole process."""
     yield
     torch.set_num_threads(2)
+
+
+@pytest.fixture
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train without drawing the figures of the report."""
+    monkeypatch.setattr("saccade.runs.train.write_report", lambda run, figures, log: None)
+
+
+@pytest.fixture
+def counted_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the clock of the training loop by one that advances a second at each call."""
+    from saccade.training import session
+
+    seconds = itertools.count()
+
+    def timed(*arguments: Any, **options: Any) -> str:
+        options |= {"clock": lambda: float(next(seconds)), "setup_seconds": 10.0}
+        return original(*arguments, **options)
+
+    original = session.run_training_session
+    monkeypatch.setattr(session, "run_training_session", timed)
 
 
 @pytest.fixture(scope="session")

@@ -83,7 +83,7 @@ LAYERS: list[dict[str, str]] = [
 LEVEL = {name: level for level, packages in enumerate(LAYERS) for name in packages}
 ROOT_MODULES = {"__init__", "__main__", "config", "errors", "registry", "seeding"}
 NEVER_DRAW = {"tasks", "serve"}  # packages that a server needs, without matplotlib
-WAIT_FOR_TORCH = {"__init__", "cli", "io", "runs", "seeding"}
+WAIT_FOR_TORCH = {"__init__", "__main__", "cli", "io", "runs", "seeding"}
 CATCH_ALL_NAMES = {"common", "helper", "helpers", "misc", "util", "utils"}
 
 Import = ast.Import | ast.ImportFrom

@@ -47,6 +47,7 @@ PLUMBING = {
     "io/byte_source.py": "opens the file",
     "io/encodings.py": "detects the encoding",
     "tasks/base.py": "contracts",
+    "tasks/length.py": "chooses settings from the number of steps",
     "tasks/neural.py": "device and training settings of a recipe",
     "tasks/translation/auto_config.py": "chooses settings from statistics",
     "models/config.py": "validates settings",

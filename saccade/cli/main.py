@@ -187,28 +187,28 @@ def _run_typer(arguments: list[str], debug: bool) -> int:
 
 def _report_error(error: BaseException | None, debug: bool) -> int:
     """Print the message of an error and return the exit code that it stands for."""
+    if debug and not isinstance(error, BrokenPipeError):
+        traceback.print_exception(error)
     match error:
         case SaccadeError():
-            return _print_error(str(error), 2, debug)
+            return _print_error(str(error), 2)
         case KeyboardInterrupt():
             code = 128 + getattr(error, "signal_number", signal.SIGINT)
-            return _print_error(str(error) or "Stopped.", code, debug)
+            return _print_error(str(error) or "Stopped.", code)
         case BrokenPipeError():
             # the reader closed the pipe; what is still buffered must not raise at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         case OSError():
             where = f"{error.filename}: " if error.filename else ""
-            return _print_error(f"{where}{error.strerror or error}.", 2, debug)
+            return _print_error(f"{where}{error.strerror or error}.", 2)
     fault = f"{type(error).__name__}: {error}".strip()
     return _print_error(
-        f"Internal error ({fault}). Run again with --debug to see the traceback.", 1, debug
+        f"Internal error ({fault}). Run again with --debug to see the traceback.", 1
     )
 
 
-def _print_error(message: str, code: int, debug: bool) -> int:
-    if debug:
-        traceback.print_exc()
+def _print_error(message: str, code: int) -> int:
     with suppress(OSError):  # a closed terminal
         print(f"saccade: {message}" if code < 128 else message, file=sys.stderr)
     return code

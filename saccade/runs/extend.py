@@ -23,7 +23,7 @@ RESUME_SETTINGS = (
     "train.steps",
     "train.threads",
 )
-LENGTH_SETTINGS = ("train.minutes", "train.patience", "train.steps")
+EXTENDING_SETTINGS = ("train.minutes", "train.patience", "train.steps")
 # schedules whose past does not depend on the length of the training
 OPEN_ENDED_SCHEDULES = ("constant", "inverse_sqrt", "none", "pid")
 
@@ -72,7 +72,7 @@ def resumed_recipe(
             f"--init-from.{again}"
         )
     paths = {change.path for change in changed}
-    if not is_trained_by_loop and (given := sorted(paths.intersection(LENGTH_SETTINGS))):
+    if not is_trained_by_loop and (given := sorted(paths.intersection(EXTENDING_SETTINGS))):
         raise ConfigError(
             f"got {', '.join(given)} for {recipe.model_name}, which is fitted to its data without "
             f"training steps and cannot be extended. {_fit_again(recipe, {})}"
@@ -112,7 +112,7 @@ def extend_state(
     early counts its evaluations without improvement from 0 again.
     """
     paths = {change.path for change in changed}
-    if not paths.intersection(LENGTH_SETTINGS):
+    if not paths.intersection(EXTENDING_SETTINGS):
         return []
     _check_length(state, settings, paths, where)
     messages = []

@@ -248,7 +248,7 @@ def _run_session(run: Run, options: TrainOptions, session: _Session) -> TrainRes
             stop_reason, figures = _run_loop(run, options, console, session, stop)
     else:
         estimator = _make_estimator(run)
-        # a fit that cannot be resumed is interrupted at once
+        # a fit that cannot be resumed is interrupted immediately
         with stop_on_signal() if estimator.is_resumable else nullcontext(StopFlag()) as stop:
             stop_reason = _fit(run, estimator, console, stop)
     if stop_reason != "stop":

@@ -19,7 +19,7 @@ MAX_SETUP_SHARE = 0.5  # of the budget, for reading and tokenizing; training has
 
 
 class BudgetPlan(NamedTuple):
-    """How a time budget is spent."""
+    """Steps and evaluations that fit into the rest of a time budget."""
 
     evaluations: int  # still to be made, the last one after the last step
     examples: int  # of the validation split, in each evaluation

@@ -38,7 +38,7 @@ from saccade.training.state import TrainState
 
 # without a terminal: seconds and share of the training between two lines
 LINE_SECONDS, MIN_LINE_SECONDS, LINE_PROGRESS = 10.0, 2.0, 0.05
-SHOWN_SCORES = ("exact", "chrf", "loss", "accuracy", "rmse")
+SCORE_NAMES = ("exact", "chrf", "loss", "accuracy", "rmse")
 
 
 class MetricsLog:
@@ -212,7 +212,7 @@ class _RunningMetrics:
                 self.accuracy = _moving_average(self.accuracy, event.accuracy)
             self.speed = _moving_average(self.speed, speed)
         elif isinstance(event, EvalEvent):
-            names = [n for n in SHOWN_SCORES if n in event.scores][: 1 if self.is_narrow else 2]
+            names = [n for n in SCORE_NAMES if n in event.scores][: 1 if self.is_narrow else 2]
             scores = " ".join(_format_score(name, event.scores[name]) for name in names)
             self.dev = f"  dev at step {event.step:,}: {scores}"
         self.last_event = now

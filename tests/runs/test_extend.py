@@ -1,7 +1,5 @@
 """Training longer: finished, early-stopped and time-limited runs are extended when resumed."""
 
-import functools
-import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,19 +12,12 @@ from saccade.io.tensors import read_tensors
 from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.run import load_run, open_without_weights
 from saccade.runs.train import TrainOptions, resume, train_recipe
-from saccade.training import session
 from saccade.training.loop import Event, StepEvent
 
 Recipes = Callable[..., Any]
 Outcomes = Callable[[Path], dict[str, Any]]
 
 pytestmark = pytest.mark.usefixtures("no_report")
-
-
-@pytest.fixture
-def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train without drawing the figures of the report."""
-    monkeypatch.setattr("saccade.runs.train.write_report", lambda run, figures, log: None)
 
 
 def extended(folder: Path, changes: dict[str, Any]) -> tuple[str, list[str], list[StepEvent]]:
@@ -123,14 +114,6 @@ def test_early_stopped_run_is_extended(smallest: Recipes, tmp_path: Path) -> Non
     reason, messages, made = extended(tmp_path, {"train.patience": 4})
     assert reason == "patience" and [event.step for event in made] == [11, 12, 13, 14]
     assert not [message for message in messages if "stopped early" in message]
-
-
-@pytest.fixture
-def counted_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the clock of the training loop by one that advances a second at each call."""
-    seconds = itertools.count()
-    timed = functools.partial(session.run_training_session, clock=lambda: float(next(seconds)))
-    monkeypatch.setattr(session, "run_training_session", timed)
 
 
 def test_finished_run_is_extended_by_minutes_and_then_by_steps(

@@ -110,7 +110,7 @@ def test_signal_while_the_commands_are_loaded_ends_the_process(number: signal.Si
     code += "    if name == 'saccade.cli.check': os.kill(os.getpid(), int(sys.argv[1]))\n"
     code += "    return load(name, *rest)\n"
     code += "builtins.__import__ = interrupted\n"
-    code += "from saccade.__main__ import main; main()"
+    code += "from saccade.__main__ import start; start()"
     result = subprocess.run([sys.executable, "-c", code, str(int(number))], capture_output=True)
     assert result.returncode == -number  # a shell reports 128 + number
     assert b"Traceback" not in result.stderr

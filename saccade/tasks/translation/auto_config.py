@@ -156,8 +156,8 @@ def _steps(
     Of sentences at most what an hour allows; in a time budget, the clock decides.
     """
     # letters are learned in fewer passes than words: each is seen far more often
-    wanted, most = (150_000, 40) if letters else (2_000_000, 60)
-    steps = float(np.clip(wanted / facts.pairs, 3, most)) * epoch
+    pairs_seen, max_epochs = (150_000, 40) if letters else (2_000_000, 60)
+    steps = float(np.clip(pairs_seen / facts.pairs, 3, max_epochs)) * epoch
     if minutes is None and not letters:
         steps = min(steps, DEFAULT_SECONDS / step_seconds)
     whole = int(np.clip(steps, MIN_STEPS, MAX_STEPS))
