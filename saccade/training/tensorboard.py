@@ -23,7 +23,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from saccade.training.loop import EvalEvent, Event, ReportEvent, TrainState
+from saccade.training.loop import EvalEvent, Event, ReportEvent
+from saccade.training.state import TrainState
 
 CRC32C_POLYNOMIAL = 0x82F63B78  # Castagnoli, reflected
 MASK_DELTA = 0xA282EAD8
