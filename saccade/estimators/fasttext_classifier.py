@@ -20,13 +20,12 @@ periodically merged with the shared table.
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from pydantic import Field
 
 from saccade.compiled.jit import aligned_zeros, jit_nogil, jit_nogil_no_nrt
-from saccade.config import Config
+from saccade.estimators.text_classifiers.config import FastTextClassifierConfig
 from saccade.estimators.word_vectors.kernels import (
     SIGMOID_TABLE,
     mean_rows,
@@ -44,6 +43,7 @@ from saccade.estimators.word_vectors.sampling import (
     rng_state,
 )
 from saccade.types.arrays import Float32Array, FloatArray, Int32Array, IntArray
+from saccade.types.bags import Bags
 
 LABEL_LOSSES = {"softmax": 0, "one_vs_all": 1, "hierarchical_softmax": 2}
 SOFTMAX_LOSS, ONE_VS_ALL_LOSS, HIERARCHICAL_SOFTMAX_LOSS = LABEL_LOSSES.values()
@@ -52,25 +52,6 @@ BLOCKS_PER_THREAD = 8  # blocks submitted per thread between two checks of `stop
 MAX_COPIED_LABELS = 256  # up to this many labels, each thread has its own copy of their rows
 TEXTS_PER_MERGE = 256  # texts between two merges of these copies into the shared table
 _HASH_MULTIPLIER, _HASH_SEED = np.uint64(116049371), np.uint64(0x9E3779B97F4A7C15)
-
-
-class FastTextClassifierConfig(Config):
-    """Linear classifier on the mean of word and n-gram vectors (fastText)."""
-
-    name: Literal["fasttext"] = "fasttext"
-    width: int = Field(100, ge=1)
-    word_ngrams: int = Field(1, ge=1, le=10)  # longest word n-gram
-    buckets: int = Field(2_000_000, ge=1)
-    loss: Literal["softmax", "one_vs_all", "hierarchical_softmax"] = "softmax"
-    epochs: int = Field(5, ge=1)
-    learning_rate: float = Field(0.1, gt=0)
-
-
-class Bags(NamedTuple):
-    """Texts as bags of input rows: those of text t are rows[starts[t] : starts[t + 1]]."""
-
-    starts: IntArray
-    rows: Int32Array
 
 
 class LabelledBags(NamedTuple):

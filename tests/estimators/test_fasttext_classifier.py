@@ -6,16 +6,16 @@ import pytest
 from saccade.estimators import fasttext_classifier
 from saccade.estimators.fasttext_classifier import (
     LABEL_LOSSES,
-    Bags,
     FastTextClassifier,
-    FastTextClassifierConfig,
     LabelledBags,
     concat_bags,
     train_on_texts,
     word_ngram_buckets,
 )
+from saccade.estimators.text_classifiers.config import FastTextClassifierConfig
 from saccade.estimators.word_vectors.kernels import SIGMOID_TABLE
 from saccade.estimators.word_vectors.sampling import HuffmanPaths, rng_state
+from saccade.types.bags import Bags
 
 
 def some_texts(several: bool = False) -> LabelledBags:

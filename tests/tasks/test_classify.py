@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from saccade.data.parallel.pairs import assign_split
 from saccade.data.text.labelled import LabelledText, generate_dates_by_language, read_labelled_texts
 from saccade.errors import ConfigError, DataError
-from saccade.estimators.fasttext_classifier import Bags
 from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, resume, train_recipe
@@ -24,6 +23,7 @@ from saccade.tasks.text_classification.data import (
 )
 from saccade.tasks.text_classification.evaluate import LabelEvaluator, label_confusion
 from saccade.tasks.text_classification.model import TextClassifier
+from saccade.types.bags import Bags
 from saccade.types.results import ComparisonMetric
 
 LOSSES = ("softmax", "hierarchical_softmax", "one_vs_all")

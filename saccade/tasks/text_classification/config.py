@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from saccade.data.source import SourceConfig
-from saccade.estimators.fasttext_classifier import FastTextClassifierConfig
+from saccade.estimators.text_classifiers.config import FastTextClassifierConfig
 from saccade.tasks.base import Recipe
 from saccade.training.estimator import FitConfig
 

@@ -15,9 +15,9 @@ from saccade.data.splits import SPLIT_NAMES
 from saccade.data.text.labelled import LabelledText, generate_dates_by_language, read_labelled_texts
 from saccade.data.text.word_corpus import LINE_END, WordIndex, read_word_corpus
 from saccade.errors import DataError
-from saccade.estimators.fasttext_classifier import Bags
 from saccade.tasks.base import PrepareContext, PreparedData, fingerprint_arrays
 from saccade.tasks.text_classification.config import ClassifyRecipe, LabelsConfig
+from saccade.types.bags import Bags
 
 SYNTHETIC_LABELLED_TEXTS: dict[str, Callable[[], Iterator[LabelledText]]] = {
     "languages": generate_dates_by_language

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from saccade.estimators.baselines import majority_class
-from saccade.estimators.fasttext_classifier import Bags
 from saccade.metrics.classification import confusion_matrix, macro_f1
 from saccade.tasks.base import Evaluator
 from saccade.tasks.text_classification.config import ClassifyRecipe
 from saccade.tasks.text_classification.data import EncodedTexts, LabelVocabulary
 from saccade.tasks.text_classification.model import TextClassifier
 from saccade.types.arrays import IntArray
+from saccade.types.bags import Bags
 from saccade.types.progress import Progress, ignore_progress
 from saccade.types.results import ComparisonMetric, Evaluation
 

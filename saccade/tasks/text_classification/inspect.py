@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from saccade.estimators.fasttext_classifier import Bags
 from saccade.inspection.checks import CheckResult
 from saccade.inspection.figures import ConfusionMatrix, Figure
 from saccade.tasks.base import Inspector
@@ -12,6 +11,7 @@ from saccade.tasks.text_classification.config import ClassifyRecipe
 from saccade.tasks.text_classification.data import EncodedTexts, LabelVocabulary
 from saccade.tasks.text_classification.evaluate import label_confusion
 from saccade.tasks.text_classification.model import TextClassifier
+from saccade.types.bags import Bags
 
 MAX_CONFUSION_LABELS = 40  # labels of a confusion matrix
 

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from saccade.data.text.word_corpus import WordIndex
 from saccade.estimators.fasttext_classifier import (
-    Bags,
     FastTextClassifier,
     LabelledBags,
     concat_bags,
@@ -17,6 +16,7 @@ from saccade.estimators.fasttext_classifier import (
 from saccade.tasks.text_classification.config import ClassifyRecipe
 from saccade.tasks.text_classification.data import EncodedTexts, LabelVocabulary
 from saccade.training.estimator import FitContext
+from saccade.types.bags import Bags
 
 
 class TextClassifier:

@@ -9,13 +9,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.data.samplers import bucketed_batches
-from saccade.estimators.fasttext_classifier import Bags
 from saccade.models.text_classifiers import TextNetwork
 from saccade.nn.losses import binary_cross_entropy_with_logits, cross_entropy
 from saccade.tasks.base import Recipe
 from saccade.tasks.neural import StatelessObjective, device_of
 from saccade.training.objective import Loss
 from saccade.types.arrays import IntArray
+from saccade.types.bags import Bags
 from saccade.types.shapes import Lengths, TokenIds
 
 PREDICT_TEXTS = 256  # texts of a batch in prediction

@@ -1,0 +1,1 @@
+"""Linear text classifiers that fit themselves: bags of hashed n-grams. Imports no numba."""
