@@ -1,5 +1,6 @@
 """Attention maps as data: weights with the tokens of their rows and columns (torch-free)."""
 
+import unicodedata
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -7,6 +8,9 @@ import numpy as np
 
 # ends of the colour scale that are tried, so that faint maps are visible and scales are round
 SCALE_LIMITS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0)
+
+MAX_TITLE_TEXT = 90  # characters of the input and of the answer in a title
+MIN_SCALED_KEYS = 4  # keys of a row that the colour scale is fitted to
 
 
 class AttentionMap(NamedTuple):
@@ -25,6 +29,18 @@ class AttentionMap(NamedTuple):
     def own_weights(self) -> np.ndarray:
         """Weights of single keys: without the column of those that are left out."""
         return self.weights if self.rest is None else np.delete(self.weights, self.rest, axis=1)
+
+
+def attention_title(model: str, source: str, answer: str) -> str:
+    """Return model, input and answer in one line, as the heading of a picture; texts are cut."""
+    return f"{model}: {_title_text(source)} → {_title_text(answer)}"
+
+
+def _title_text(text: str) -> str:
+    line = " ".join(text.split())
+    line = line if len(line) <= MAX_TITLE_TEXT else f"{line[: MAX_TITLE_TEXT - 1]}…"
+    is_mixed = any(unicodedata.bidirectional(letter) in ("R", "AL", "AN") for letter in line)
+    return f"\u2068{line}\u2069" if is_mixed else line  # isolated: its neighbours keep their order
 
 
 def check_map(map: AttentionMap) -> AttentionMap:
@@ -75,6 +91,17 @@ def crop_map(map: AttentionMap, max_rows: int, max_columns: int) -> AttentionMap
     return map._replace(
         weights=weights, rows=rows, columns=columns, across=across, down=down, rest=rest_column
     )
+
+
+def map_limit(map: AttentionMap) -> float:
+    """Return the end of the colour scale of a map.
+
+    Rows with few keys, such as the first ones of a causal map, have large weights in any model;
+    they may exceed the scale, so that the others are visible.
+    """
+    weights = map.own_weights
+    several = weights[(weights > 0).sum(1) >= MIN_SCALED_KEYS]
+    return scale_limit(several if len(several) else weights)
 
 
 def scale_limit(weights: np.ndarray) -> float:

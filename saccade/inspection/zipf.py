@@ -15,7 +15,7 @@ from saccade.types.arrays import IntArray
 
 NGRAM_ORDERS = (1, 2, 3)
 FIRST_ZIPF_RANK = 10  # the most frequent words deviate from the power law (Mandelbrot 1953)
-MAX_ZIPF_FACTOR = 2.0  # a frequency further from the line than this: no power law
+MAX_ZIPF_FACTOR = 4.0  # a frequency further from the line than this: no power law
 MIN_ZIPF_FREQUENCY = 5  # below it many ranks share one frequency
 
 

@@ -21,7 +21,13 @@ from matplotlib.font_manager import FontEntry
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
-from saccade.inspection.attention_map import AttentionMap, check_map, crop_map, scale_limit
+from saccade.inspection.attention_map import (
+    AttentionMap,
+    check_map,
+    crop_map,
+    map_limit,
+    scale_limit,
+)
 from saccade.inspection.figures import AttentionGrid
 from saccade.plots.fonts import fonts_for, missing_message, replace_missing
 from saccade.plots.style import (
@@ -189,6 +195,7 @@ def attention_figure(
                 font,
                 bar_height,
                 bar_label,
+                is_exceeded=any(map.own_weights.max(initial=0.0) > limit for map in maps),
             )
     return figure
 
@@ -196,7 +203,7 @@ def attention_figure(
 def color_limit(maps: Sequence[AttentionMap]) -> float:
     """Return the end of the shared scale; in an overview, most weights are below it."""
     if len(maps) <= MAX_LABELLED_MAPS:
-        return max(scale_limit(map.own_weights) for map in maps)
+        return max(map_limit(map) for map in maps)
     weights = np.concatenate([map.own_weights.ravel() for map in maps])
     return scale_limit(np.quantile(weights[weights > 0], OVERVIEW_QUANTILE, keepdims=True))
 
@@ -403,10 +410,19 @@ def draw_cell_grid(axes: Axes, shape: tuple[int, ...]) -> None:
 
 
 def add_colorbar(
-    axes: Axes, bar_axes: Axes, font: LabelFont, height: float, label: str = "weight"
+    axes: Axes,
+    bar_axes: Axes,
+    font: LabelFont,
+    height: float,
+    label: str = "weight",
+    is_exceeded: bool = False,
 ) -> None:
-    """Draw the colour bar of a map into axes of this height in inches."""
-    bar = axes.figure.colorbar(axes.images[0], cax=bar_axes)
+    """Draw the colour bar of a map into axes of this height in inches.
+
+    `is_exceeded` marks a scale that ends below the largest weight.
+    """
+    extend = "max" if is_exceeded else "neither"
+    bar = axes.figure.colorbar(axes.images[0], cax=bar_axes, extend=extend)
     bar.outline.set_color("#c9d2de")
     bar.ax.yaxis.set_major_locator(MaxNLocator(min(max(int(2 * height), 1), 5)))
     bar.ax.tick_params(length=0, labelsize=8, labelcolor=MUTED_COLOR)

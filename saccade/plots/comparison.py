@@ -14,6 +14,7 @@ from saccade.plots.style import (
     LINE_COLORS,
     MUTED_COLOR,
     TEXT_COLOR,
+    add_legend_below,
     cycle_colors,
     image_format,
     nested_lines,
@@ -74,7 +75,8 @@ def comparison_figure(comparison: ComparisonCurves) -> Figure:
         style = LINE_STYLES[number // len(LINE_COLORS) % len(LINE_STYLES)]
         axes.plot(x, mean, style, color=colour, lw=1.6, marker=marker, ms=5, label=label)
     axes.set_xlabel(comparison.x_label, color=MUTED_COLOR, fontsize=9)
-    style_axes(axes, f"{comparison.metric} on held-out data")
+    style_axes(axes, f"{comparison.metric} on held-out data", legend=False)
+    add_legend_below(figure, axes, columns=min(len(comparison.curves), 3))
     return figure
 
 

@@ -31,7 +31,7 @@ WEIGHT_LABEL_BOX = (0.4, 0.13)  # space for the text of a weight
 LABEL_CLEARANCE = 0.09  # from the text of a weight to other edges; more is not better
 LABEL_FRACTIONS = np.linspace(0.1, 0.9, 41)  # candidate positions of a weight along its edge
 MAX_UNIT_NAME_LENGTH = 28  # characters
-POSITIVE_COLOR, NEGATIVE_COLOR, GRADIENT_COLOR = LINE_COLORS[0], LINE_COLORS[1], LINE_COLORS[4]
+POSITIVE_COLOR, NEGATIVE_COLOR, GRADIENT_COLOR = LINE_COLORS[0], LINE_COLORS[1], LINE_COLORS[2]
 GRAPH_LEGEND = (
     "x input, z pre-activation, a activation, p probability, b bias; on an edge its weight, blue "
     "if positive, orange if negative. ∂x = ∂loss/∂x and δ = ∂loss/∂z are gradients."

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from saccade.inspection.attention_map import check_map, scale_limit
+from saccade.inspection.attention_map import check_map, map_limit
 from saccade.inspection.figures import ForecastCurves, HorizonErrors, KernelFit, PlotLine
 from saccade.plots.attention import AXIS_FONT_SIZE, add_colorbar, draw_attention_map, map_font
 from saccade.plots.fonts import missing_message
@@ -83,7 +83,7 @@ def regression_figure(
     style_axes(panel, "y")
     if attention is not None:
         font = map_font([check_map(attention)])
-        draw_attention_map(axes[1], attention, font, 7.0, scale_limit(attention.own_weights))
+        draw_attention_map(axes[1], attention, font, 7.0, map_limit(attention))
         axes[1].set_aspect("auto")
         axes[1].xaxis.set_label_position("top")
         axes[1].set(xlabel=attention.across, ylabel=attention.down)

@@ -13,6 +13,7 @@ from saccade.plots.curves import metric_series
 from saccade.plots.style import (
     LINE_COLORS,
     MUTED_COLOR,
+    TEXT_COLOR,
     image_format,
     style_axes,
     use_log_axis,
@@ -57,9 +58,12 @@ def gradient_figure(gradients: GradientNorms) -> Figure:
     if len(logged):
         steps, before = logged[:, 0], logged[:, 1]
         after = np.minimum(before, clip_norm)
-        axes[1].plot(steps, before, color=LINE_COLORS[1], lw=1.2, label="before clipping")
-        axes[1].plot(steps, after, color=LINE_COLORS[2], lw=1.6, label="after clipping")
-        axes[1].axhline(clip_norm, color=MUTED_COLOR, lw=0.8, ls=(0, (4, 3)))
+        # the same below the threshold: the upper line is thinner
+        axes[1].plot(steps, before, color=LINE_COLORS[1], lw=3.4, label="before clipping")
+        axes[1].plot(steps, after, color=TEXT_COLOR, lw=1.2, label="after clipping")
+        axes[1].axhline(
+            clip_norm, color=MUTED_COLOR, lw=0.8, ls=(0, (4, 3)), label="clipping threshold"
+        )
         axes[1].set_xlabel("training step", color=MUTED_COLOR, fontsize=9)
         style_axes(axes[1], "global gradient norm")
         use_log_axis(axes[1])

@@ -13,8 +13,8 @@ from saccade.inspection.figures import LearningRateSchedules
 from saccade.plots.style import (
     MUTED_COLOR,
     TEXT_COLOR,
-    cycle_colors,
     image_format,
+    nested_lines,
     style_axes,
     write_figure,
 )
@@ -35,9 +35,10 @@ def save_schedule_figure(schedules: LearningRateSchedules, path: Path) -> list[s
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     names = [name.replace("_", " ") for name in schedules.rates]
-    colours = cycle_colors(len(names))
-    for name, rates, colour in zip(names, schedules.rates.values(), colours, strict=True):
-        axes.plot(schedules.steps, rates, color=colour, lw=1.6, label=name)
+    styles = nested_lines(len(names), 0.5)  # schedules coincide in places
+    for name, rates, style in zip(names, schedules.rates.values(), styles, strict=True):
+        colour, width = style
+        axes.plot(schedules.steps, rates, color=colour, lw=width, label=name)
     title = "Learning-rate schedules" if len(names) > 1 else f"Learning-rate schedule: {names[0]}"
     axes.set_title(title, color=TEXT_COLOR, fontsize=10, loc="left", fontweight="bold")
     axes.set_xlabel("step", color=MUTED_COLOR, fontsize=9)

@@ -85,6 +85,16 @@ def style_axes(axes: Axes, y_label: str, legend: bool = True) -> None:
         axes.legend(frameon=False, fontsize=8, labelcolor=TEXT_COLOR)
 
 
+def add_legend_below(figure: Figure, axes: Axes, columns: int = 1) -> None:
+    """Add the legend of a panel below it, where it covers no line."""
+    handles, labels = axes.get_legend_handles_labels()
+    legend = figure.legend(
+        handles, labels, loc="outside lower left", frameon=False, fontsize=8, ncols=columns
+    )
+    for text in legend.get_texts():
+        text.set_color(TEXT_COLOR)
+
+
 def use_log_axis(axes: Axes) -> None:
     """Use a log y axis with plain numbers: ticks at 1, 2, 5 of a decade if it spans few."""
     axes.set_yscale("log")

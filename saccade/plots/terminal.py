@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import wcwidth
 
-from saccade.inspection.attention_map import AttentionMap, check_map, scale_limit
+from saccade.inspection.attention_map import AttentionMap, check_map, map_limit
 
 SHADE_BLOCKS = " ░▒▓█"
 ASCII_SHADES = " .:-=+*#%@"  # for encodings without block characters
@@ -114,7 +114,7 @@ def render_terminal(
     room = max(width - margin, 4)
     columns = [screen.text(visible_text(token)) for token in map.columns]
     layout, cut_columns = truncate_header(arrange_header(columns, room), map.columns, screen)
-    bands, limit = split_bands(layout.widths, room), scale_limit(map.own_weights)
+    bands, limit = split_bands(layout.widths, room), map_limit(map)
     lines = [screen.text(map.title)]
     for start, end in bands:
         if len(bands) > 1:

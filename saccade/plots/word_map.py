@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
 from saccade.inspection.figures import WordMap
@@ -138,6 +139,7 @@ def label_points(
             font.apply(label, 9.5)
         else:
             font.apply(label, 8.0, "#5f5f5f")
+        label.set_path_effects([withStroke(linewidth=2.5, foreground="white")])  # on lines
         label.set_in_layout(False)
         extent = label.get_window_extent()
         size = float(extent.width) * to_points, float(extent.height) * to_points

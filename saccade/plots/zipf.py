@@ -12,6 +12,7 @@ from saccade.inspection.zipf import ZipfFit, fit_zipf_by_order
 from saccade.plots.style import (
     MUTED_COLOR,
     TEXT_COLOR,
+    add_legend_below,
     cycle_colors,
     image_format,
     style_axes,
@@ -70,7 +71,8 @@ def zipf_figure(
         loc="left",
         fontweight="bold",
     )
-    style_axes(axes, "frequency")
+    style_axes(axes, "frequency", legend=False)
+    add_legend_below(figure, axes)
     return figure
 
 

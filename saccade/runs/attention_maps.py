@@ -7,14 +7,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from saccade.errors import ConfigError
-from saccade.inspection.attention_map import AttentionMap, crop_map
+from saccade.inspection.attention_map import AttentionMap, attention_title, crop_map
 from saccade.inspection.figures import AttentionGrid
 from saccade.plots.render import save_figure
-from saccade.plots.terminal import isolate_right_to_left, render_terminal
+from saccade.plots.terminal import render_terminal
 from saccade.tasks.base import AttentionKey
 
 MAX_TERMINAL_ROWS, MAX_TERMINAL_COLUMNS = 40, 60  # tokens of a map in a terminal
-MAX_TITLE_TEXT = 90  # characters of the input and of the answer in a title
 
 
 class AttentionMaps:
@@ -25,7 +24,7 @@ class AttentionMaps:
         source: str,
         answer: str,
         maps: Mapping[AttentionKey, AttentionMap],
-        model: str = "",
+        model: str,
     ):
         self.source, self.answer, self.model = source, answer, model
         self.maps = dict(maps)  # layer and head are counted from 1
@@ -33,11 +32,7 @@ class AttentionMaps:
     @property
     def title(self) -> str:
         """Model, input and answer in one line, shortened."""
-        texts = [
-            isolate_right_to_left(shorten_text(text, MAX_TITLE_TEXT))
-            for text in (self.source, self.answer)
-        ]
-        return f"{self.model}: {' → '.join(texts)}" if self.model else " → ".join(texts)
+        return attention_title(self.model, self.source, self.answer)
 
     def figure(self) -> AttentionGrid:
         """Return the data of the picture."""
@@ -74,12 +69,6 @@ class AttentionMaps:
         return render_terminal(
             crop_map(first, MAX_TERMINAL_ROWS, MAX_TERMINAL_COLUMNS), width, colour
         )
-
-
-def shorten_text(text: str, limit: int) -> str:
-    """Return a text in one line of at most `limit` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def select_maps(

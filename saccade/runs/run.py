@@ -293,7 +293,10 @@ class Run:
         """Return what `look` can show of this model, as a sentence with the commands."""
         views = self.inspector.views()
         if not views:
-            return "there is nothing to look at in this model; try saccade predict or evaluate."
+            return (
+                "there is nothing to look at in this model; try saccade predict or evaluate, or "
+                "train a model with attention (saccade list models)."
+            )
         commands = [
             f"saccade look {self.folder} {arguments} ({view})" for arguments, view in views.items()
         ]

@@ -101,5 +101,16 @@ def test_plot_zipf_counts_ngrams(saccade: Command, tmp_path: Path) -> None:
     assert "There is no file gone.txt" in complaint(saccade("plot", "zipf", "gone.txt"))
 
 
+def test_plot_zipf_counts_characters_of_a_text_without_spaces(
+    saccade: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "zh.txt").write_text("今天天气很好\n今天很好\n", encoding="utf-8")
+    result = saccade("plot", "zipf", "zh.txt", "--save", "zipf.png")
+    assert "no spaces between words, so characters are counted" in result.err
+    counts = json.loads(saccade("plot", "zipf", "zh.txt", "--json").out)
+    assert list(counts) == ["characters", "character bigrams", "character trigrams"]
+    assert counts["characters"]["total"] == 10
+
+
 def test_look_is_for_runs_only(saccade: Command) -> None:
     assert "is not a run" in complaint(saccade("look", "activations"))

@@ -20,7 +20,14 @@ from saccade.inspection.zipf import (
     word_ids,
     zipf_range,
 )
-from saccade.plots.zipf import ZIPF_CURVE_POINTS, log_spaced_ranks, save_zipf, zipf_figure
+from saccade.plots.zipf import (
+    ZIPF_CURVE_POINTS,
+    describe_fit,
+    log_spaced_ranks,
+    save_zipf,
+    zipf_figure,
+)
+from tests.plots.overlaps import overlapping_texts
 
 
 @given(ids=st.lists(st.integers(0, 4), max_size=30), order=st.integers(1, 4))
@@ -115,8 +122,9 @@ def test_zipf_figure_leaves_rcparams_unchanged(counts, tmp_path, ending):
 
 def test_zipf_figure_legend_and_lines(counts):
     fits = fit_zipf_by_order(counts)
-    (axes,) = zipf_figure(counts, fits).axes
-    legend = [text.get_text() for text in axes.get_legend().get_texts()]
+    figure = zipf_figure(counts, fits)
+    (axes,) = figure.axes
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert len(legend) == 3
     for order, text in zip((1, 2, 3), legend, strict=True):
         assert f"α = {fits[order].exponent:.2f}" in text and f"{fits[order].last:,}" in text
@@ -143,3 +151,24 @@ def test_log_spaced_ranks_are_limited():
     assert len(ranks) <= ZIPF_CURVE_POINTS and ranks[0] == 1 and ranks[-1] == 1_000_000
     assert (np.diff(ranks) > 0).all()
     assert log_spaced_ranks(3).tolist() == [1, 2, 3]
+
+
+def test_zipf_figure_calls_characters_characters():
+    text = ["今天天气很好我们去公园", "今天公园里人很多天气好"] * 40
+    counts = rank_frequencies(word_ids(text))
+    figure = zipf_figure(counts, fit_zipf_by_order(counts), "character")
+    [legend] = figure.legends
+    names = [text.get_text().split(":")[0] for text in legend.get_texts()]
+    assert names == ["characters", "character bigrams", "character trigrams"]
+    assert figure.axes[0].get_title(loc="left").startswith("Frequency of characters")
+    assert overlapping_texts(figure) == []
+
+
+def test_fits_that_are_far_from_the_line_are_no_power_law():
+    ranks = np.arange(1.0, 1001)
+    straight, bent = 1e7 / ranks, 1e7 * np.exp(-ranks / 100)
+    fits = [fit_zipf(counts.astype(np.int64) + 5, 1, 1000) for counts in (straight, bent)]
+    assert [fit.follows_line for fit in fits] == [True, False]
+    assert fits[0].max_factor < 1.1 and fits[1].max_factor > 4
+    assert describe_fit(fits[0]).startswith("α = 1.00 (least squares), 1.00 (maximum likelihood)")
+    assert describe_fit(fits[1]).startswith("no power law (up to ")

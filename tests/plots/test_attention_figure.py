@@ -9,7 +9,12 @@ from matplotlib import font_manager
 from matplotlib.image import imread
 
 from saccade.errors import RunError
-from saccade.inspection.attention_map import AttentionMap, crop_map
+from saccade.inspection.attention_map import (
+    AttentionMap,
+    attention_title,
+    crop_map,
+    map_limit,
+)
 from saccade.plots.attention import (
     PAGE_INCHES,
     attention_figure,
@@ -121,6 +126,25 @@ def test_attention_figure_keeps_short_tokens_upright():
     panel = attention_figure([map_of(["I"], ["I", "am", "here"])], PLAIN).axes[0]
     labels = {label.get_text(): label.get_rotation() for label in panel.get_xticklabels()}
     assert labels == {"I": 0, "am": 0, "here": 90}
+
+
+def test_attention_title_has_model_input_and_answer():
+    assert attention_title("gru", "a\n b", "c") == "gru: a b → c"
+    assert attention_title("gru", "x" * 200, "c") == f"gru: {'x' * 89}… → c"
+    arabic = attention_title("gru", "مارس 5", "2024-03-05")  # isolated: the date keeps its order
+    assert arabic == "gru: \u2068مارس 5\u2069 → 2024-03-05"
+
+
+def test_colour_scale_ignores_rows_of_few_keys():
+    weights = np.tril(np.ones((8, 8)))
+    weights /= weights.sum(1, keepdims=True)
+    causal = AttentionMap(weights, list("abcdefgh"), list("abcdefgh"), "t")
+    assert map_limit(causal) == 0.3  # of the rows with four keys or more
+    bar = attention_figure([causal], PLAIN).axes[1]
+    assert bar._colorbar.extend == "max"
+    assert map_limit(map_of("ab", "xy")) == 1.0
+    even = AttentionMap(np.full((2, 5), 0.2), ["a"] * 2, ["b"] * 5, "t")
+    assert attention_figure([even], PLAIN).axes[1]._colorbar.extend == "neither"
 
 
 def test_split_titles_moves_the_shared_parts_to_the_heading():

@@ -15,7 +15,11 @@ from saccade.inspection.activations import activation_curve, gelu_approximations
 from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.attribution import Attribution
 from saccade.inspection.signal_propagation import propagate
-from saccade.plots.comparison import final_score_figure
+from saccade.plots.comparison import (
+    comparison_figure,
+    final_score_figure,
+    layer_benchmark_figure,
+)
 from saccade.plots.confusion import confusion_figure, save_confusion_matrix
 from saccade.plots.render import DRAW, figure_to_json, save_figure
 from saccade.plots.style import LabelFont, write_figure
@@ -138,6 +142,28 @@ def test_comparison_with_one_evaluation_per_model_shows_each_score(tmp_path: Pat
     assert axes.lines[0].get_xdata().tolist() == [3.0, 5.0]
     assert [text.get_text() for text in axes.texts] == ["4"]
     write_figure(figure, tmp_path / "one.png", "png")
+
+
+def test_comparison_has_one_legend_below_the_lines() -> None:
+    curves = {name: [np.array([[1.0, 3.0], [2.0, 2.0]])] * 2 for name in ("gru", "lstm")}
+    figure = comparison_figure(figures.ComparisonCurves(curves, "perplexity"))
+    [legend], [axes] = figure.legends, figure.axes
+    assert [text.get_text() for text in legend.get_texts()] == ["gru 2 (2–2)", "lstm 2 (2–2)"]
+    assert axes.get_legend() is None and overlapping_texts(figure) == []
+
+
+def test_layer_benchmark_has_a_readable_grid_and_one_legend() -> None:
+    lines = {"recurrence": ([64, 128], [1.0, 2.0]), "attention": ([64, 128], [1.0, 2.0])}
+    names = ("milliseconds", "megabytes", "sequential products", "longest path")
+    figure = layer_benchmark_figure([figures.LayerPanel(name, lines) for name in names])
+    assert [axes.get_title(loc="left") for axes in figure.axes] == list(names)
+    [legend] = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == list(lines)
+    assert all(axes.get_legend() is None for axes in figure.axes)
+    for axes in figure.axes:  # the lines coincide: the upper one is thinner
+        assert axes.lines[0].get_linewidth() > axes.lines[1].get_linewidth()
+        assert axes.bbox.width > 300
+    assert max(figure.get_size_inches()) <= 10 and overlapping_texts(figure) == []
 
 
 @pytest.mark.parametrize(

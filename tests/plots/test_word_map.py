@@ -5,8 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from saccade.inspection.figures import WordMap, WordNeighbor
 from saccade.inspection.projection import project_pca
-from saccade.plots.word_map import LabelBox, free_label_box, save_word_map
+from saccade.plots.style import LabelFont
+from saccade.plots.word_map import LabelBox, free_label_box, save_word_map, word_map_figure
+from tests.plots.overlaps import overlapping_texts
 
 
 def test_project_pca_recovers_a_plane() -> None:
@@ -50,3 +53,24 @@ def test_word_map_draws_any_script(tmp_path: Path) -> None:
         assert (tmp_path / f"map.{ending}").exists()
     with pytest.raises(ValueError, match="png"):
         save_word_map(words, rows, tmp_path / "map.bmp")
+
+
+def test_word_map_joins_words_to_their_neighbours() -> None:
+    near = [WordNeighbor("dog", "cat", 0.9), WordNeighbor("moon", "sun", 0.8)]
+    near.append(WordNeighbor("sun", "cat", 0.1))
+    vectors = np.random.default_rng(0).normal(size=(4, 6))
+    map = WordMap(["cat", "sun"], vectors, near)
+    assert map.all_words == ["cat", "sun", "dog", "moon"]
+    figure = word_map_figure(map, LabelFont(["DejaVu Sans"], []))
+    [axes] = figure.axes
+    at = dict(zip(map.all_words, project_pca(vectors).coordinates, strict=True))
+    edges = [line.get_xydata() for line in axes.lines if line.get_linestyle() == "-"]
+    for edge, neighbor in zip(edges, near, strict=True):
+        np.testing.assert_allclose(edge, [at[neighbor.of], at[neighbor.word]])
+    assert [text.get_text() for text in axes.texts] == map.all_words
+    sizes = [text.get_fontsize() for text in axes.texts]
+    assert sizes[0] == sizes[1] > sizes[2] == sizes[3]
+    first, second = project_pca(vectors).variance_ratios
+    assert axes.get_xlabel() == f"PC1 ({first:.0%} of the variance)"
+    assert axes.get_ylabel() == f"PC2 ({second:.0%} of the variance)"
+    assert overlapping_texts(figure) == []

@@ -260,6 +260,8 @@ def test_look_returns_titled_attention_maps(trained_runs: dict[str, Path], tmp_p
         assert map_.title == f"{kind} attention, layer {layer}, head {head}"
         assert map_.weights.shape == (4, 4)
         assert np.isfinite(map_.weights).all()
+    assert seen.title == "transformer: abc → cba"
+    assert seen.figure().title == seen.title
     assert set(run.look("abc", kind="encoder", head=2).maps) == {("encoder", 1, 2)}
     assert "cross attention, layer 1, head 1" in seen.terminal(80, colour=False)
     seen.save(tmp_path / "map.png")
@@ -274,8 +276,13 @@ def test_look_uses_the_predicted_answer(folder: Path) -> None:
 
 
 def test_look_refuses_absent_attention(trained_runs: dict[str, Path]) -> None:
-    with pytest.raises(ConfigError, match="seq2seq has no attention.*bahdanau and transformer"):
+    nothing = (
+        "got seq2seq, which has no attention; there is nothing .* train a model with attention"
+    )
+    with pytest.raises(ConfigError, match=nothing):
         load_run(trained_runs["seq2seq"]).look("abc")
+    with pytest.raises(ConfigError, match="got max_new_tokens=3 for transformer; expected a lang"):
+        load_run(trained_runs["transformer"]).look("abc", max_new_tokens=3)
     there = r"no cross attention with layer 9. There are: cross \(layers 1–1, heads"
     with pytest.raises(ConfigError, match=there):
         load_run(trained_runs["transformer"]).look("abc", layer=9)

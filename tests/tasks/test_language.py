@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matplotlib.image import imread
 
 from saccade.cli.main import run as saccade
 from saccade.data.special_tokens import EOS
@@ -22,7 +23,10 @@ from saccade.models.base import CausalLM
 from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, resume, train_recipe
+from saccade.tasks.base import PrepareContext
 from saccade.tasks.language_modeling import objective as language_objective
+from saccade.tasks.language_modeling.data import prepare_text
+from saccade.tasks.language_modeling.inspect import LOOK_NEW_TOKENS
 from saccade.tasks.language_modeling.score import scorer_of
 from saccade.training.loop import Event, StepEvent
 
@@ -378,6 +382,61 @@ def test_look_returns_causal_attention_maps(gpt_run: Run, tmp_path: Path) -> Non
     assert len(gpt_run.look("six green").maps) == 2 * 4
     assert gpt_run.look("six green").save(tmp_path / "map.png") == []
     assert (tmp_path / "map.png").stat().st_size > 5000
+
+
+def test_look_generates_a_few_tokens_to_the_end_of_the_line(gpt_run: Run, tmp_path: Path) -> None:
+    prompt = "two green bottles and "
+    assert len(gpt_run.look(prompt).answer) <= LOOK_NEW_TOKENS
+    few = gpt_run.look(prompt, max_new_tokens=3)
+    assert few.answer == gpt_run.predict(prompt, max_new_tokens=3).text.split("\n")[0]
+    long = gpt_run.look("one green bottle " * 8, answer="and " * 20, layer=1, head=1)
+    [whole] = long.maps.values()
+    assert len(long.terminal(100, colour=False).splitlines()) <= 2 * min(len(whole.rows), 40) + 20
+    long.save(tmp_path / "long.png")
+    height, width, _ = imread(tmp_path / "long.png").shape
+    assert max(height, width) < 2700
+
+
+@pytest.fixture(scope="module")
+def chinese(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Chinese text: no spaces between words."""
+    path = tmp_path_factory.mktemp("chinese") / "chinese.txt"
+    path.write_text("今天天气很好，我们去公园散步。\n酒店的服务很好，房间也很干净。\n" * 60)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokens"),
+    [
+        ("character", "each character is a token"),
+        ("bpe", "byte pairs of characters"),
+        ("whitespace", "try data.tokenizer.kind=character"),
+    ],
+)
+def test_a_text_without_spaces_is_noted(kind: str, tokens: str, chinese: Path) -> None:
+    settings = {"data.tokenizer.kind": kind, "data.tokenizer.size": 400}
+    prepared = prepare_text(recipe("ngram", chinese, settings), PrepareContext())
+    [note] = prepared.notes
+    assert note.startswith("There are no spaces between words") and tokens in note
+
+
+def test_word_perplexity_of_a_text_without_spaces_is_left_out(
+    chinese: Path, rhyme: Path, tmp_path: Path
+) -> None:
+    run = train_recipe(recipe("ngram", chinese), tmp_path / "zh", TrainOptions()).run
+    found = run.evaluate()
+    assert "word_perplexity" not in found and "word_perplexity" not in found.conventions
+    assert found.omitted == {"word_perplexity": "the text has no spaces between words"}
+    assert found["bits_per_character"] > 0
+    example = run.inspector.example_input(run.split("test"))
+    assert example in chinese.read_text() and 1 < len(example) <= 12
+    english = train_recipe(recipe("ngram", rhyme), tmp_path / "en", TrainOptions()).run
+    found = english.evaluate()
+    assert found["word_perplexity"] > 1 and not found.omitted
+    example = english.inspector.example_input(english.split("test"))
+    assert example in rhyme.read_text() and len(example) <= 40 and not example.endswith(" ")
+    with pytest.raises(ConfigError, match="got ngram, which has no attention; there is nothing"):
+        english.look("one")
 
 
 def test_token_ids_are_memory_mapped_from_the_run_folder(gpt_run: Run) -> None:

@@ -152,6 +152,59 @@ def test_word_vectors_are_scored_on_similarity_and_analogies(
     assert set(scores) >= {"questions", "questions beasts", "questions all"}
 
 
+def test_benchmarks_without_coverage_are_left_out(
+    tmp_path: Path, fitted: Callable[..., Run]
+) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("katze\thund\t9\nsonne\tmond\t8\nbrot\twein\t3\n")
+    questions = tmp_path / "questions.txt"
+    questions.write_text(": paare\nkatze hund sonne mond\n")
+    # fastText builds a vector of any string, which does not make it a word of the text
+    for run in (fitted("skipgram"), fitted("fasttext")):
+        for path in (pairs, questions):
+            found = load_run(run.folder).evaluate(path)
+            assert not found.metrics
+            assert found.omitted[path.stem].startswith("fewer than 10% of its words are in the voc")
+    partly = tmp_path / "partly.txt"
+    partly.write_text("cat dog sun mond\ncat hund sun moon\n")
+    found = load_run(fitted("skipgram").folder).evaluate(partly)
+    assert found.omitted == {"partly": "no question has all its words in the vocabulary"}
+    equal = tmp_path / "equal.tsv"
+    equal.write_text("cat\tdog\t9\nsun\tmoon\t8\ncat\tsun\t3\n")
+    found = load_run(fitted("one_hot").folder).evaluate(equal)  # all cosines are 0
+    assert found.omitted == {"equal": "all cosines or all ratings are equal"}
+
+
+def test_vectors_of_a_text_without_spaces_are_of_characters(tmp_path: Path) -> None:
+    text = tmp_path / "chinese.txt"
+    text.write_text("今天天气很好，我们去公园散步。\n酒店的服务很好，房间也很干净。\n" * 60)
+    changes = {"train.threads": 1, **SMALL["svd"]}
+    recipe = resolve_recipe("vectors", data=str(text), model="svd", changes=changes).recipe
+    logged, choices = [], []
+    options = TrainOptions(log=logged.append, on_choices=choices.extend)
+    run = train_recipe(recipe, tmp_path / "run", options).run
+    assert any("each character is a token and gets a vector" in line for line in logged)
+    [choice] = [choice for choice in choices if choice.path == "data.split"]
+    assert choice.reason == "each character is a token"
+    example = run.inspector.example_input(run.split("test"))
+    assert len(example) == 1 and example.isalpha()
+    with pytest.raises(DataError, match=r"Each character is a token here; try '很 \+ 好'"):
+        run.predict("很好")
+    assert run.predict("很 + 好").text
+
+
+def test_word_map_has_the_neighbours_of_each_word(fitted: Callable[..., Run]) -> None:
+    run = load_run(fitted("skipgram", **LONG).folder)
+    found = run.inspector.word_map(["cat", "sun", "cat"], 2)
+    assert found.words == ["cat", "sun"] and len(found.vectors) == len(found.all_words)
+    for near in found.neighbors:
+        one, other = run.model.unit_vectors_of([near.of, near.word])
+        assert near.cosine == pytest.approx(float(one @ other), abs=1e-6)
+    nearest = run.predict("cat", n_best=2)
+    expected = [nearest.text, *(other.text for other in nearest.alternatives)]
+    assert [near.word for near in found.neighbors if near.of == "cat"] == expected
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

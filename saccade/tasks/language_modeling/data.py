@@ -40,7 +40,7 @@ from saccade.types.progress import Progress, ProgressCounter
 TARGET_TRAIN_TOKENS = 2.5e6  # tokens seen in training, unless the text is longer
 SAMPLE_LINES, SAMPLE_CHARACTERS = 200, 20_000  # from which the script of a text is inferred
 SAMPLE_TOKENS = 4096  # from which the script of a text and an example are taken
-PROMPT_CHARACTERS = 40  # of the example prompt
+PROMPT_CHARACTERS, UNSPACED_PROMPT_CHARACTERS = 40, 12  # of the example prompt
 MIN_EPOCHS, MAX_EPOCHS = 2, 40
 MIN_STEPS, MAX_STEPS = 200, 20_000
 DEFAULT_SEGMENT_LENGTH = 128  # tokens, for models that attend to a whole segment
@@ -82,15 +82,15 @@ def text_sample(tokenizer: Tokenizer, ids: NDArray[Any]) -> str:
 
 
 def example_prompt(tokenizer: Tokenizer, corpus: TokenCorpus) -> str:
-    """Return the first words of a line: at most half of it, and `PROMPT_CHARACTERS`."""
+    """Return the first words of a line: at most half of it, and a limited length."""
     ids = corpus.ids[:SAMPLE_TOKENS]
     lines = [line[line != EOS].tolist() for line in np.split(ids, np.flatnonzero(ids == EOS) + 1)]
     longest = max(lines, key=len)
     text = tokenizer.decode(longest[: max(1, len(longest) // 2)]).strip()
-    if len(text) <= PROMPT_CHARACTERS:
-        return text
-    cut = text.rfind(" ", 0, PROMPT_CHARACTERS + 1)  # between words, where there are spaces
-    return text[: cut if cut > 0 else PROMPT_CHARACTERS]
+    if is_unspaced(text):
+        return text[:UNSPACED_PROMPT_CHARACTERS]
+    cut = text.rfind(" ", 0, PROMPT_CHARACTERS + 1)  # between words
+    return text if len(text) <= PROMPT_CHARACTERS or cut <= 0 else text[:cut]
 
 
 def load_text(recipe: LanguageRecipe, tokenizer: Tokenizer, path: str | Path) -> TokenCorpus:

@@ -15,7 +15,7 @@ from saccade.data.tokenizers import Tokenizer
 from saccade.errors import ConfigError
 from saccade.inspection import invariants
 from saccade.inspection.attention import capture_attention
-from saccade.inspection.attention_map import AttentionMap
+from saccade.inspection.attention_map import AttentionMap, attention_title
 from saccade.inspection.checks import CheckResult
 from saccade.inspection.figures import AttentionGrid, Figure
 from saccade.inspection.invariants import CheckExample
@@ -103,7 +103,8 @@ class LanguageInspector(Inspector[TokenCorpus]):
         maps = self.attention_maps(prompt, rest)
         last = max(layer for _, layer, _ in maps)
         of_last = [map_ for (_, layer, _), map_ in maps.items() if layer == last]
-        return {"attention.png": AttentionGrid(of_last)}
+        title = attention_title(self.recipe.model_name, prompt, rest)
+        return {"attention.png": AttentionGrid(of_last, title)}
 
     def gradient_norms(self, split: TokenCorpus, count: int) -> NDArray[np.float64]:
         """Return (B, T): how much of the last loss reaches the state 1, 2, … steps before."""

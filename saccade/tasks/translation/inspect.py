@@ -12,7 +12,7 @@ from saccade.data.special_tokens import BOS, EOS
 from saccade.errors import DataError
 from saccade.inference.engine import make_decoder
 from saccade.inspection.attention import has_attention
-from saccade.inspection.attention_map import AttentionMap
+from saccade.inspection.attention_map import AttentionMap, attention_title
 from saccade.inspection.checks import CheckResult
 from saccade.inspection.figures import AttentionGrid, Figure
 from saccade.inspection.invariants import CheckExample, check_all, same_outputs
@@ -93,9 +93,13 @@ class TranslationInspector(Inspector[PairSplit]):
 
     def figures(self, splits: Mapping[str, PairSplit]) -> dict[str, Figure]:
         """Return the cross-attention of one held-out translation, if the model has any."""
-        maps = self.attention_maps(self.example_input(splits["test"]))
+        source = self.example_input(splits["test"])
+        options = self.predictor.parse_options({})
+        answer = self.predictor.predict([source], options, PredictContext())[0].text
+        maps = self.attention_maps(source, answer)
         cross = [map_ for (kind, _, _), map_ in maps.items() if kind == "cross"]
-        return {"attention.png": AttentionGrid(cross)} if cross else {}
+        title = attention_title(self.recipe.model_name, source, answer)
+        return {"attention.png": AttentionGrid(cross, title)} if cross else {}
 
     def checks(self, split: PairSplit, count: int) -> Iterator[CheckResult]:
         """Run all invariance checks on pairs evenly spread over a split."""

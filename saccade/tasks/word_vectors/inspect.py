@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from saccade.data.text.word_corpus import WordVocabulary
+from saccade.data.word_splitting import is_unspaced
 from saccade.estimators.word_vectors.neighbors import nearest_neighbors
 from saccade.inspection.checks import CheckResult
 from saccade.inspection.figures import Figure, WordMap, WordNeighbor
@@ -29,9 +30,9 @@ class WordVectorInspector(Inspector[WordSplit]):
         """Return a word of medium frequency."""
         words = self.vocabulary.words
         candidates = [word for word in words[FIRST_MAP_RANK:2000] if word.isalpha()]
-        long = [word for word in candidates if len(word) > 3]
-        shorter = candidates or [word for word in words if word.isalpha()] or words
-        return (long or shorter)[0]
+        script = is_unspaced("".join(words))  # a word is a character then
+        usual = [word for word in candidates if is_unspaced(word) or (len(word) > 3 and not script)]
+        return (usual or candidates or [word for word in words if word.isalpha()] or words)[0]
 
     def views(self) -> dict[str, str]:
         """Return the map of words."""
