@@ -152,7 +152,7 @@ def _duplicates(summary: "DataSummary") -> str | None:
 
 
 def _separator(records: "Records") -> str | None:
-    from saccade.data.records.delimited import DELIMITER_NAMES
+    from saccade.data.records.delimited_rows import DELIMITER_NAMES
 
     if records.delimiter is None:
         return None

@@ -4,12 +4,16 @@ An open source has `read(size)`, which returns at most `size` bytes and none at 
 source (standard input) returns what has arrived.
 """
 
+import atexit
 import os
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, cast
+from urllib.parse import urlsplit
 
 from saccade.errors import DataError
 from saccade.io.compression import BZIP2, GZIP, XZ, ZSTANDARD, decompress
@@ -18,6 +22,7 @@ from saccade.registry import did_you_mean
 
 STANDARD_INPUT = "-"
 LIVE_READ_BYTES = 1 << 16
+COPY_BYTES = 1 << 20
 FIRST_BYTES = 16  # that recognise a compression
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 
@@ -34,10 +39,7 @@ class ByteSource:
     @property
     def suffix(self) -> str:
         """Suffix of the file's name in lower case, without that of a compression."""
-        name = Path(self.name.rpartition("#")[2])
-        if name.suffix.lower() in COMPRESSED_SUFFIXES:
-            name = name.with_suffix("")
-        return name.suffix.lower()
+        return plain_suffix(self.name)
 
     def first_bytes(self, count: int) -> bytes:
         """Return the first bytes, or all if there are fewer; of a live source what has arrived."""
@@ -46,6 +48,15 @@ class ByteSource:
             while not self.is_live and len(content) < count and (more := file.read(count)):
                 content += more
         return content[:count]
+
+
+def plain_suffix(name: str) -> str:
+    """Return the suffix of a path, an address or a member in lower case: ".csv" of "a.CSV.gz"."""
+    location = urlsplit(name).path if "://" in name and "#" not in name else name
+    path = Path(location.rpartition("#")[2])
+    if path.suffix.lower() in COMPRESSED_SUFFIXES:
+        path = path.with_suffix("")
+    return path.suffix.lower()
 
 
 AnySource = str | Path | ByteSource
@@ -68,7 +79,7 @@ def file_source(path: Path, name: str | None = None) -> ByteSource:
     label = str(path) if name is None else name
     return ByteSource(
         label,
-        lambda: _plain(_open_file(path), read_first_bytes(path), label),
+        lambda: unpacked(_open_file(path), read_first_bytes(path), label),
         None if is_compressed(start) else path,
     )
 
@@ -110,7 +121,7 @@ def is_compressed(start: bytes) -> bool:
     return is_bzip2 or start.startswith((GZIP, XZ, ZSTANDARD))
 
 
-def _plain(file: IO[bytes], start: bytes, name: str) -> IO[bytes]:
+def unpacked(file: IO[bytes], start: bytes, name: str) -> IO[bytes]:
     """Return the stream of a file at its start, decompressed if its first bytes are compressed."""
     if is_compressed(start):
         return decompress(file, start, name)
@@ -131,6 +142,32 @@ def missing_file(path: Path) -> str:
         return f"There is no file {path}: there is no folder {path.parent}. Check the path."
     near = did_you_mean(path.name, [entry.name for entry in path.parent.iterdir()])
     return f"There is no file {path}.{near or ' Check the path.'}"
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+def local_file(source: ByteSource) -> Path:
+    """Return the path of an uncompressed file with the bytes of a source, for random access.
+
+    Other sources than plain files are copied to a temporary file, which is removed when the
+    process ends.
+    """
+    if source.path is not None:
+        return source.path
+    folder = _temporary_folder()
+    with tempfile.NamedTemporaryFile(dir=folder, suffix=source.suffix, delete=False) as copy:
+        with source.open() as file:
+            while content := file.read(COPY_BYTES):
+                copy.write(content)
+    return Path(copy.name)
+
+
+@cache
+def _temporary_folder() -> str:
+    folder = tempfile.TemporaryDirectory(prefix="saccade-")
+    atexit.register(folder.cleanup)
+    return folder.name
 
 
 # --- standard input -------------------------------------------------------------------------------
@@ -184,4 +221,4 @@ class _Replay(_Live):
 
 
 def _decompressed_live(live: _Live) -> IO[bytes]:
-    return _plain(cast(IO[bytes], live), live.peek()[:FIRST_BYTES], STANDARD_INPUT)
+    return unpacked(cast(IO[bytes], live), live.peek()[:FIRST_BYTES], STANDARD_INPUT)

@@ -3,16 +3,38 @@
 import bz2
 import gzip
 import lzma
+import tarfile
+import zipfile
 import zlib
-from typing import IO, cast
+from typing import IO, Any, Protocol, cast
 
-from saccade.errors import MissingPackageError
+from saccade.errors import DataError, MissingPackageError
 
 GZIP, BZIP2, XZ, ZSTANDARD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 
 
-class DecompressionError(Exception):
-    """A compressed stream that is truncated or damaged."""
+ZSTANDARD_READ_BYTES = 1 << 14  # they may decompress to thousands of times as many
+
+UNPACKING_ERRORS = (
+    EOFError,
+    gzip.BadGzipFile,
+    lzma.LZMAError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    KeyError,
+    NotImplementedError,  # a compression of zip that Python does not have
+    RuntimeError,  # a member with a password
+    ValueError,
+)
+
+
+class Closable(Protocol):
+    """An open file or archive."""
+
+    def close(self) -> None:
+        """Close it."""
+        ...
 
 
 def decompress(file: IO[bytes], start: bytes, name: str) -> IO[bytes]:
@@ -31,7 +53,7 @@ def decompress(file: IO[bytes], start: bytes, name: str) -> IO[bytes]:
         inner = cast(IO[bytes], lzma.LZMAFile(file))
     else:
         inner = _zstandard(file, name)
-    return cast(IO[bytes], _Decompressed(inner, file))
+    return cast(IO[bytes], UnpackedStream(name, inner, file))
 
 
 def _zstandard(file: IO[bytes], name: str) -> IO[bytes]:
@@ -49,38 +71,75 @@ def _zstandard(file: IO[bytes], name: str) -> IO[bytes]:
             f"{name} is compressed with Zstandard, which needs the package zstandard: "
             f"pip install 'saccade[files]'. Or decompress it: zstd -d {name}"
         ) from None
-    return cast(
-        IO[bytes], zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-    )
+    return cast(IO[bytes], _ZstandardFrames(file, zstandard.ZstdDecompressor()))
 
 
-class _Decompressed:
-    """A decompressed stream whose errors are all `DecompressionError`."""
+class _ZstandardFrames:
+    """The content of a file of Zstandard frames; a frame that is cut is an error.
 
-    def __init__(self, inner: IO[bytes], file: IO[bytes]):
-        self.inner, self.file = inner, file
+    The stream reader of the package ends silently there.
+    """
+
+    def __init__(self, file: IO[bytes], decompressor: Any):
+        self.file, self.decompressor = file, decompressor
+        self.frame: Any = None
+        self.packed = self.content = b""
 
     def read(self, size: int = -1) -> bytes:
         """Return the next decompressed bytes; none at the end."""
+        while len(self.content) < size or size < 0:
+            self.packed = self.packed or self.file.read(ZSTANDARD_READ_BYTES)
+            if not self.packed:
+                if self.frame is not None:
+                    raise EOFError("the last frame is cut")
+                break
+            self.frame = self.frame or self.decompressor.decompressobj()
+            self.content += self.frame.decompress(self.packed)
+            self.packed = b""
+            if self.frame.eof:
+                self.packed, self.frame = self.frame.unused_data, None
+        end = len(self.content) if size < 0 else size
+        content, self.content = self.content[:end], self.content[end:]
+        return content
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
+class UnpackedStream:
+    """A stream that is unpacked while it is read; an error in it is a `DataError`."""
+
+    def __init__(self, name: str, inner: IO[bytes], *files: Closable):
+        self.name, self.inner, self.files = name, inner, files
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next unpacked bytes; none at the end."""
         try:
             return self.inner.read(size)
-        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, ValueError) as error:
-            raise DecompressionError(error) from None
+        except UNPACKING_ERRORS as error:
+            raise self._damaged(error) from None
         except OSError as error:
             if error.errno is None:  # of bz2, not of the disk
-                raise DecompressionError(error) from None
+                raise self._damaged(error) from None
             raise
         except Exception as error:
             if type(error).__name__ == "ZstdError":  # of an optional package
-                raise DecompressionError(error) from None
+                raise self._damaged(error) from None
             raise
 
-    def close(self) -> None:
-        """Close both streams."""
-        self.inner.close()
-        self.file.close()
+    def _damaged(self, error: Exception) -> DataError:
+        return DataError(
+            f"{self.name} cannot be unpacked to its end ({error}): it is truncated or damaged. "
+            "Copy or download it again."
+        )
 
-    def __enter__(self) -> "_Decompressed":
+    def close(self) -> None:
+        """Close the stream and the files that it is read from."""
+        for file in (self.inner, *self.files):
+            file.close()
+
+    def __enter__(self) -> "UnpackedStream":
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -2,6 +2,7 @@
 
 import codecs
 import re
+from collections import Counter
 from typing import NamedTuple
 
 from saccade.errors import DataError
@@ -30,14 +31,51 @@ _WIDER = {  # encodings that a file is rarely limited to, and the supersets that
 }
 _CANDIDATES = (  # of charset-normalizer: the encodings that files are found in
     "cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 cp874 koi8_r koi8_u iso8859_2 "
-    "iso8859_7 iso8859_15 mac_roman mac_cyrillic cp437 cp850 cp852 cp866 gb18030 big5 cp950 cp932 "
-    "shift_jis euc_jp iso2022_jp cp949 euc_kr hz"
+    "iso8859_5 iso8859_7 iso8859_15 mac_roman mac_cyrillic cp437 cp850 cp852 cp866 gb18030 big5 "
+    "cp950 cp932 shift_jis euc_jp cp949 euc_kr"
 ).split()
+# encodings of Latin letters; of those that fit equally well, the first is taken
+_LATIN = (
+    "cp1252 cp1250 iso8859_15 iso8859_2 cp1254 cp1257 mac_roman cp850 cp852 mac_latin2 "
+    "cp1258".split()
+)
+_ALPHABETS = [  # letters beyond ASCII
+    frozenset(letters + letters.upper())
+    for letters in (
+        "àâæçéèêëîïôœùûüÿ",  # French
+        "äöüß",  # German
+        "áéíóúüñçªº",  # Spanish
+        "áâãàçéêíóôõú",  # Portuguese
+        "àèéìíîòóùú",  # Italian
+        "àçèéíïòóúü",  # Catalan
+        "ëïéèöüóáê",  # Dutch
+        "åäöéü",  # Swedish, Finnish
+        "æøåéòôü",  # Danish, Norwegian
+        "áðéíóúýþæö",  # Icelandic
+        "äõöüšž",  # Estonian
+        "áéíóöőúüű",  # Hungarian
+        "áčďéěíňóřšťúůýž",  # Czech
+        "áäčďéíĺľňóôŕšťúýž",  # Slovak
+        "ąćęłńóśźż",  # Polish
+        "čćđšž",  # Croatian, Slovene
+        "ăâîșțşţ",  # Romanian
+        "çğıİöşüâîû",  # Turkish
+        "ąčęėįšųūž",  # Lithuanian
+        "āčēģīķļņšūž",  # Latvian
+        "ăâđêôơưàáãèéìíòóõùúý\u0300\u0301\u0303\u0309\u0323",  # Vietnamese, accents combined
+    )
+]
+_PUNCTUATION = frozenset("«»‹›„“”‘’‚–—…°€£§©®™•·¿¡´×±²³½\xa0")
+LATIN_SHARE = 0.97  # of the characters beyond ASCII that are letters of one language
+
+_ISO_2022_JP = (b"\x1b$B", b"\x1b$@")  # escapes to two-byte characters
 _MULTIBYTE = re.compile(
     rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}"
 )
 _NON_ASCII = re.compile(rb"[\x80-\xff]")
-_WESTERN = re.compile(r"[^\W\d_]|[’‘“”«»–—…€£°§©®™•·¿¡ºª´\xa0]")
+_LETTER = re.compile(rb"[A-Za-z]")
+_AFTER_LETTER = re.compile(rb"([a-z]?)([\x80-\xff])")
+_CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 class DetectedEncoding(NamedTuple):
@@ -55,6 +93,8 @@ def detect_encoding(content: bytes) -> DetectedEncoding:
             return DetectedEncoding(name, bom_bytes=len(bom))
     if name := _utf16_without_bom(content):
         return DetectedEncoding(name)
+    if any(escape in content for escape in _ISO_2022_JP):
+        return DetectedEncoding("iso2022_jp", is_certain=False)
     if _is_mainly_utf8(content):
         return DetectedEncoding(UTF8)
     return DetectedEncoding(_guess(content), is_certain=False)
@@ -86,17 +126,19 @@ def codec_name(name: str) -> str:
 def _utf16_without_bom(content: bytes) -> str:
     """Return UTF-16 of one byte order if zero bytes are at even or at odd positions only.
 
-    Latin text has a zero byte in every unit. Text in other scripts has some (spaces, line ends) and
-    is not UTF-8.
+    Latin text has a zero byte in every unit. Text in other scripts has some (spaces, line ends),
+    and its other high bytes are control characters (0x04 is Cyrillic) or no UTF-8 (Chinese).
     """
     sample = content[: DETECTION_BYTES & ~1]
     sample = sample[: len(sample) & ~1]
     zeros = sample[0::2].count(0), sample[1::2].count(0)
     low, high = sorted(zeros)
-    units = len(sample) // 2
-    if not high or high < 10 * low or (high < units // 2 and _is_mainly_utf8(sample)):
+    is_big_endian = zeros[0] > zeros[1]
+    high_bytes = sample[0::2] if is_big_endian else sample[1::2]
+    are_controls = 2 * len(_CONTROLS.findall(high_bytes)) > len(high_bytes)
+    if not high or high < 10 * low or (not are_controls and _is_mainly_utf8(sample)):
         return ""
-    name = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
+    name = "utf-16-be" if is_big_endian else "utf-16-le"
     try:
         text = sample.decode(name)
     except UnicodeDecodeError as error:
@@ -127,11 +169,11 @@ def _guess(content: bytes) -> str:
     from charset_normalizer import from_bytes  # 30 ms, for files that are not UTF-8 only
 
     sample = _lines_beyond_ascii(content)
-    if _is_western(sample):
-        return "cp1252"
+    if latin := _latin_encoding(sample):
+        return latin
     best = from_bytes(sample, cp_isolation=_CANDIDATES).best()
     name = codecs.lookup(best.encoding).name if best is not None else "cp1252"
-    for wider in (_WIDER.get(name, name), name, "latin-1"):
+    for wider in (_WIDER.get(name, name), name):
         try:
             codecs.getincrementaldecoder(wider)().decode(sample)
             return wider
@@ -140,23 +182,30 @@ def _guess(content: bytes) -> str:
     return "latin-1"  # decodes every byte
 
 
-def _is_western(sample: bytes) -> bool:
-    """Return True if nearly all characters beyond ASCII are rare letters or quotes of cp1252."""
-    beyond = len(_NON_ASCII.findall(sample))
-    letters = len(re.findall(rb"[A-Za-z]", sample))
-    if beyond * 2 > letters:  # other scripts have no ASCII letters between
-        return False
-    try:
-        text = sample.decode("cp1252")
-    except UnicodeDecodeError:
-        return False
-    common = len(
-        re.findall(
-            "[àâäáãåæçèéêëìíîïñòóôõöøœùúûüÿßÀÂÄÁÇÈÉÊËÍÎÏÑÓÔÖØŒÚÜÅÆ’‘“”«»–—…€£°§©®™•·¿¡ºª´\xa0]",
-            text,
-        )
-    )
-    return common >= 0.9 * beyond
+def _latin_encoding(sample: bytes) -> str:
+    """Return the encoding with which the letters beyond ASCII are those of one language, if any.
+
+    The encodings of Latin letters differ in some of them only: the bytes of Hungarian "ő" and
+    Portuguese "õ" are the same, but no language has "õ" and "ű".
+    """
+    beyond = _NON_ASCII.findall(sample)
+    if 2 * len(beyond) > len(_LETTER.findall(sample)):  # other scripts have few ASCII letters
+        return ""
+    found, best = "", LATIN_SHARE
+    counts = Counter(_AFTER_LETTER.findall(sample))
+    for name in _LATIN:
+        letters: Counter[str] = Counter()
+        for (before, byte), count in counts.items():
+            char = byte.decode(name, "replace")
+            if not (before and char.isupper()):  # no word has a capital after a small letter
+                letters[char] += count
+        share = max(
+            sum(n for char, n in letters.items() if char in alphabet or char in _PUNCTUATION)
+            for alphabet in _ALPHABETS
+        ) / len(beyond)
+        if share > best:
+            found, best = name, share
+    return found
 
 
 def _lines_beyond_ascii(content: bytes) -> bytes:

@@ -20,7 +20,6 @@ from saccade.io.byte_source import (
     byte_source,
     read_first_bytes,
 )
-from saccade.io.compression import DecompressionError
 from saccade.io.encodings import UTF8, DetectedEncoding, detect_encoding, named_encoding
 
 READ_BLOCK_BYTES = 1 << 22
@@ -35,6 +34,7 @@ __all__ = [
     "TextBlock",
     "file_encoding",
     "read_blocks",
+    "read_characters",
     "read_first_bytes",
     "read_line_blocks",
     "read_lines",
@@ -80,6 +80,24 @@ def read_text_blocks(source: AnySource, encoding: str | None = None) -> Iterator
         yield TextBlock(text, line)
 
 
+def read_characters(source: AnySource, encoding: str | None = None) -> Iterator[str]:
+    """Yield the characters of a file in blocks of some megabytes, wherever lines end."""
+    converter = _Converter(byte_source(source), encoding)
+    decoder = codecs.getincrementaldecoder(UTF8)()
+    line = 1
+    for content in chain(converter.contents(), [b""]):
+        try:
+            text = decoder.decode(content, final=not content)
+        except UnicodeDecodeError as error:
+            before = len(error.object) - len(content)  # bytes of the character that was cut
+            raise converter.undecodable(
+                error, line, converter.offset + error.start - before
+            ) from None
+        yield text
+        converter.offset += len(content)
+        line += text.count("\n")
+
+
 def read_line_blocks(source: AnySource) -> Iterator[bytes]:
     """Yield blocks that end with a line end, as they are; one is added to a last line without."""
     return _whole_lines(_contents(source))
@@ -115,11 +133,6 @@ def _contents(source: AnySource) -> Iterator[bytes]:
         with opened.open() as file:
             while content := file.read(READ_BLOCK_BYTES):
                 yield content
-    except DecompressionError as error:
-        raise DataError(
-            f"{opened.name} cannot be unpacked to its end ({error}): it is truncated or damaged. "
-            "Copy or download it again."
-        ) from None
     except OSError as error:
         raise DataError(f"{opened.name} could not be read: {error.strerror or error}.") from None
 

@@ -59,6 +59,7 @@ class Records:
     delimiter: str | None = None  # of a delimited file
     is_repeatable: bool = True  # False: standard input, an iterator
     notes: tuple[str, ...] = ()  # for the user: what was detected and what was left out
+    locate: Callable[[int], str] | None = None  # position of a row in one of several files
 
     def chunks(self, columns: Sequence[str] | None = None) -> Iterator[RecordChunk]:
         """Yield the rows in chunks, with some of the columns or all of them."""
@@ -89,4 +90,4 @@ class Records:
 
     def where(self, number: int) -> str:
         """Return the position of a row for a message: "pairs.csv, line 7"."""
-        return f"{self.name}, {self.unit} {number:,}"
+        return self.locate(number) if self.locate else f"{self.name}, {self.unit} {number:,}"

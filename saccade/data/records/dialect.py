@@ -75,15 +75,17 @@ class Dialect:
             **(how if self.has_backslashes else {}),
         )
 
-    def split(self, text: str) -> CellRows:
+    def split(self, lines: list[str]) -> CellRows:
         """Return the cells of each line of a dialect without quotation marks."""
-        lines = text.removesuffix("\n").split("\n")
-        if "\r" in text:
-            lines = [line.removesuffix("\r") for line in lines]
         if self.skips_spaces:
             between = re.compile(rf"{re.escape(self.delimiter)} *")
             return [between.split(line.strip(" ")) if line else [] for line in lines]
         return [line.split(self.delimiter) if line else [] for line in lines]
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a block, without their ends."""
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
 def detect_dialect(
@@ -151,7 +153,7 @@ def _dialect(text: str, is_whole: bool, delimiter: str, quotes: bool | None) -> 
         rows = parse_sample(text, is_whole, escaped)
         if rows is not None and consistency(rows)[1] >= CONSISTENT_SHARE:
             return escaped
-    divided = plain.split(text)
+    divided = plain.split(lines_of(text))
     share = consistency(divided)[1]
     opening = re.compile(rf'(?:^|{re.escape(dialect.delimiter)})"', re.MULTILINE)
     plain = replace(plain, ignores_quotes=bool(opening.search(text)))
@@ -188,7 +190,7 @@ def _has_spaces(text: str, delimiter: str) -> bool:
 def parse_sample(text: str, is_whole: bool, dialect: Dialect) -> CellRows | None:
     """Return the rows of a sample, without one that may be cut; None if they cannot be parsed."""
     if not dialect.has_quotes:
-        return [row for row in dialect.split(text) if row]
+        return [row for row in dialect.split(lines_of(text)) if row]
     rows: CellRows = []
     try:
         with large_cells():

@@ -53,6 +53,26 @@ class HeaderChoice(NamedTuple):
     is_evident: bool = True  # False: assumed
 
 
+def choose_header(rows: Sequence[Sequence[str]], given: bool | None, assume: bool) -> HeaderChoice:
+    """Return the choice of the user, or else the one that is detected."""
+    return detect_header(rows, assume) if given is None else HeaderChoice(given, "given")
+
+
+def header_note(choice: HeaderChoice, given: bool | None) -> tuple[str, ...]:
+    """Return a note about a header that was detected, with the setting that changes it."""
+    if given is not None:
+        return ()
+    if choice.is_header:
+        return (
+            f"the first row has the names of the columns ({choice.reason}); if it is data, try "
+            "--set data.header=false",
+        )
+    return (
+        f"no header ({choice.reason}); if the first row has the names of the columns, try --set "
+        "data.header=true",
+    )
+
+
 def detect_header(rows: Sequence[Sequence[str]], assume: bool) -> HeaderChoice:
     """Decide whether the first row has the names of the columns.
 

@@ -17,7 +17,7 @@ from saccade.data.records.delimited import encoding_notes
 from saccade.data.records.rows import NumberedRow, open_rows
 from saccade.errors import DataError
 from saccade.io.byte_source import ByteSource
-from saccade.io.text_files import file_encoding, read_lines, read_text_blocks
+from saccade.io.text_files import file_encoding, read_characters, read_lines
 
 JSON_SUFFIXES = (".json", ".jsonl", ".ndjson", ".geojson")
 MAX_LIST_DEPTH = 3  # of an object, at which the list of rows is searched
@@ -42,14 +42,15 @@ def open_json(source: ByteSource, options: ReadOptions, member: str | None = Non
         member: dotted path to the list of rows in an object; None: found.
     """
     encoding = file_encoding(source, options.encoding)
-    lines = (line for line in read_lines(source, encoding.name) if line.strip())
-    first, second = next(lines, ""), next(lines, "")
-    if not first:
+    start = next(read_characters(source, encoding.name), "").lstrip()
+    if not start:
         raise DataError(f"{source.name}: got an empty file; expected JSON.")
-    if first.lstrip().startswith("[") and source.suffix not in (".jsonl", ".ndjson"):
+    first, _, second = start.partition("\n")
+    if start.startswith("[") and source.suffix not in (".jsonl", ".ndjson"):
         records = open_rows(source.name, "json", partial(_list_rows, source, encoding.name))
     elif not member and (
-        source.suffix in (".jsonl", ".ndjson") or (_is_value(first) and (second or source.is_live))
+        source.suffix in (".jsonl", ".ndjson")
+        or (_is_value(first) and (second.strip() or source.is_live))
     ):
         read = partial(_line_rows, source, encoding.name)
         records = open_rows(source.name, "jsonl", read, unit="line")
@@ -142,16 +143,16 @@ class _GrowingText:
 
     def __init__(self, source: ByteSource, encoding: str):
         self.source = source
-        self.blocks = read_text_blocks(source, encoding)
+        self.blocks = read_characters(source, encoding)
         self.text, self.line = "", 1  # `line`: number of the first line of the text
 
     def grow(self, position: int) -> bool:
         """Drop the text before a position and add a block; False at the end of the file."""
-        block = next(self.blocks, None)
-        if block is None:
+        more = next(self.blocks, None)
+        if more is None:
             return False
         self.line += self.text.count("\n", 0, position)
-        self.text = self.text[position:] + block.text
+        self.text = self.text[position:] + more
         return True
 
     def skip_space(self, position: int) -> int:
@@ -204,7 +205,7 @@ class _GrowingText:
 
 def _rows_of_object(source: ByteSource, encoding: str, member: str | None) -> list[Any]:
     """Return the rows of a file that is one object."""
-    text = "".join(block.text for block in read_text_blocks(source, encoding))
+    text = "".join(read_characters(source, encoding))
     try:
         value = _without_surrogates(_DECODER.decode(text))
     except JSONDecodeError as error:

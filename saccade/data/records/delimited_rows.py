@@ -1,0 +1,243 @@
+"""Reading of the rows of a delimited file in chunks, and the errors with their lines.
+
+Rows are parsed by the csv module, or split where quotation marks have no meaning, some hundred at a
+time: so few that they are still in the processor's cache when they are turned into columns.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+
+import numpy as np
+
+from saccade.data.records.base import CHUNK_ROWS, Cells, RecordChunk
+from saccade.data.records.dialect import CellRows, Dialect, large_cells, lines_of
+from saccade.errors import DataError
+from saccade.io.byte_source import ByteSource
+from saccade.io.text_files import MAX_LISTED_ERRORS, TextBlock, read_lines, read_text_blocks
+from saccade.types.arrays import IntArray
+
+PARSE_ROWS = 256  # parsed before they are turned into columns
+MAX_COUNTED_ERRORS = 1000
+DELIMITER_NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
+
+DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
+_QUOTE_IN_CELL = re.compile('""|"')
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns and dialect of a delimited file."""
+
+    source: ByteSource
+    encoding: str
+    dialect: Dialect
+    columns: tuple[str, ...]
+    has_header: bool
+    decimal_commas: frozenset[str]  # columns of numbers with a decimal comma
+
+    @property
+    def delimiters(self) -> str:
+        """The delimiter in words: "commas"."""
+        return DELIMITER_NAMES.get(self.dialect.delimiter, repr(self.dialect.delimiter))
+
+
+def read_delimited(layout: Layout, names: tuple[str, ...]) -> Iterator[RecordChunk]:
+    """Yield the named columns in chunks."""
+    positions = [layout.columns.index(name) for name in names]
+    cells: list[Cells] = [[] for _ in names]
+    numbers: list[IntArray] = []
+    count = 0
+    for columns, lines in _columns(layout):
+        for column, position in zip(cells, positions, strict=True):
+            column.extend(columns[position])
+        numbers.append(lines)
+        count += len(lines)
+        if count + PARSE_ROWS > CHUNK_ROWS:
+            yield _chunk(layout, names, cells, numbers)
+            cells, numbers, count = [[] for _ in names], [], 0
+    if count:
+        yield _chunk(layout, names, cells, numbers)
+
+
+def _chunk(
+    layout: Layout, names: tuple[str, ...], cells: list[Cells], numbers: list[IntArray]
+) -> RecordChunk:
+    columns = dict(zip(names, cells, strict=True))
+    for name in layout.decimal_commas.intersection(names):
+        columns[name] = [_with_decimal_point(cell or "") for cell in columns[name]]
+    return RecordChunk(columns, np.concatenate(numbers))
+
+
+def _with_decimal_point(cell: str) -> str:
+    if DECIMAL_COMMA.fullmatch(cell.strip()):
+        return cell.strip().replace(".", "").replace(",", ".")
+    return cell
+
+
+def _columns(layout: Layout) -> Iterator[tuple[list[tuple[str, ...]], IntArray]]:
+    """Yield the cells of some rows by column, and their lines, without the header."""
+    width, is_first = len(layout.columns), layout.has_header
+    wrong = _WrongRows(layout)
+    for rows, numbers in _rows(layout):
+        if {*map(len, rows)} != {width} or is_first:
+            rows, numbers = wrong.left_out(rows, numbers)
+            if is_first and rows:
+                rows, numbers, is_first = rows[1:], numbers[1:], False
+        columns = list(zip(*rows, strict=True))
+        if width > 1 and columns and "" in columns[0]:  # rows of empty cells
+            kept = np.array([any(row) for row in rows])
+            columns = list(zip(*(row for row in rows if any(row)), strict=True))
+            numbers = numbers[kept]
+        if columns and not wrong.count:
+            yield columns, numbers
+        if wrong.count >= MAX_COUNTED_ERRORS:
+            break
+    wrong.check()
+
+
+def _rows(layout: Layout) -> Iterator[tuple[CellRows, IntArray]]:
+    """Yield some rows, empty ones too, and the lines that they start on."""
+    blocks = read_text_blocks(layout.source, layout.encoding)
+    if not layout.dialect.has_quotes:
+        for block in blocks:
+            lines = lines_of(block.text)
+            for start in range(0, len(lines), PARSE_ROWS):
+                rows = layout.dialect.split(lines[start : start + PARSE_ROWS])
+                yield rows, np.arange(len(rows)) + (block.first_line + start)
+        return
+    reader = layout.dialect.rows(_lines(blocks))
+    done = 0
+    while True:
+        try:
+            with large_cells():
+                rows = list(islice(reader, PARSE_ROWS))
+        except csv.Error as error:
+            raise _parse_error(layout, str(error)) from None
+        if not rows:
+            return
+        numbers = np.arange(done + 1, done + 1 + len(rows))
+        done, before = reader.line_num, done
+        if done - before != len(rows):  # line ends inside cells
+            inside = np.array([sum(cell.count("\n") for cell in row) for row in rows])
+            numbers[1:] += np.cumsum(inside)[:-1]
+        yield rows, numbers
+
+
+def _lines(blocks: Iterator[TextBlock]) -> Iterator[str]:
+    return chain.from_iterable(io.StringIO(block.text, newline="\n") for block in blocks)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+class _WrongRows:
+    """Rows with another number of cells than there are columns."""
+
+    def __init__(self, layout: Layout):
+        self.layout = layout
+        self.count = 0
+        self.complaints: list[str] = []
+        self.first_line = 0
+
+    def left_out(self, rows: CellRows, numbers: IntArray) -> tuple[CellRows, IntArray]:
+        """Return the rows without empty lines, cells after the last column and wrong rows."""
+        width = len(self.layout.columns)
+        kept: CellRows = []
+        kept_numbers: list[int] = []
+        for row, number in zip(rows, numbers.tolist(), strict=True):
+            if len(row) > width and not any(row[width:]):
+                row = row[:width]
+            elif len(row) == width - 1 and self.layout.has_header and number == 1:
+                row = ["", *row]  # as R writes a table: no name above the names of the rows
+            if len(row) == width:
+                kept.append(row)
+                kept_numbers.append(number)
+            elif any(cell.strip() for cell in row):
+                self.add(number, len(row))
+        return kept, np.array(kept_numbers, np.int64)
+
+    def add(self, line: int, cells: int) -> None:
+        """Count a wrong row."""
+        self.first_line = self.first_line or line
+        self.count += 1
+        if self.count <= MAX_LISTED_ERRORS:
+            got = "1 cell" if cells == 1 else f"{cells:,} cells"
+            self.complaints.append(f"line {line:,}: got {got}")
+
+    def check(self) -> None:
+        """Raise one error for all wrong rows."""
+        if not self.count:
+            return
+        layout = self.layout
+        more = self.count - len(self.complaints)
+        unknown = " or more" if self.count >= MAX_COUNTED_ERRORS else ""
+        listed = self.complaints + ([f"… and {more:,}{unknown} others"] if more else [])
+        columns = layout.columns[:8] + (("…",) if len(layout.columns) > 8 else ())
+        quotes = (
+            f"put quotation marks around cells that contain {layout.delimiters}"
+            if layout.dialect.has_quotes
+            else "--set data.quoting=true if quotation marks enclose cells"
+        )
+        raise DataError(
+            f"{layout.source.name}: got rows of a wrong length; expected {len(layout.columns)} "
+            f"cells ({', '.join(columns)}) with {layout.delimiters} between:\n"
+            + "".join(f"  - {line}\n" for line in listed)
+            + f"Try: {quotes}; --set data.delimiter=… for another separator; or "
+            + self._removal()
+        )
+
+    def _removal(self) -> str:
+        if self.layout.source.path is None:  # compressed, in an archive or standard input
+            return f"remove line {self.first_line:,}."
+        return f"remove the line: sed {self.first_line}d {self.layout.source.name} > new-file"
+
+
+def _parse_error(layout: Layout, error: str) -> DataError:
+    """Return the error of the csv module with the line of the row and of the open quote."""
+    reader = layout.dialect.rows(_lines(read_text_blocks(layout.source, layout.encoding)))
+    start = 1
+    try:
+        with large_cells():
+            for _ in reader:
+                start = reader.line_num + 1
+    except csv.Error:
+        pass
+    name, reached = layout.source.name, reader.line_num
+    off = "or --set data.quoting=false if quotation marks are ordinary characters."
+    if "new-line" in error:
+        return DataError(
+            f"{name}, line {start:,}: got a carriage return inside a cell; expected one at the end "
+            f"of a line only, or inside quotation marks; try: tr '\\r' ' ' < {name} > new-file"
+        )
+    line = _open_quote_line(layout, start, reached)
+    if "end of data" in error or "limit" in error:
+        return DataError(
+            f"{name}, line {line:,}: got a quotation mark that opens a cell and is never closed; "
+            f"expected a second one; try closing or removing it, {off}"
+        )
+    return DataError(
+        f"{name}, line {line:,}: got a quotation mark that opens a cell, and text after the one "
+        f"that closes it on line {reached:,}; expected {layout.delimiters} or a line end there; "
+        f'try doubling the marks inside the cell ("") or removing them, {off}'
+    )
+
+
+def _open_quote_line(layout: Layout, start: int, end: int) -> int:
+    """Return the line of the last mark that opens a cell in the rows of some lines."""
+    delimiter = re.escape(layout.dialect.delimiter)
+    opening = re.compile(rf'(?:^|{delimiter}) *"')
+    is_open, found = False, start
+    lines = islice(read_lines(layout.source, layout.encoding), start - 1, end)
+    for number, line in enumerate(lines, start):
+        position = 0
+        while match := (_QUOTE_IN_CELL if is_open else opening).search(line, position):
+            position = match.end()
+            if not is_open:
+                is_open, found = True, number
+            elif match[0] == '"':
+                is_open = False
+    return found

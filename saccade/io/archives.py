@@ -1,0 +1,137 @@
+"""Members of zip and tar archives as sources of bytes.
+
+A member is read as a stream inside its archive and never written under its own name, so a path that
+leads out of a folder does no harm. A member that would unpack to an implausible size is refused.
+"""
+
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, NamedTuple, cast
+
+from saccade.errors import DataError
+from saccade.io.byte_source import FIRST_BYTES, ByteSource, local_file, unpacked
+from saccade.io.compression import UNPACKING_ERRORS, UnpackedStream
+from saccade.registry import did_you_mean
+
+TAR_MAGIC_OFFSET = 257
+ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
+MAX_UNPACKED_RATIO = 1000  # of unpacked to packed size, of members over MIN_BOMB_BYTES
+MIN_BOMB_BYTES = 1 << 28
+
+
+class ArchiveMember(NamedTuple):
+    """A file in an archive."""
+
+    name: str
+    size: int
+
+
+def archive_kind(start: bytes) -> str:
+    """Return "zip" or "tar" for the first bytes of an archive, else an empty string."""
+    if start.startswith(ZIP_MAGIC):
+        return "zip"
+    magic = start[TAR_MAGIC_OFFSET : TAR_MAGIC_OFFSET + 5]
+    return "tar" if magic == b"ustar" else ""
+
+
+def list_members(source: ByteSource, kind: str) -> list[ArchiveMember]:
+    """Return the files of an archive, without hidden ones, sorted by name."""
+    with _errors(source):
+        found = list(_zip_members(source) if kind == "zip" else _tar_members(source))
+    visible = [
+        member for member in found if not any(map(_is_hidden, PurePosixPath(member.name).parts))
+    ]
+    return sorted(visible)
+
+
+def _is_hidden(part: str) -> bool:
+    return part == "__MACOSX" or (part.startswith(".") and part != "..")
+
+
+def member_source(source: ByteSource, kind: str, name: str) -> ByteSource:
+    """Return the source of a member; `DataError` with the nearest name if there is none."""
+    names = [member.name for member in list_members(source, kind)]
+    if name not in names:
+        listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+        raise DataError(
+            f"{source.name}: got no member {name!r}.{did_you_mean(name, names)} It contains: "
+            f"{listed or 'no file'}."
+        )
+    label = f"{source.name}#{name}"
+    open_member = _open_zip_member if kind == "zip" else _open_tar_member
+
+    def opened() -> IO[bytes]:
+        with _errors(source), open_member(source, name) as stream:
+            start = stream.read(FIRST_BYTES)
+        return unpacked(open_member(source, name), start, label)
+
+    return ByteSource(label, opened)
+
+
+def _zip_members(source: ByteSource) -> Iterator[ArchiveMember]:
+    with zipfile.ZipFile(local_file(source)) as archive:
+        for info in archive.infolist():
+            if not info.is_dir():
+                yield ArchiveMember(info.filename, info.file_size)
+
+
+def _tar_members(source: ByteSource) -> Iterator[ArchiveMember]:
+    with source.open() as file, _open_tar(file) as archive:
+        for info in archive:
+            if info.isfile():
+                yield ArchiveMember(info.name, info.size)
+
+
+def _open_zip_member(source: ByteSource, name: str) -> IO[bytes]:
+    archive, label = zipfile.ZipFile(local_file(source)), f"{source.name}#{name}"
+    try:
+        info = archive.getinfo(name)
+        if info.file_size > max(MIN_BOMB_BYTES, MAX_UNPACKED_RATIO * info.compress_size):
+            raise DataError(
+                f"{label}: got {info.compress_size:,} bytes that unpack to "
+                f"{info.file_size:,}; expected at most {MAX_UNPACKED_RATIO:,} times the size; if "
+                "you trust the archive, unpack it yourself."
+            )
+        return cast(IO[bytes], UnpackedStream(label, archive.open(info), archive))
+    except BaseException:
+        archive.close()
+        raise
+
+
+def _open_tar_member(source: ByteSource, name: str) -> IO[bytes]:
+    file, label = source.open(), f"{source.name}#{name}"
+    try:
+        archive = _open_tar(file)
+        for info in archive:
+            if info.name == name and info.isfile():
+                stream = archive.extractfile(info)
+                assert stream is not None
+                return cast(IO[bytes], UnpackedStream(label, stream, archive, file))
+        raise DataError(f"{source.name}: got no member {name!r}.")
+    except BaseException:
+        file.close()
+        raise
+
+
+def _open_tar(file: IO[bytes]) -> tarfile.TarFile:
+    return tarfile.open(fileobj=file, mode="r|")  # a stream, whatever is around it
+
+
+@contextmanager
+def _errors(source: ByteSource) -> Iterator[None]:
+    """Turn errors of a damaged archive into `DataError`."""
+    try:
+        yield
+    except UNPACKING_ERRORS as error:
+        raise DataError(
+            f"{source.name} cannot be unpacked ({error}): it is truncated, damaged or has a "
+            f"password. Copy or download it again, or unpack it: {_unpack_command(source)}"
+        ) from None
+
+
+def _unpack_command(source: ByteSource) -> str:
+    name = Path(source.name).name
+    return f"unzip {name}" if name.endswith(".zip") else f"tar xf {name}"
