@@ -11,10 +11,15 @@ A string under a field is its description, which the settings reference prints:
         "Number of optimizer steps."
 """
 
+import ast
+import inspect
 import re
+import sys
 import tomllib
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from types import UnionType
+from types import ModuleType, UnionType
 from typing import Any, Protocol, TypeVar, Union, get_origin, runtime_checkable
 
 import tomli_w
@@ -22,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from saccade.errors import ConfigError, bullet_list
-from saccade.registry import did_you_mean
+from saccade.registry import SETTING_SYNONYMS, did_you_mean, nearest_name
 
 ConfigT = TypeVar("ConfigT", bound="Config")
 
@@ -30,9 +35,8 @@ ConfigT = TypeVar("ConfigT", bound="Config")
 class Config(BaseModel):
     """Base class of all settings: frozen, and unknown settings are refused."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
-    )
+    # without `use_attribute_docstrings`, which would parse every class when it is imported
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     def with_values(self: ConfigT, **values: Any) -> ConfigT:
         """Return a validated copy with some settings changed."""
@@ -41,6 +45,34 @@ class Config(BaseModel):
     def model_post_init(self, context: Any) -> None:
         """Mark the discriminators `name` and `task` as set, so that every file contains them."""
         self.model_fields_set.update({"name", "task"} & type(self).model_fields.keys())
+
+
+def field_descriptions(config_class: type[Config]) -> dict[str, str]:
+    """Return the descriptions of settings: the strings under the fields, in the source."""
+    found: dict[str, str] = {}
+    for owner in reversed(config_class.__mro__):
+        if issubclass(owner, Config):
+            described = _class_descriptions(sys.modules[owner.__module__]).get(owner.__name__, {})
+            found.update({name: described.get(name, "") for name in owner.__annotations__})
+    return found
+
+
+@cache
+def _class_descriptions(module: ModuleType) -> dict[str, dict[str, str]]:
+    """Return the strings under the fields of each class of a module, by class and field."""
+    found = {}
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.ClassDef):
+            found[node.name] = {
+                field.target.id: " ".join(inspect.cleandoc(text.value.value).split())
+                for field, text in pairwise(node.body)
+                if isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(text, ast.Expr)
+                and isinstance(text.value, ast.Constant)
+                and isinstance(text.value.value, str)
+            }
+    return found
 
 
 @runtime_checkable
@@ -251,11 +283,27 @@ def override_settings(config: ConfigT, changes: dict[str, Any]) -> ConfigT:
 
 
 def _unknown_path(config: Config, path: str) -> str:
-    known = flatten(config)
-    return (
-        f"there is no setting {path!r}.{did_you_mean(path, known)} "
-        f"There are: {', '.join(sorted(known))}."
-    )
+    known = sorted(flatten(config))
+    group, _, name = path.rpartition(".")
+    siblings = [other for other in known if other.rpartition(".")[0] == group]
+    listed = siblings if group and siblings else known
+    task = getattr(config, "task", None)
+    more = f" saccade settings {task} lists all with their meaning." if task else ""
+    near = _nearest_path(name, group, known)
+    meant = f" Did you mean {near!r}?" if near else ""
+    return f"there is no setting {path!r}.{meant} There are: {', '.join(listed)}.{more}"
+
+
+def _nearest_path(name: str, group: str, known: list[str]) -> str | None:
+    """Return the path that was meant: in another group, by another tool's name, or misspelt."""
+    own = [path for path in known if path.rpartition(".")[0] == group]
+    named = {path.rpartition(".")[2]: path for path in (*reversed(known), *own)}
+    synonyms = SETTING_SYNONYMS.get(name.lower().replace("-", "_"), ())
+    for candidate in (name, *(synonym.rpartition(".")[2] for synonym in synonyms)):
+        if candidate in named:
+            return named[candidate]
+    near = nearest_name(name, named)
+    return None if near is None else named[near]
 
 
 def _parse_as(annotation: Any, value: Any) -> Any:

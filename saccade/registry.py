@@ -10,12 +10,73 @@ from saccade.errors import ConfigError
 
 Value = TypeVar("Value")
 
+# names that other tools use for a setting, and ours; the first that a task has is meant
+SETTING_SYNONYMS: Mapping[str, tuple[str, ...]] = {
+    "batch": ("batch_tokens",),
+    "batch_size": ("batch_tokens",),
+    "bpe": ("tokenizer.kind",),
+    "clip": ("clip_norm",),
+    "cuda": ("device",),
+    "d_model": ("width",),
+    "dim": ("width",),
+    "early_stopping": ("patience",),
+    "emb": ("width",),
+    "embedding_dim": ("width",),
+    "embedding_size": ("width",),
+    "epoch": ("epochs", "steps"),
+    "epochs": ("epochs", "steps"),
+    "eval_every": ("evaluate_every",),
+    "eval_steps": ("evaluate_every",),
+    "fp16": ("dtype",),
+    "gpu": ("device",),
+    "grad_accum": ("accumulate_steps",),
+    "grad_clip": ("clip_norm",),
+    "gradient_accumulation_steps": ("accumulate_steps",),
+    "hidden_dim": ("hidden", "width"),
+    "hidden_size": ("hidden", "width"),
+    "iterations": ("steps", "epochs"),
+    "layers": ("depth",),
+    "learning_rate": ("learning_rate",),
+    "lr": ("learning_rate",),
+    "lr_scheduler": ("schedule",),
+    "max_len": ("max_length",),
+    "max_steps": ("steps", "epochs"),
+    "max_time": ("minutes",),
+    "min_freq": ("min_count",),
+    "ngram": ("word_ngrams", "order", "max_n"),
+    "ngrams": ("word_ngrams", "order", "max_n"),
+    "num_epochs": ("epochs", "steps"),
+    "num_heads": ("heads",),
+    "num_layers": ("depth",),
+    "num_workers": ("threads",),
+    "optim": ("optimizer",),
+    "precision": ("dtype",),
+    "rate": ("learning_rate",),
+    "scheduler": ("schedule",),
+    "test_size": ("test_share",),
+    "time": ("minutes",),
+    "time_limit": ("minutes",),
+    "val_split": ("dev_share",),
+    "validation_split": ("dev_share",),
+    "vocab": ("tokenizer.size",),
+    "vocab_size": ("tokenizer.size",),
+    "warmup_steps": ("warmup",),
+    "wd": ("weight_decay",),
+    "workers": ("threads",),
+}
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """Return the known name that is similar to a misspelt one; None: none is."""
+    spelt = {known.lower(): known for known in names}  # GRU and gru have no common letter
+    near = get_close_matches(name.lower(), list(spelt), n=1)
+    return spelt[near[0]] if near else None
+
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return " Did you mean …?" if a known name is similar, else an empty string."""
-    spelt = {known.lower(): known for known in names}  # GRU and gru have no common letter
-    near = get_close_matches(name.lower(), list(spelt), n=1)
-    return f" Did you mean {spelt[near[0]]!r}?" if near else ""
+    near = nearest_name(name, names)
+    return f" Did you mean {near!r}?" if near else ""
 
 
 def lookup(table: Mapping[str, Value], name: str, what: str = "name") -> Value:

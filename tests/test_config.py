@@ -11,6 +11,7 @@ from saccade.config import (
     Config,
     build_config,
     diff_settings,
+    field_descriptions,
     flatten,
     override_setting,
     override_settings,
@@ -19,6 +20,7 @@ from saccade.config import (
 )
 from saccade.errors import ConfigError
 from saccade.training.config import TrainConfig
+from saccade.training.estimator import FitConfig
 
 
 class Network(Config):
@@ -144,11 +146,11 @@ def test_build_config_joins_the_alternatives_of_a_field() -> None:
 
 
 def test_config_descriptions_are_the_strings_under_the_fields() -> None:
-    undescribed = [
-        name for name, field in TrainConfig.model_fields.items() if not field.description
-    ]
-    assert undescribed == []
-    assert TrainConfig.model_fields["steps"].description == "Number of optimizer steps."
+    found = field_descriptions(TrainConfig)
+    assert found.keys() == TrainConfig.model_fields.keys()
+    assert [name for name, description in found.items() if not description] == []
+    assert found["steps"] == "Number of optimizer steps."
+    assert found["seed"] != field_descriptions(FitConfig)["seed"], "the subclass has its own"
 
 
 def test_with_values_validates() -> None:

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from saccade.cli.console import make_table, print_json, stderr_console
+from saccade.cli.console import make_table, print_json, stderr_console, stdout_console
+from saccade.cli.opening import open_run
 from saccade.cli.options import JsonOption, RunArgument
 
 if TYPE_CHECKING:
@@ -27,11 +28,10 @@ def check_command(
 
     Exit code 1 if an invariant is violated. The results are saved in the run as checks.json.
     """
-    from saccade.runs.run import load_run
     from saccade.training.progress import show_progress
     from saccade.types.progress import ProgressCounter
 
-    opened = load_run(run)
+    opened = open_run(run, data)
     with show_progress(stderr_console(), "checking (compiling takes longest)") as bar:
         counter = ProgressCounter(bar.update, "checking (compiling takes longest)")
         results = opened.check(
@@ -47,8 +47,6 @@ def check_command(
 
 def print_check_results(results: "list[CheckResult]") -> None:
     """Print a table: invariant, inputs, largest difference, tolerance, verdict; then the notes."""
-    from rich.console import Console
-
     table = make_table("invariant", "inputs", "largest difference", "tolerance", "verdict")
     for result in results:
         numbers = (
@@ -57,7 +55,7 @@ def print_check_results(results: "list[CheckResult]") -> None:
             else [""] * 3
         )
         table.add_row(result.invariant, *numbers, result.verdict)
-    console = Console(highlight=False, soft_wrap=False)
+    console = stdout_console()
     console.print(table)
     for result in results:
         if result.note:

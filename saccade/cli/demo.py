@@ -1,13 +1,18 @@
 """`saccade demo`: train a small model and show predictions and attention."""
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from saccade.cli.console import print_json, stderr_console
+from saccade.cli.console import (
+    has_colour,
+    load_torch,
+    print_json,
+    stderr_console,
+    stdout_console,
+)
 from saccade.cli.options import JsonOption
 from saccade.cli.training_output import raise_if_stopped, training_options
 
@@ -24,6 +29,7 @@ def demo_command(
     \b
     saccade demo
     """
+    load_torch()
     from saccade.data.synthetic.dates import date_examples
     from saccade.recipes.translation import dates_recipe
     from saccade.runs.train import train_recipe
@@ -57,5 +63,5 @@ def demo_command(
 def _print_attention(run: "Run", source: str) -> None:
     found = run.attention(source)
     print(f"\nAttention while generating {found.answer}:\n")
-    print(found.terminal(80, sys.stdout.isatty()))
+    print(found.terminal(80, has_colour(stdout_console())))
     found.save(run.folder / "report" / "attention.png")

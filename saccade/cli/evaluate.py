@@ -10,7 +10,9 @@ from saccade.cli.console import (
     print_json,
     scores_table,
     stderr_console,
+    stdout_console,
 )
+from saccade.cli.opening import open_run
 from saccade.cli.options import BeamOption, JsonOption, RunArgument
 from saccade.training.progress import show_progress
 
@@ -32,18 +34,14 @@ def evaluate_command(
     saccade evaluate runs/dates
     saccade evaluate runs/mine --data test.tsv --json
     """
-    from saccade.runs.run import load_run
-
-    opened = load_run(run)
+    opened = open_run(run, data)
     with show_progress(stderr_console(), "evaluating") as bar:
         evaluation = opened.evaluate(data, split=split, beam=beam, on_progress=bar.update)
     if json:
         counts = {name: int(evaluation[name]) for name in COUNT_NAMES if name in evaluation}
         print_json({**evaluation.to_dict(), **counts})
         return
-    from rich.console import Console
-
-    console = Console(highlight=False)
+    console = stdout_console()
     console.print(scores_table(evaluation))
     if confusion := confusion_table(evaluation):
         console.print("", confusion)

@@ -7,13 +7,21 @@ from typing import Annotated
 import typer
 
 from saccade.cli.console import stderr_console
+from saccade.cli.opening import open_run
 from saccade.cli.options import RunArgument, parse_overrides
 from saccade.interop.registry import ENGINES, EXPORTS
+from saccade.registry import lookup
 
 
 def export_command(
     run: RunArgument,
-    to: Annotated[str, typer.Option(help=f"Format: {', '.join(sorted(EXPORTS))}.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            help=f"Format: {', '.join(sorted(EXPORTS))}.",
+            autocompletion=lambda: sorted(EXPORTS),
+        ),
+    ],
     out: Annotated[
         Path | None,
         typer.Option(help="File or folder to write; default: RUN/exports/FORMAT."),
@@ -36,9 +44,9 @@ def export_command(
     bpe or character tokens in the layout of GPT-2. The others are formats of word vectors. What a
     format cannot express is refused.
     """
-    from saccade.runs.run import load_run
-
-    folder = load_run(run).export(to, out, **parse_overrides(set))
+    options = parse_overrides(set)
+    lookup(EXPORTS, to, "export format")
+    folder = open_run(run).export(to, out, **options)
     if out is None and to in ENGINES:
         command = f"saccade predict {shlex.quote(str(run))} … --engine {to}"
         stderr_console().print(f"To predict with it: {command}", soft_wrap=True)

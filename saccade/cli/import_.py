@@ -5,7 +5,10 @@ from typing import Annotated
 
 import typer
 
+from saccade.cli.console import load_torch
+from saccade.cli.opening import check_file
 from saccade.interop.registry import IMPORTS
+from saccade.registry import lookup
 
 
 def import_command(
@@ -25,6 +28,9 @@ def import_command(
     saccade predict runs/gpt2 "Once upon a time" --max-new-tokens 50
     saccade train language --data book.txt --init-from runs/gpt2
     """
+    lookup(IMPORTS, layout, "import format")
+    check_file(source)
+    load_torch()
     from saccade.runs.run import import_run
 
     folder = out or Path("runs") / source.resolve().name

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from saccade.errors import DataError
 from saccade.io.compression import BZIP2, GZIP, XZ, ZSTANDARD, decompress
 from saccade.io.spool import Spool
-from saccade.registry import did_you_mean
+from saccade.registry import nearest_name
 
 STANDARD_INPUT = "-"
 LIVE_READ_BYTES = 1 << 16
@@ -140,8 +140,11 @@ def missing_file(path: Path) -> str:
     """Return the message for a file that is not there, with the nearest name."""
     if not os.path.isdir(path.parent):
         return f"There is no file {path}: there is no folder {path.parent}. Check the path."
-    near = did_you_mean(path.name, [entry.name for entry in path.parent.iterdir()])
-    return f"There is no file {path}.{near or ' Check the path.'}"
+    # by the stem: a common suffix makes any two names similar
+    names = {entry.stem: entry.name for entry in path.parent.iterdir()}
+    near = nearest_name(path.stem, names)
+    hint = "Check the path." if near is None else f"Did you mean {names[near]!r}?"
+    return f"There is no file {path}. {hint}"
 
 
 # --- copies ---------------------------------------------------------------------------------------

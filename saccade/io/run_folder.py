@@ -27,7 +27,7 @@ RUN_FILES = (
     "checks.json",
     "scores.json",
 )
-RUN_FOLDERS = ("checkpoint", "exports", "report", "tokens")
+RUN_FOLDERS = ("checkpoint", "exports", "report", "tensorboard", "tokens")
 
 
 def read_run_settings(folder: Path) -> dict[str, Any]:

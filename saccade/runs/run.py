@@ -9,6 +9,7 @@ scores.json         metrics of these weights on the test split
 report/             curves.png and the figures of the task
 exports/            the same model for other tools
 checkpoint/         what resuming needs
+tensorboard/        event files of TensorBoard (train.tensorboard=true)
 tokens/             a long text as token ids, memory-mapped
 
 Opening a run executes nothing: TOML, JSON and safetensors only.

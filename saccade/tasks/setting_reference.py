@@ -4,15 +4,15 @@ Everything is read from the settings classes: the string under a field is its de
 holds the limits. Does not import torch.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
-from saccade.config import Config
-from saccade.registry import lookup
+from saccade.config import Config, field_descriptions
+from saccade.registry import SETTING_SYNONYMS, lookup
 from saccade.tasks.base import Recipe
 from saccade.tasks.registry import TASKS
 
@@ -22,61 +22,6 @@ DISCRIMINATORS = {
 }
 TYPE_NAMES = {bool: "true or false", int: "integer", float: "number", str: "text"}
 LIMITS = {Ge: ("ge", "≥"), Gt: ("gt", ">"), Le: ("le", "≤"), Lt: ("lt", "<")}
-
-# names that other tools use for a setting, and ours; the first that a task has is meant
-SYNONYMS: Mapping[str, tuple[str, ...]] = {
-    "batch": ("batch_tokens",),
-    "batch_size": ("batch_tokens",),
-    "bpe": ("tokenizer.kind",),
-    "clip": ("clip_norm",),
-    "cuda": ("device",),
-    "d_model": ("width",),
-    "dim": ("width",),
-    "early_stopping": ("patience",),
-    "emb": ("width",),
-    "embedding_dim": ("width",),
-    "embedding_size": ("width",),
-    "epoch": ("epochs", "steps"),
-    "epochs": ("epochs", "steps"),
-    "eval_every": ("evaluate_every",),
-    "eval_steps": ("evaluate_every",),
-    "fp16": ("dtype",),
-    "gpu": ("device",),
-    "grad_accum": ("accumulate_steps",),
-    "grad_clip": ("clip_norm",),
-    "gradient_accumulation_steps": ("accumulate_steps",),
-    "hidden_dim": ("hidden", "width"),
-    "hidden_size": ("hidden", "width"),
-    "iterations": ("steps", "epochs"),
-    "layers": ("depth",),
-    "learning_rate": ("learning_rate",),
-    "lr": ("learning_rate",),
-    "lr_scheduler": ("schedule",),
-    "max_len": ("max_length",),
-    "max_steps": ("steps", "epochs"),
-    "max_time": ("minutes",),
-    "min_freq": ("min_count",),
-    "ngram": ("word_ngrams", "order", "max_n"),
-    "ngrams": ("word_ngrams", "order", "max_n"),
-    "num_epochs": ("epochs", "steps"),
-    "num_heads": ("heads",),
-    "num_layers": ("depth",),
-    "num_workers": ("threads",),
-    "optim": ("optimizer",),
-    "precision": ("dtype",),
-    "rate": ("learning_rate",),
-    "scheduler": ("schedule",),
-    "test_size": ("test_share",),
-    "time": ("minutes",),
-    "time_limit": ("minutes",),
-    "val_split": ("dev_share",),
-    "validation_split": ("dev_share",),
-    "vocab": ("tokenizer.size",),
-    "vocab_size": ("tokenizer.size",),
-    "warmup_steps": ("warmup",),
-    "wd": ("weight_decay",),
-    "workers": ("threads",),
-}
 
 
 class Setting(NamedTuple):
@@ -119,20 +64,21 @@ def recipe_settings(recipe: Recipe) -> list[Setting]:
 def describe_settings(config: Config, prefix: str = "") -> list[Setting]:
     """Return every setting of a config by dotted path, those of nested configs included."""
     found = []
+    descriptions = field_descriptions(type(config))
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
         path = f"{prefix}{name}"
         if isinstance(value, Config):
             found += describe_settings(value, f"{path}.")
         else:
-            found.append(_describe(path, name, field, value))
+            description = descriptions[name] or DISCRIMINATORS.get(name, "")
+            found.append(_describe(path, field, value, description))
     return found
 
 
-def _describe(path: str, name: str, field: FieldInfo, value: Any) -> Setting:
+def _describe(path: str, field: FieldInfo, value: Any, description: str) -> Setting:
     choices = choices_of(field.annotation)
     default = ",".join(map(str, value)) if isinstance(value, tuple | list) else value
-    description = " ".join((field.description or DISCRIMINATORS.get(name, "")).split())
     return Setting(path, type_name(field.annotation), limits(field), default, description, choices)
 
 
@@ -192,7 +138,7 @@ def find_settings(settings: Iterable[Setting], word: str) -> list[Setting]:
     description.
     """
     name = _normalised(word)
-    meant = SYNONYMS.get(name, ())
+    meant = SETTING_SYNONYMS.get(name, ())
 
     def rank(setting: Setting) -> int | None:
         if name in (setting.path, setting.name, setting.path.split(".")[-1]):
@@ -216,7 +162,7 @@ def setting_named(settings: Iterable[Setting], word: str) -> Setting | None:
     """
     name = _normalised(word)
     listed = list(settings)
-    for candidate in (name, *SYNONYMS.get(name, ())):
+    for candidate in (name, *SETTING_SYNONYMS.get(name, ())):
         for setting in listed:
             if candidate in (setting.path, setting.name, setting.path.split(".")[-1]):
                 return setting

@@ -59,6 +59,8 @@ class TrainConfig(FitConfig):
     """Steps between two entries in `metrics.jsonl`."""
     checkpoint_seconds: float = Field(60.0, ge=0)
     """Seconds between two checkpoints."""
+    tensorboard: bool = False
+    """Write the metrics as TensorBoard event files, too, into `tensorboard/` of the run."""
     device: str = "auto"
     """Torch device, such as `cpu` or `cuda:0`; `auto` is the first accelerator or the CPU."""
     dtype: Literal["float32", "bfloat16"] = "float32"

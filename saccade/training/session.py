@@ -25,10 +25,11 @@ from saccade.training.checkpoint import (
 )
 from saccade.training.config import TrainConfig
 from saccade.training.device import resolve_device, tune_malloc
-from saccade.training.loop import EvalProgressEvent, Event, PlanEvent, train_loop
+from saccade.training.loop import EvalProgressEvent, Event, EventCallback, PlanEvent, train_loop
 from saccade.training.objective import AnyObjective, EvaluationStopped, Validation
 from saccade.training.pace import Pace
 from saccade.training.state import TrainState
+from saccade.training.tensorboard import TensorBoardLog
 from saccade.types.progress import Progress
 
 
@@ -83,10 +84,13 @@ def run_training_session(
         log = stack.enter_context(MetricsLog(folder / "metrics.jsonl", state))
         start = Pace(settings, state, clock).progress
         bar = stack.enter_context(training_progress_bar(console, settings, objective.unit, start))
+        callbacks: list[EventCallback] = [log, bar, on_event]
+        if settings.tensorboard:
+            callbacks.append(stack.enter_context(TensorBoardLog(folder / "tensorboard", state)))
         writer = stack.enter_context(BackgroundWriter())
 
         def publish(event: Event) -> None:
-            for callback in (log, bar, on_event):
+            for callback in callbacks:
                 callback(event)
             if isinstance(event, PlanEvent):
                 warn(_describe_plan(event.plan, 60 * (settings.minutes or 0) - state.seconds))

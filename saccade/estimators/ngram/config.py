@@ -11,6 +11,9 @@ class NGramConfig(Config):
     """Settings of an n-gram language model: the context is the last `order` - 1 tokens."""
 
     name: Literal["ngram"] = "ngram"
-    vocab_size: int = 0  # from the data
+    vocab_size: int = 0
+    """Size of the vocabulary; set from the data."""
     order: int = Field(3, ge=1)
+    """n: a token is predicted from the n - 1 tokens before it."""
     smoothing: Literal["none", "laplace", "back-off", "kneser-ney"] = "kneser-ney"
+    """Smoothing of n-grams that were not seen."""

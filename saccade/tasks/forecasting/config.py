@@ -16,14 +16,22 @@ from saccade.training.config import TrainConfig
 class SeriesConfig(SourceConfig):
     """Source of a time series, its split by time, and the forecast horizon."""
 
-    column: str | int | None = None  # of a table, by name or number from 1
-    length: int = Field(1000, ge=1)  # of a generated series
-    noise: float = Field(0.2, ge=0, allow_inf_nan=False)  # of a generated series
-    seed: int = 0  # of the noise
-    lags: int = Field(4, ge=1)  # τ: past values that an autoregressive model sees
-    horizon: int = Field(16, ge=1)  # values predicted for an input
+    column: str | int | None = None
+    """Column of a table, by name or number from 1; the only numeric one if not set."""
+    length: int = Field(1000, ge=1)
+    """Number of values of a synthetic series."""
+    noise: float = Field(0.2, ge=0, allow_inf_nan=False)
+    """Standard deviation of the noise of a synthetic series."""
+    seed: int = 0
+    """Random seed of the noise."""
+    lags: int = Field(4, ge=1)
+    """τ: number of past values that an autoregressive model depends on."""
+    horizon: int = Field(16, ge=1)
+    """Number of values predicted for an input."""
     dev_share: float = Field(0.1, gt=0, lt=1)
+    """Share of the values held out for dev, before those of test."""
     test_share: float = Field(0.3, gt=0, lt=1)
+    """Share of the values held out for test, the last ones."""
 
 
 class ForecastRecipe(Recipe):

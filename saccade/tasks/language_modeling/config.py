@@ -23,14 +23,21 @@ ALL_LANGUAGE_MODELS = {
 class CorpusConfig(DatasetSourceConfig):
     """Source of the text, its tokenizer, and how it is cut into segments."""
 
-    dev: str | None = None  # a file of its own; otherwise the last part is held out
+    dev: str | None = None
+    """File of the dev split; a part before the end is held out if not set."""
     test: str | None = None
+    """File of the test split; the end of the text is held out if not set."""
     dev_share: float = Field(0.05, gt=0, lt=0.5)
+    """Share of the text held out for dev."""
     test_share: float = Field(0.05, gt=0, lt=0.5)
+    """Share of the text held out for test."""
     tokenizer: TokenizerConfig = TokenizerConfig()
     segment_order: Literal["sequential", "random"] = "sequential"
-    segment_length: int = Field(64, ge=1)  # tokens
-    max_new_tokens: int = Field(100, ge=1)  # length limit of generated text
+    """Order of the segments: that of the text, with the state carried on, or random."""
+    segment_length: int = Field(64, ge=1)
+    """Number of tokens of a training segment."""
+    max_new_tokens: int = Field(100, ge=1)
+    """Number of tokens after which generation stops."""
 
 
 class LanguageRecipe(Recipe):

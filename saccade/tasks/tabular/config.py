@@ -22,9 +22,12 @@ class TableTrainConfig(TrainConfig):
     loss: (
         Literal["absolute_error", "cross_entropy", "exponential", "hinge", "huber", "squared_error"]
         | None
-    ) = None  # None: squared_error for numbers, cross_entropy for classes
-    penalty: float = Field(0.0, ge=0)  # λ of λ/2 ‖W‖²; biases are not penalised
-    online: bool = False  # predict each row, then train on it, once and in file order
+    ) = None
+    """Loss; squared_error for numbers and cross_entropy for classes if not set."""
+    penalty: float = Field(0.0, ge=0)
+    """λ of the penalty λ/2 ‖W‖²; biases are not penalised."""
+    online: bool = False
+    """Predict each row, then train on it, once and in file order (`saccade finetune --online`)."""
 
 
 class TableRecipe(Recipe):

@@ -20,8 +20,10 @@ from saccade.training.estimator import FitConfig
 class WordsConfig(DatasetSourceConfig):
     """Source of the text, and which of its words get a vector."""
 
-    split: Literal["words", "whitespace"] = "words"  # plain text, or tokenized text
-    min_count: int = Field(5, ge=1)  # rarer words get no vector
+    split: Literal["words", "whitespace"] = "words"
+    """Split into words and punctuation, or only at spaces (text that is tokenized already)."""
+    min_count: int = Field(5, ge=1)
+    """Number of occurrences below which a word gets no vector."""
 
 
 class VectorsRecipe(Recipe):

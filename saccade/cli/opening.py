@@ -1,0 +1,44 @@
+"""Opening of runs and data files: errors about arguments come before torch is loaded."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from saccade.cli.console import load_torch
+from saccade.errors import DataError
+
+if TYPE_CHECKING:
+    from saccade.runs.run import Run
+    from saccade.tasks.base import Recipe
+
+
+def open_run(folder: Path, data: str | Path | None = None) -> "Run":
+    """Open a run; a missing run or a missing `data` file is an error before torch is loaded."""
+    from saccade.io.run_folder import read_run_settings
+    from saccade.runs.run import load_run
+    from saccade.tasks.registry import read_recipe
+
+    recipe = read_recipe(read_run_settings(folder)["recipe"], str(folder / "run.toml"))
+    check_file(data)
+    load_torch_for(recipe)
+    return load_run(folder)
+
+
+def check_file(data: str | Path | None) -> None:
+    """Raise a DataError if data is a plain path at which there is nothing."""
+    from saccade.io.byte_source import missing_file
+    from saccade.runs.data_paths import is_plain_path
+
+    if data is None or not is_plain_path(str(data)) or os.path.exists(data):
+        return
+    for part in str(data).split(","):
+        if not os.path.exists(part):
+            raise DataError(missing_file(Path(part)))
+
+
+def load_torch_for(recipe: "Recipe") -> None:
+    """Import torch if the task of a recipe needs it, with a line in the terminal meanwhile."""
+    from saccade.tasks.registry import task_spec_for
+
+    if not task_spec_for(recipe).torch_free:
+        load_torch()
