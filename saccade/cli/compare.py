@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from saccade.cli.console import make_table, print_json, stderr_console
+from saccade.cli.console import (
+    load_torch,
+    make_table,
+    print_json,
+    stderr_console,
+    stdout_console,
+)
+from saccade.cli.opening import check_file
 from saccade.cli.options import ImageOption, JsonOption, SetOption, parse_overrides
 from saccade.errors import ConfigError
 
@@ -81,6 +88,9 @@ def compare_command(
         return
     if max_length is not None:
         raise ConfigError("--max-length is an option of compare layers only.")
+    overrides, names = parse_overrides(set), _split_names(models)
+    _check_names(what, data, names, overrides)
+    load_torch()
     from saccade.runs.train import TrainOptions
     from saccade.workflows import compare_models
 
@@ -88,12 +98,12 @@ def compare_command(
     comparison = compare_models(
         what,
         data=data,
-        models=_split_names(models),
+        models=names,
         only=_split_names(only),
         minutes=minutes,
         steps=steps,
         seeds=seeds,
-        set=parse_overrides(set),
+        set=overrides,
         out=out,
         save=save,
         options=TrainOptions(console=console, log=console.print),
@@ -104,14 +114,27 @@ def compare_command(
         _print_comparison(comparison)
 
 
+def _check_names(
+    what: str, data: str | None, models: list[str] | None, overrides: dict[str, str]
+) -> None:
+    """Raise the errors of a recipe, a model or a setting before torch is loaded."""
+    from saccade.recipes.resolve import resolve_recipe
+    from saccade.recipes.sweeps import SWEEPS
+
+    what, data = (data or "", None) if what in SWEEPS else (what, data)
+    if what:
+        chosen: list[str | None] = [*models] if models else [None]
+        for model in chosen:
+            recipe = resolve_recipe(what, data=data, model=model, changes=dict(overrides)).recipe
+            check_file(recipe.data.path)
+
+
 def _split_names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
 def _print_comparison(comparison: "Comparison") -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False)
+    console = stdout_console()
     rows = comparison.rows
     console.print(comparison_table(rows, comparison.metric, comparison.compared), "")
     best = rows[0].model
@@ -188,9 +211,7 @@ def _compare_layers(max_length: int | None, save: Path | None, json: bool) -> No
 
 
 def _print_layers(comparison: "LayerComparison") -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False)
+    console = stdout_console()
     table = make_table("layer", "n", "ms", "MB", "sequential", "path", "operations")
     for row in comparison.rows:
         table.add_row(

@@ -4,7 +4,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -98,16 +98,24 @@ def make_table(*columns: str) -> Table:
     return table
 
 
-def scores_table(evaluation: Evaluation) -> Table:
-    """Return a table of metrics, the scores of trivial baselines, and conventions."""
+def scores_table(evaluation: Evaluation, headline: Collection[str] | None = None) -> Table:
+    """Return a table of metrics, the scores of trivial baselines, and conventions.
+
+    With `headline`, only these metrics and the number of examples.
+    """
+    listed = None if headline is None else {*headline, *COUNT_NAMES}
     baselines = list(evaluation.floors)
     table = make_table("metric", "value", *baselines, "convention")
     for name, value in evaluation.metrics.items():
+        if listed is not None and name not in listed:
+            continue
         floors = [evaluation.floors[baseline].get(name) for baseline in baselines]
         cells = ["" if floor is None else format_metric(name, floor) for floor in floors]
         convention = evaluation.conventions.get(name, "")
         table.add_row(name, format_metric(name, value), *cells, convention)
     for name, reason in evaluation.omitted.items():
+        if listed is not None and name not in listed:
+            continue
         table.add_row(name, "–", *("" for _ in baselines), f"left out: {reason}")
     return table
 

@@ -26,12 +26,16 @@ def evaluate_command(
         str, typer.Option(help="Split of the run's own data: train, dev or test.")
     ] = "test",
     beam: BeamOption = 1,
+    all: Annotated[
+        bool, typer.Option("--all", help="All metrics, not only those that summarise the run.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     r"""Score a run on held-out data.
 
     \b
     saccade evaluate runs/dates
+    saccade evaluate runs/dates --all
     saccade evaluate runs/mine --data test.tsv --json
     """
     opened = open_run(run, data)
@@ -42,6 +46,10 @@ def evaluate_command(
         print_json({**evaluation.to_dict(), **counts})
         return
     console = stdout_console()
-    console.print(scores_table(evaluation))
+    headline = [name for name in opened.evaluator.headline if name in evaluation]
+    console.print(scores_table(evaluation, None if all or not headline else headline))
+    details = len(evaluation) - len({*headline, *COUNT_NAMES} & {*evaluation})
+    if headline and details and not all:
+        stderr_console().print(f"{details} more metrics with --all, and in --json.")
     if confusion := confusion_table(evaluation):
         console.print("", confusion)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from saccade.cli.opening import check_file, load_torch_for
 from saccade.cli.options import (
     JsonOption,
     OverwriteOption,
@@ -40,8 +41,13 @@ def finetune_command(
     The old run stays unchanged. The scores before and after are reported on the held-out part of
     the new data and on the old test split, which shows what was forgotten.
     """
+    changes = parse_overrides(set)
+    from saccade.recipes.resolve import resolve_finetune_recipe
+
+    check_file(data)
+    load_torch_for(resolve_finetune_recipe(run, data, changes=dict(changes), online=online))
     from saccade.workflows.finetune import finetune_run
 
     options = training_options()._replace(overwrite=overwrite)
-    result = finetune_run(run, data, out, options, changes=parse_overrides(set), online=online)
+    result = finetune_run(run, data, out, options, changes=changes, online=online)
     report_training(result, json)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple, get_args
 
 import typer
 
-from saccade.cli.console import make_table, print_json
+from saccade.cli.console import make_table, print_json, stdout_console
 from saccade.cli.options import JsonOption
 from saccade.registry import lookup
 
@@ -41,9 +41,7 @@ def list_command(
     if json:
         print_json([entry._asdict() for entry in entries])
         return
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = stdout_console()
     groups: dict[str, list[CatalogueEntry]] = {}
     for entry in entries:
         heading = f"{entry.group} ({entry.task})" if entry.task else entry.group

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from saccade.cli.console import load_torch
-from saccade.errors import DataError
 
 if TYPE_CHECKING:
     from saccade.runs.run import Run
@@ -26,14 +25,11 @@ def open_run(folder: Path, data: str | Path | None = None) -> "Run":
 
 def check_file(data: str | Path | None) -> None:
     """Raise a DataError if data is a plain path at which there is nothing."""
-    from saccade.io.byte_source import missing_file
-    from saccade.runs.data_paths import is_plain_path
+    from saccade.runs.data_paths import check_file_exists, is_plain_path
 
-    if data is None or not is_plain_path(str(data)) or os.path.exists(data):
-        return
-    for part in str(data).split(","):
-        if not os.path.exists(part):
-            raise DataError(missing_file(Path(part)))
+    if data is not None and is_plain_path(str(data)) and not os.path.exists(data):
+        for part in str(data).split(","):
+            check_file_exists(part)
 
 
 def load_torch_for(recipe: "Recipe") -> None:

@@ -69,13 +69,14 @@ def report_training(result: "TrainResult", json: bool) -> None:
         )
         return
     if not online:
-        console.print(scores_table(evaluation))
+        console.print(scores_table(evaluation, run.evaluator.headline))
     for sentence in sentences:
         console.print(sentence, soft_wrap=True)
     example_input = run.inspector.example_input(run.split("test"))
     example = shlex.quote(str(example_input))
     console.print(f"\nThe run is in {where}. Next:")
     console.print(f"  saccade predict {where} {example}", soft_wrap=True)
+    console.print(f"  saccade evaluate {where} --all", soft_wrap=True)
     if run.inspector.attention_maps(example_input):
         console.print(f"  saccade look {where} {example} --save map.png", soft_wrap=True)
 

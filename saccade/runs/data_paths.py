@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade.errors import DataError
-from saccade.io.text_files import STANDARD_INPUT
+from saccade.io.byte_source import STANDARD_INPUT, missing_file
 from saccade.tasks.base import Recipe
 
 PATH_SETTINGS = ("path", "dev", "test")  # settings of the data that name files
@@ -26,6 +26,19 @@ def remember_paths(recipe: Recipe, folder: Path) -> RememberedPaths:
             relative = []
         remembered[name] = {"absolute": absolute, "relative": relative}
     return remembered
+
+
+def check_files_exist(recipe: Recipe) -> None:
+    """Raise a DataError for a data file that is not there, before anything is loaded."""
+    for parts in _given_paths(recipe).values():
+        for part in parts:
+            check_file_exists(part)
+
+
+def check_file_exists(path: str) -> None:
+    """Raise a DataError if there is no file or folder at a path."""
+    if not os.path.exists(path):
+        raise DataError(missing_file(Path(path)))
 
 
 def locate_paths(recipe: Recipe, folder: Path, remembered: RememberedPaths) -> Recipe:

@@ -59,6 +59,7 @@ from saccade.runs.notebook import run_html
 from saccade.runs.summary import TEST_SCORES_FILE, RunSummary, summarise_run
 from saccade.runs.workspace import check_folder_is_free
 from saccade.tasks.base import (
+    DEFAULT_OPTIONS,
     AnyTaskSpec,
     Components,
     Evaluator,
@@ -212,7 +213,7 @@ class Run:
             for baseline, metrics in self._floors(examples).items()
         }
         evaluation = replace(found, floors=floors)
-        if data is None and split == "test" and not options:
+        if data is None and split == "test" and {*options.items()} <= {*DEFAULT_OPTIONS}:
             self._save_test_scores(evaluation)
         return evaluation
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from saccade.errors import ConfigError, DataError, RunError, TrainingError
 from saccade.inspection.figures import Figure
 from saccade.io.lock import lock_folder
+from saccade.runs.data_paths import check_files_exist
 from saccade.runs.extend import SettingChange, depends_on_length, extend_state, resumed_recipe
 from saccade.runs.report import write_report
 from saccade.runs.run import (
@@ -78,6 +79,7 @@ def train_recipe(recipe: Recipe, folder: Path, options: TrainOptions) -> TrainRe
     """
     started = time.monotonic()
     check_folder_is_free(folder, options.overwrite)
+    check_files_exist(recipe)
     if not task_spec_for(recipe).torch_free:
         from saccade.training.device import resolve_device
 

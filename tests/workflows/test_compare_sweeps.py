@@ -11,11 +11,11 @@ from saccade.errors import ConfigError
 from saccade.nn.activations import ACTIVATIONS
 from saccade.nn.init import INITS
 from saccade.optim import OPTIMIZERS
+from saccade.recipes.sweeps import SWEEP_LEARNING_RATES, SWEEPS, Sweep
 from saccade.runs.run import load_run
 from saccade.training.config import TrainConfig
 from saccade.types.names import DEFAULT_INIT
 from saccade.workflows import compare_models
-from saccade.workflows.compare.sweeps import SWEEP_LEARNING_RATES, SWEEPS, Sweep
 
 QUICK = {"data.length": 200, "train.threads": 1, "train.evaluate_every": 2, "train.report_every": 2}
 

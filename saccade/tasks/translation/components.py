@@ -2,12 +2,11 @@
 
 from saccade.models.base import EncoderDecoder
 from saccade.models.registry import TRANSLATION_MODELS
+from saccade.registry import import_when_called
 from saccade.tasks.base import Components
 from saccade.tasks.neural import build_network
 from saccade.tasks.translation.config import TranslationRecipe
 from saccade.tasks.translation.data import PairSplit, TokenizerPair
-from saccade.tasks.translation.evaluate import TranslationEvaluator
-from saccade.tasks.translation.inspect import TranslationInspector
 from saccade.tasks.translation.objective import TranslationObjective
 from saccade.tasks.translation.predict import TranslationPredictor
 
@@ -21,8 +20,9 @@ def build_translator(recipe: TranslationRecipe, tokenizers: TokenizerPair) -> En
 _COMPONENTS = Components[TranslationRecipe, TokenizerPair, EncoderDecoder, PairSplit](
     build_model=build_translator,
     predictor=TranslationPredictor,
-    evaluator=TranslationEvaluator,
-    inspector=TranslationInspector,
+    # prediction needs neither these nor sacrebleu, which takes a while to import
+    evaluator=import_when_called("saccade.tasks.translation.evaluate:TranslationEvaluator"),
+    inspector=import_when_called("saccade.tasks.translation.inspect:TranslationInspector"),
     objective=TranslationObjective,
 )
 

@@ -1,6 +1,7 @@
 """Train and compare models on the same data, tokenizer, budget and metric, over several seeds.
 
-Or values of one setting of one model: `sweeps`. When a difference is stated: `significance`.
+Or values of one setting of one model (`recipes.sweeps`). `significance` decides whether a
+difference is stated.
 """
 
 import json
@@ -20,6 +21,7 @@ from saccade.io.atomic import read_checksummed_json, read_checksummed_text, writ
 from saccade.plots.comparison import save_comparison
 from saccade.plots.style import image_format
 from saccade.recipes.resolve import resolve_recipe
+from saccade.recipes.sweeps import SWEEPS, Sweep
 from saccade.registry import lookup
 from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, resume
@@ -38,7 +40,6 @@ from saccade.workflows.compare.significance import (
     pairwise_differences,
     rank_models,
 )
-from saccade.workflows.compare.sweeps import SWEEPS, Sweep
 
 DEFAULT_MINUTES = 2.0  # of each training
 

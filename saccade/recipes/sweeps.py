@@ -1,12 +1,9 @@
-"""Settings whose values `compare` can compare, everything else being equal."""
+"""Settings whose values `compare` can compare, everything else being equal. No torch."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
-from saccade.nn.activations import ACTIVATIONS
-from saccade.nn.init import INITS
-from saccade.optim import OPTIMIZERS
-from saccade.types.names import DEFAULT_INIT
+from saccade.types.names import Activation, InitName, OptimizerName
 
 Overrides = Mapping[str, Any]  # settings by dotted path
 
@@ -58,9 +55,11 @@ def _optimizer_overrides(name: str) -> Overrides:
 
 OPT_IN_ACTIVATIONS = {"softmax": "it is a function of a whole layer, not of one unit"}
 SWEEPS: dict[str, Sweep] = {
-    "activations": Sweep("model.activation", dict.fromkeys(ACTIVATIONS, {}), OPT_IN_ACTIVATIONS),
-    "inits": Sweep("train.init", dict.fromkeys((DEFAULT_INIT, *INITS), {})),
+    "activations": Sweep(
+        "model.activation", dict.fromkeys(get_args(Activation), {}), OPT_IN_ACTIVATIONS
+    ),
+    "inits": Sweep("train.init", dict.fromkeys(get_args(InitName), {})),
     "optimizers": Sweep(
-        "train.optimizer", {name: _optimizer_overrides(name) for name in OPTIMIZERS}
+        "train.optimizer", {name: _optimizer_overrides(name) for name in get_args(OptimizerName)}
     ),
 }
