@@ -25,10 +25,14 @@ CURVE_END = 5.0  # the synthetic curve is on [0, CURVE_END)
 class PointsConfig(SourceConfig):
     """Source and splits of the points of a curve."""
 
-    points: int = Field(50, ge=2)  # training points of a synthetic curve; as many are held out
-    noise: float = Field(0.5, ge=0, allow_inf_nan=False)  # standard deviation of ε, if synthetic
-    test_share: float = Field(0.2, gt=0, lt=1)  # of a file's points
-    seed: int = 1  # of the noise and of the split
+    points: int = Field(50, ge=2)
+    """Number of training points of a synthetic curve; as many are held out."""
+    noise: float = Field(0.5, ge=0, allow_inf_nan=False)
+    """Standard deviation of the noise of a synthetic curve."""
+    test_share: float = Field(0.2, gt=0, lt=1)
+    """Share of a file's points that is held out."""
+    seed: int = 1
+    """Random seed of the noise and of the split."""
 
 
 class Points(NamedTuple):

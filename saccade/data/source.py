@@ -21,14 +21,17 @@ SOURCE_SETTINGS = {
 class SourceConfig(Config):
     """Settings of data that is synthetic or in a file."""
 
-    synthetic: str | None = None  # name of a built-in set
-    path: str | None = None  # file or folder
+    synthetic: str | None = None
+    """Name of a built-in set; see saccade list data."""
+    path: str | None = None
+    """File or folder with the data."""
 
 
 class DatasetSourceConfig(SourceConfig):
     """Settings of data that is synthetic, published or in a file."""
 
-    dataset: str | None = None  # name of a published dataset
+    dataset: str | None = None
+    """Name of a published dataset; see saccade list data."""
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,10 @@ MAX_DEVIATIONS = 1e18  # standard deviations from the mean; their square fits a 
 class ColumnsConfig(Config):
     """Column types that cannot be inferred from the cells."""
 
-    categories: tuple[str, ...] = ()  # numeric columns that are categories
-    ignore: tuple[str, ...] = ()  # columns that are not used
+    categories: tuple[str, ...] = ()
+    """Columns of numbers that are categories, with commas between."""
+    ignore: tuple[str, ...] = ()
+    """Columns that are not used, with commas between."""
 
     @field_validator("categories", "ignore", mode="before")
     @classmethod
@@ -58,13 +60,20 @@ class ColumnsConfig(Config):
 class TableConfig(ColumnsConfig, SourceConfig):
     """Source, target, column types and splits of a table."""
 
-    target: str | None = None  # column to predict
-    target_type: TargetType | None = None  # None: inferred from the model and the target's cells
-    weight_column: str | None = None  # column with the weight of each row
-    min_count: int = Field(2, ge=1)  # rows; a category with fewer is encoded as "other"
+    target: str | None = None
+    """Column to predict."""
+    target_type: TargetType | None = None
+    """Type of the target; inferred from the model and the cells if not set."""
+    weight_column: str | None = None
+    """Column with the weight of each row."""
+    min_count: int = Field(2, ge=1)
+    """Number of rows below which a category is encoded as "other"."""
     dev_share: float = Field(0.1, gt=0, lt=1)
+    """Share of the rows held out for dev."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    seed: int = 0  # of the splits
+    """Share of the rows held out for test."""
+    seed: int = 0
+    """Random seed of the splits."""
 
 
 class NumericColumn(NamedTuple):

@@ -13,11 +13,16 @@ from saccade.training.estimator import FitConfig
 class LabelsConfig(SourceConfig):
     """Source of labelled texts, and how they are split into words."""
 
-    multi_label: bool = False  # several labels, separated by commas
-    split: Literal["words", "whitespace"] = "words"  # plain text, or tokenized text
-    min_count: int = Field(1, ge=1)  # rarer words are ignored
+    multi_label: bool = False
+    """Texts have several labels, with commas between."""
+    split: Literal["words", "whitespace"] = "words"
+    """Split into words and punctuation, or only at spaces (text that is tokenized already)."""
+    min_count: int = Field(1, ge=1)
+    """Number of occurrences below which a word is ignored."""
     dev_share: float = Field(0.05, ge=0, lt=1)
+    """Share of the texts held out for dev."""
     test_share: float = Field(0.05, ge=0, lt=1)
+    """Share of the texts held out for test."""
 
 
 class ClassifyRecipe(Recipe):
