@@ -50,6 +50,7 @@ def evaluate_command(
     console.print(scores_table(evaluation, None if all or not headline else headline))
     details = len(evaluation) - len({*headline, *COUNT_NAMES} & {*evaluation})
     if headline and details and not all:
-        stderr_console().print(f"{details} more metrics with --all, and in --json.")
+        more = f"{details} more metric{'s' if details > 1 else ''}"
+        stderr_console().print(f"{more} with --all, and in --json.")
     if confusion := confusion_table(evaluation):
         console.print("", confusion)

@@ -504,9 +504,12 @@ def test_evaluate_prints_metrics_with_conventions(
     assert value["omitted"]["bleu"] == "no reference has 4 tokens (sacreBLEU's 13a)"
     assert figures <= value.keys()
     assert figures == value["conventions"].keys()
-    table = saccade("evaluate", mine).out
+    table = saccade("evaluate", mine, "--all").out
     assert all(re.search(rf"^{name} ", table, re.M) for name in figures)
     assert re.search(r"^bleu +– .*left out: no reference", table, re.M)
+    short = saccade("evaluate", mine)
+    assert [line.split()[0] for line in short.out.splitlines()] == ["metric", "exact", "examples"]
+    assert f"{len(figures) - 1} more metrics with --all" in short.err
     given = json.loads(saccade("evaluate", mine, "--data", words_file, "--json").out)
     assert given["examples"] == 160
     train = json.loads(saccade("evaluate", mine, "--split", "train", "--json").out)

@@ -120,7 +120,7 @@ def test_doctor_weights_can_be_trained_with(kind: str, saccade: Command, files: 
         assert mean == pytest.approx(np.mean([float(row[1]) for row in live]), abs=0.2)
     quick = ["--set=train.steps=5", "--set=train.threads=1", "--out=run"]
     assert saccade(*command.split()[1:], *quick).code == 0
-    assert "weighted" in saccade("evaluate", "run").out
+    assert "weighted" in saccade("evaluate", "run", "--all").out
     again = saccade("doctor", *both, "--save-weights", "new/weighted.csv")
     assert again.code == 2 and "already exists; choose a new file" in again.err
 
