@@ -114,6 +114,8 @@ pictures: $(READY)
 	$(BIN)/saccade plot activations --save docs/activations.png
 	$(BIN)/saccade plot signal --activation sigmoid --init xavier --layers 20 --save docs/depth.png
 	$(BIN)/python examples/support_vectors.py docs/margin.png
+	test -d runs/wine || $(BIN)/saccade train table --set data.synthetic=wine --set train.steps=200 --out runs/wine
+	$(BIN)/saccade look runs/wine --importance --save docs/importance.png > /dev/null
 
 clean:
 	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis
