@@ -113,10 +113,12 @@ def scores_table(evaluation: Evaluation, headline: Collection[str] | None = None
         cells = ["" if floor is None else format_metric(name, floor) for floor in floors]
         convention = evaluation.conventions.get(name, "")
         table.add_row(name, format_metric(name, value), *cells, convention)
+    omitted: dict[str, list[str]] = {}
     for name, reason in evaluation.omitted.items():
-        if listed is not None and name not in listed:
-            continue
-        table.add_row(name, "–", *("" for _ in baselines), f"left out: {reason}")
+        if listed is None or name in listed:
+            omitted.setdefault(reason, []).append(name)
+    for reason, names in omitted.items():  # each reason once
+        table.add_row("\n".join(names), "–", *("" for _ in baselines), f"left out: {reason}")
     return table
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 LISTED_DISTANCES = (1, 2, 4, 8, 16, 32, 64, 128)  # steps back in the table of gradient norms
 MAX_TERMINAL_WIDTH = 120
+SINGLE_WORD_NEIGHBORS = 10  # on the map of one word
 IMPORTANCE_BAR_WIDTH = 24  # columns of the longest bar
 
 
@@ -112,15 +113,15 @@ def _print_word_map(folder: Path, words: list[str], save: Path | None, json: boo
 
     from saccade.plots.render import save_figure
     from saccade.runs.run import load_run
-    from saccade.tasks.word_vectors.inspect import WordVectorInspector
+    from saccade.tasks.word_vectors.inspect import MAP_NEIGHBORS, WordVectorInspector
 
-    if len(words) < 2:
-        raise ConfigError(f"got {len(words)} words; look needs two or more for a map.")
+    if not words:
+        raise ConfigError("got no words; expected one or more: saccade look RUN king queen.")
     run = load_run(folder)
     cosines = run.model.similarities(words)
     inspector = run.inspector
     assert isinstance(inspector, WordVectorInspector)
-    found = inspector.word_map(words)
+    found = inspector.word_map(words, MAP_NEIGHBORS if len(words) > 1 else SINGLE_WORD_NEIGHBORS)
     if save is not None:
         try:
             for message in save_figure(found, save):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from saccade.cli.main import run as saccade
 from saccade.errors import ConfigError, DataError
 from saccade.estimators.word_vectors import word2vec
 from saccade.recipes.resolve import resolve_recipe
@@ -203,6 +204,19 @@ def test_word_map_has_the_neighbours_of_each_word(fitted: Callable[..., Run]) ->
     nearest = run.predict("cat", n_best=2)
     expected = [nearest.text, *(other.text for other in nearest.alternatives)]
     assert [near.word for near in found.neighbors if near.of == "cat"] == expected
+
+
+def test_look_prints_and_draws_neighbours(
+    fitted: Callable[..., Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(fitted("skipgram", **LONG).folder)
+    assert saccade(["look", folder, "cat", "--save", str(tmp_path / "cat.png")]) == 0
+    assert "nearest" in capsys.readouterr().out and (tmp_path / "cat.png").exists()
+    assert saccade(["look", folder, "cat", "sun", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["words"] == ["cat", "sun"] and len(value["neighbors"]) == 6
+    assert saccade(["look", folder]) == 2
+    assert "expected one or more" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

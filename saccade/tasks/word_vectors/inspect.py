@@ -36,7 +36,7 @@ class WordVectorInspector(Inspector[WordSplit]):
 
     def views(self) -> dict[str, str]:
         """Return the map of words."""
-        return {"WORD WORD …": "cosines, and a map with nearest neighbours"}
+        return {"WORD …": "cosines, and a map with nearest neighbours"}
 
     def word_map(self, words: Sequence[str], count: int = MAP_NEIGHBORS) -> WordMap:
         """Return words with their nearest neighbours in the vocabulary, `count` of each."""
