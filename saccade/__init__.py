@@ -49,7 +49,12 @@ def train(
     what: "str | Path | Recipe" = "translate",
     *,
     data: Any = None,
-    target: str | None = None,
+    source: str | int | None = None,
+    target: str | int | None = None,
+    text: str | int | None = None,
+    label: str | int | None = None,
+    time: str | int | None = None,
+    weight: str | int | None = None,
     model: str | None = None,
     set: dict[str, Any] | None = None,
     out: "str | Path | None" = None,
@@ -62,9 +67,16 @@ def train(
 
     Args:
         what: name of a task or recipe, a .toml file, a data file, or a `Recipe`.
-        data: a path, the name of a dataset, or data in memory: a pandas or polars frame, a list
-            of pairs, mappings or texts. Data in memory is written next to the run folder.
-        target: target column of a table, label column of labelled texts.
+        data: a path, the name of a dataset, or data in memory: a pandas, polars or Arrow frame, a
+            list of pairs, mappings or texts, a mapping from column to values, or an iterator. Data
+            in memory is written next to the run folder.
+        source: column of the source texts (translate), by name or by position from 1; columns that
+            are not given are inferred.
+        target: column of the target texts, or to predict (translate, table, forecast).
+        text: column of the texts (classify, language, vectors).
+        label: column of the classes (classify).
+        time: column of the time of each row (table, forecast).
+        weight: column of the weight of each row (table).
         model: name of a model of the task.
         set: settings by dotted path, such as {"train.steps": 300}.
         out: folder of the run; runs/NAME by default.
@@ -78,7 +90,7 @@ def train(
     """
     from pathlib import Path
 
-    from saccade.data.in_memory import is_in_memory
+    from saccade.data.task_records import is_in_memory
     from saccade.errors import ConfigError
     from saccade.recipes.resolve import resolve_recipe, task_of
     from saccade.runs.train import resume as resume_run
@@ -88,6 +100,8 @@ def train(
     options = _train_options(progress)._replace(
         overwrite=overwrite, init_from=None if init_from is None else Path(init_from)
     )
+    columns = {"source": source, "target": target, "text": text, "label": label, "time": time}
+    given = {role: str(c) for role, c in (columns | {"weight": weight}).items() if c is not None}
     settings = dict(set or {})
     if resume is not None:
         if is_in_memory(data):
@@ -95,26 +109,27 @@ def train(
                 "got resume= and data in memory; expected one of them: an interrupted run is "
                 "resumed on its own data; try without data=, or saccade.finetune."
             )
-        given = {"model.name": model, "data.path": data, "data.target": target, **settings}
-        changes = {path: value for path, value in given.items() if value is not None}
+        path = None if data is None else str(data)
+        named = {"model.name": model, "data.path": path, **_role_settings(None, given), **settings}
+        changes = {path: value for path, value in named.items() if value is not None}
         return _finish(resume_run(Path(resume), changes, options))
     if not isinstance(what, str | Path | Recipe):
         raise ConfigError(
             f"got a {type(what).__name__}; expected the name of a task or recipe, a .toml file, a "
             'data file or a Recipe; try saccade.train("translate", data=…) for data in memory.'
         )
-    source: str | Recipe = what if isinstance(what, Recipe) else str(what)
-    name = source.task if isinstance(source, Recipe) else _run_name(source)
+    recipe: str | Recipe = what if isinstance(what, Recipe) else str(what)
+    name = recipe.task if isinstance(recipe, Recipe) else _run_name(recipe)
     folder = Path("runs") / name if out is None else Path(out)
+    settings |= _role_settings(recipe, given)
     if is_in_memory(data):
-        task = task_of(source)
-        data = _write_data(task, data, folder, target, overwrite)
-        target = None if task == "classify" else target  # the file has the label first
-    if target is not None:
-        settings["data.target"] = target
+        task_of(recipe)  # refuses a name that does not exist, before a file is written
+        data = _write_data(data, folder, overwrite)
     where = None if data is None else str(data)
-    resolved = resolve_recipe(source, data=where, model=model, changes=settings)
+    resolved = resolve_recipe(recipe, data=where, model=model, changes=settings)
     options = options._replace(auto_model=resolved.auto_model)
+    for note in resolved.notes:
+        options.log(note)
     return _finish(train_recipe(resolved.recipe, folder, options))
 
 
@@ -135,9 +150,8 @@ def finetune(
     """
     from pathlib import Path
 
-    from saccade.data.in_memory import is_in_memory
+    from saccade.data.task_records import is_in_memory
     from saccade.errors import ConfigError
-    from saccade.io.run_folder import read_run_settings
     from saccade.runs.run import Run
     from saccade.workflows.finetune import (
         default_finetune_folder,
@@ -151,8 +165,7 @@ def finetune(
     folder = run.folder if isinstance(run, Run) else Path(run)
     new = default_finetune_folder(folder, online) if out is None else Path(out)
     if is_in_memory(data):
-        task = read_run_settings(folder)["recipe"].get("task", "translate")
-        data = _write_data(task, data, new, None, overwrite)
+        data = _write_data(data, new, overwrite)
     options = _train_options(progress)._replace(overwrite=overwrite)
     trained = _finish(finetune_run(folder, str(data), new, options, changes=set, online=online))
     for sentence in describe_transfer(transfer_reports(trained)) if progress else []:
@@ -178,13 +191,13 @@ def compare(
     """
     from pathlib import Path
 
-    from saccade.data.in_memory import is_in_memory, write_rows
-    from saccade.recipes.resolve import task_of
+    from saccade.data.records.open import open_records
+    from saccade.data.task_records import is_in_memory, write_records
     from saccade.workflows.compare.compare import compare_models
 
     if is_in_memory(data):
         out = Path("runs") / f"compare-{_run_name(what)}" if out is None else Path(out)
-        data = write_rows(task_of(what), data, out.parent / "data" / out.name)
+        data = write_records(open_records(data), out.parent / "data" / out.name)
     return compare_models(
         what,
         data=None if data is None else str(data),
@@ -205,15 +218,25 @@ def load(folder: "str | Path") -> "Run":
     return load_run(folder)
 
 
-def _write_data(
-    task: str, data: Any, folder: "Path", target: str | None, overwrite: bool
-) -> "Path":
+def _role_settings(recipe: "str | Recipe | None", given: dict[str, str]) -> dict[str, Any]:
+    """Return the settings of columns given by role, as far as the task is known by its name."""
+    from saccade.data.records.role_names import TASK_ROLES
+    from saccade.data.task_roles import role_settings
+
+    task = recipe if isinstance(recipe, str | None) else recipe.task
+    if task in TASK_ROLES:
+        return dict(role_settings(str(task), given))
+    return {f"data.{role}": column for role, column in given.items()}
+
+
+def _write_data(data: Any, folder: "Path", overwrite: bool) -> "Path":
     """Write data in memory next to the folder of a new run, unless the folder is taken."""
-    from saccade.data.in_memory import write_rows
+    from saccade.data.records.open import open_records
+    from saccade.data.task_records import write_records
     from saccade.runs.workspace import check_folder_is_free
 
     check_folder_is_free(folder, overwrite)  # the run in it may use the file
-    return write_rows(task, data, folder.parent / "data" / folder.name, target)
+    return write_records(open_records(data), folder.parent / "data" / folder.name)
 
 
 def _run_name(what: str) -> str:

@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 
 import saccade
-from saccade.data.in_memory import is_in_memory, to_rows, write_rows
+from saccade.data.parallel.readers import read_pairs
+from saccade.data.points import read_points
+from saccade.data.prediction_inputs import list_inputs
+from saccade.data.records.open import open_records
+from saccade.data.task_records import RoleOptions, is_in_memory, write_records
+from saccade.data.text.corpus import open_text_corpus
+from saccade.data.time_series import read_series
 from saccade.errors import ConfigError, DataError, RunError
 
 QUICK = {
@@ -27,31 +33,8 @@ WORDS = [f"{a}{b}{c}" for a in "abcd" for b in "efgh" for c in "ij"]
 PAIRS = [(word, word[::-1]) for word in WORDS]
 
 
-class PandasLike:
-    """The part of a pandas frame that is used."""
-
-    def __init__(self, records: list[dict[str, Any]]):
-        self.records = records
-        self.columns = list(records[0])
-
-    def to_dict(self, orient: str) -> list[dict[str, Any]]:
-        assert orient == "records"
-        return [dict(record) for record in self.records]
-
-
-class PolarsLike:
-    """The part of a polars frame that is used."""
-
-    def __init__(self, records: list[dict[str, Any]]):
-        self.records = records
-
-    def to_dicts(self) -> list[dict[str, Any]]:
-        return [dict(record) for record in self.records]
-
-
 FRAMES: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
-    "pandas-like": PandasLike,
-    "polars-like": PolarsLike,
+    "arrow": lambda records: pytest.importorskip("pyarrow").Table.from_pylist(records),
     "pandas": lambda records: pytest.importorskip("pandas").DataFrame(records),
     "polars": lambda records: pytest.importorskip("polars").DataFrame(records),
 }
@@ -66,6 +49,7 @@ PAIR_DATA: dict[str, Callable[[], Any]] = {
     "mappings with other keys": lambda: [{"en": a, "fr": b} for a, b in PAIRS],
     "generator": lambda: (pair for pair in PAIRS),
     "array": lambda: np.array(PAIRS),
+    "columns": lambda: {"source": WORDS, "target": [word[::-1] for word in WORDS]},
     **{name: lambda make=make: make(PAIR_RECORDS) for name, make in FRAMES.items()},
 }
 
@@ -109,10 +93,9 @@ def test_package_has_its_public_names() -> None:
 def test_pairs_in_memory_are_written_as_they_are(kind: str, tmp_path: Path) -> None:
     data = PAIR_DATA[kind]()
     assert is_in_memory(data)
-    path = write_rows("translate", data, tmp_path / "new" / "run.v2")
+    path = write_records(open_records(data), tmp_path / "new" / "run.v2")
     assert path == tmp_path / "new" / "run.v2.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line) for line in lines] == PAIR_RECORDS
+    assert list(read_pairs(path)) == PAIRS
 
 
 def test_train_in_memory_equals_training_from_a_file(tmp_path: Path) -> None:
@@ -158,7 +141,7 @@ def test_table_frame_is_trained_and_predicted(kind: str) -> None:
     run = saccade.train(
         "table", data=frame, target="answer", model="softmax", set=QUICK_TABLE, progress=False
     )
-    assert run.recipe.task == "table" and Path("runs/data/table.csv").exists()
+    assert run.recipe.task == "table" and Path("runs/data/table.jsonl").exists()
     evaluation = run.evaluate()
     assert isinstance(evaluation, saccade.Evaluation) and "majority class" in evaluation.floors
     inputs = [{"a": record["a"], "b": record["b"]} for record in table_records(3)]
@@ -169,34 +152,48 @@ def test_table_frame_is_trained_and_predicted(kind: str) -> None:
 
 def test_table_missing_values_are_empty_cells(tmp_path: Path) -> None:
     rows = [{"a": 0.1, "b": None}, {"a": float("nan"), "b": "x,y"}, {"b": 'q"', "c": True}]
-    path = write_rows("table", rows, tmp_path / "table")
-    assert path.read_bytes() == b'a,b,c\r\n0.1,,\r\n,"x,y",\r\n,"q""",True\r\n'
+    path = write_records(open_records(rows), tmp_path / "table")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["a"] for line in lines] == ["0.1", None, None]
+    assert lines[2] == {"a": None, "b": 'q"', "c": "true"}
 
 
 def test_labelled_texts_in_memory(tmp_path: Path) -> None:
-    texts = [("so\ngood", "good"), ("so\tbad", "bad")]
-    expected = "good\tso good\nbad\tso bad\n"
-    assert write_rows("classify", texts, tmp_path / "a").read_text() == expected
-    records = [{"mood": label, "review": text} for text, label in texts]
-    path = write_rows("classify", PandasLike(records), tmp_path / "b", target="mood")
-    assert path.read_text() == expected
     many = [{"mood": "good", "review": f"fine {n}"} for n in range(30)]
     many += [{"mood": "bad", "review": f"poor {n}"} for n in range(30)]
     quick = {"model.epochs": 1, "train.threads": 1}
     run = saccade.train("classify", data=many, target="mood", set=quick, progress=False)
     assert run.predict("fine 3").text in ("good", "bad")
+    assert (run.recipe.data.label, run.recipe.data.text) == ("mood", "review")
+    again = saccade.train(
+        "classify", data=many, text="review", label="mood", set=quick, out="again", progress=False
+    )
+    assert again.metadata["data"] == run.metadata["data"]
+    assert run.predict(many)[0] == run.predict("fine 0") and len(run.predict(many)) == 60
+    assert run.evaluate(many)["examples"] == 60
+    renamed = [{"class": row["mood"], "words": row["review"]} for row in many]
+    with pytest.raises(DataError, match="got no column 'review', the text.*--text NAME"):
+        run.evaluate(renamed)
+    columns = {"text": "words", "label": "class"}
+    assert run.evaluate(renamed, columns=columns) == run.evaluate(many)
+    with pytest.raises(
+        ConfigError, match="--source x; the columns that classify takes are: --text"
+    ):
+        run.evaluate(renamed, columns={"source": "x"})
 
 
 def test_numbers_and_texts_in_memory(tmp_path: Path) -> None:
-    path = write_rows("kernel-regression", [(1, 0.1), {"y": 2, "x": 3}], tmp_path / "points")
-    assert path.read_text() == "1.0\t0.1\n3.0\t2.0\n"
-    assert (
-        write_rows("forecast", np.arange(3) / 4, tmp_path / "x").read_text() == "0.0\n0.25\n0.5\n"
-    )
-    path = write_rows("forecast", PandasLike([{"day": 1, "sold": 2}]), tmp_path / "y")
-    assert (path.name, path.read_bytes()) == ("y.csv", b"day,sold\r\n1,2\r\n")
-    path = write_rows("language", [{"text": "one\ntwo"}, "three"], tmp_path / "z")
-    assert path.read_text() == "one two\nthree\n"
+    path = write_records(open_records([(1, 0.1), (3, 2)]), tmp_path / "points")
+    points = read_points(path)
+    assert (points.x.tolist(), points.y.tolist()) == ([1, 3], [0.1, 2])
+    path = write_records(open_records(np.arange(3) / 4), tmp_path / "x")
+    assert read_series(path).values.tolist() == [0, 0.25, 0.5]
+    path = write_records(open_records([{"day": 1, "sold": 2}]), tmp_path / "y")
+    assert read_series(path, "sold").values.tolist() == [2]
+    path = write_records(open_records(["one\ntwo", "three"]), tmp_path / "z")
+    corpus = open_text_corpus(path, RoleOptions(), "language")
+    assert list(corpus.read()) == ["one", "two", "three"]
+    assert b"".join(corpus.read_blocks()) == b"one\ntwo\nthree\n"
 
 
 def test_train_forecast_of_a_list() -> None:
@@ -267,36 +264,34 @@ def numbers() -> Iterator[int]:
 @pytest.mark.parametrize(
     ("task", "data", "message"),
     [
-        ("translate", 3, "got a int as data; expected a path, a pandas or polars frame, or a list"),
+        ("translate", 3, "got a int as data; expected a path, a pandas, polars or Arrow frame"),
         ("translate", b"a\tb", "got a bytes as data; expected a path"),
-        ("translate", {"source": ["a"]}, "got a mapping as data.*try a list of mappings"),
+        ("translate", {"source": "a"}, "got a str for 'source'; expected a mapping from column"),
         ("translate", {("a", "b")}, "got a set as data, which has no order"),
         ("translate", [], "got no rows; expected at least one"),
-        ("translate", numbers(), r"row 1: got '0'; expected a pair \(source, target\)"),
-        ("translate", [("a", "b"), ("c",)], r"row 2: got .*expected a pair \(source, target\)"),
-        ("translate", ["ab"], r"row 1: got 'ab'; expected a pair"),
-        ("translate", [("a", None)], "row 1: got a missing value; try to drop the row"),
         (
             "translate",
-            [{"en": "a", "fr": "b"}, {"en": "a", "de": "b"}],
-            "row 2: got the columns en, de; expected 'en' and 'fr'",
+            [("a", "b"), ("c",)],
+            "row 2: got 1 values?; expected 2, as in the first row",
         ),
+        ("translate", numbers(), "got no column that may be the source"),
+        ("translate", ["ab"], "got no column that may be the target"),
+        ("translate", [("a", None)], "got no pairs"),
         (
             "translate",
-            PandasLike([{"id": 1, "en": "a", "fr": "b"}]),
-            "row 1: got the columns id, en, fr; expected 'source' and 'target'",
+            [{"id": 1, "a": "b", "b": "c", "c": "d"}],
+            "(?s)columns that may be the source.*--source",
         ),
-        ("table", [(1, 2)], "row 1: got a tuple, without column names; expected a frame"),
-        ("classify", [{"a": 1, "b": 2}], "expected 'label' and one column of texts; try target="),
-        ("kernel-regression", [(1, "x")], r"row 1: got \(1, 'x'\); expected two numbers"),
-        ("language", [{"a": 1, "b": 2}], "row 1: got the columns a, b; expected one column"),
-        ("language", ["a", float("nan")], "row 2: got a missing value"),
+        ("table", [(1, 2)], "got no column that .*the target .*--target 'column 2'"),
+        ("classify", [{"a": n, "b": n / 2} for n in range(60)], "got no column that may be the"),
+        ("kernel-regression", [(1, "x")], "row 1: 'x' is not a number|line 1: 'x' is not a number"),
+        ("language", [{"a": 1, "b": 2}], "got no column that may be the text"),
     ],
 )
 def test_bad_data_in_memory_is_refused(task: str, data: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message):
         saccade.train(task, data=data, progress=False)
-    assert list(tmp_path.iterdir()) == []
+    assert not Path("runs", task).exists()
 
 
 def test_bad_first_argument_is_refused(tmp_path: Path) -> None:
@@ -306,14 +301,22 @@ def test_bad_first_argument_is_refused(tmp_path: Path) -> None:
         saccade.train(PAIRS, progress=False)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="no recipe 'transalte'. Did you mean 'translate'"):
         saccade.train("transalte", data=PAIRS, progress=False)
-    with pytest.raises(ConfigError, match="no setting 'data.target'"):
-        saccade.train("reverse", target="x", progress=False)
+    with pytest.raises(ConfigError, match="no setting 'data.label'"):
+        saccade.train("reverse", label="x", progress=False)
+    with pytest.raises(ConfigError, match="--label x; the columns that translate takes are: --sou"):
+        saccade.train("translate", data=PAIRS, label="x", progress=False)
     with pytest.raises(RunError, match="is not a run"):
         saccade.load("nowhere")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_to_rows_of_a_series() -> None:
-    assert to_rows(np.array([1, 2])) == [1, 2]
-    with pytest.raises(DataError, match="got a float as data"):
-        to_rows(np.array(1.5))
+def test_inputs_are_texts_or_the_input_column() -> None:
+    given = {"source": None, "target": None}
+    for data in (WORDS, iter(WORDS), np.array(WORDS), PAIR_RECORDS, PAIRS):
+        assert list_inputs(data, "translate", given, (str,)) == WORDS
+    for make in FRAMES.values():
+        assert list_inputs(make(PAIR_RECORDS), "translate", given, (str,)) == WORDS
+    with pytest.raises(DataError, match="got a int as inputs"):
+        list_inputs(3, "translate", given, (str,))
+    with pytest.raises(DataError, match="no order"):
+        list_inputs({"a"}, "translate", given, (str,))

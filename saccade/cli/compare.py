@@ -15,6 +15,7 @@ from saccade.cli.console import (
 )
 from saccade.cli.opening import check_file
 from saccade.cli.options import ImageOption, JsonOption, SetOption, parse_overrides
+from saccade.cli.roles import column_settings, with_role_options
 from saccade.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ MAX_ROWS_WITH_ALL_PAIRS = 5  # with more rows only the pairs with the best are p
 DEFAULT_MAX_LENGTH = 2048
 
 
+@with_role_options
 def compare_command(
     what: Annotated[
         str,
@@ -62,6 +64,8 @@ def compare_command(
     ] = None,
     save: ImageOption = None,
     json: JsonOption = False,
+    *,
+    columns: dict[str, str],
 ) -> None:
     r"""Compare models, or values of one setting, on the same data; or kinds of layers.
 
@@ -78,7 +82,7 @@ def compare_command(
     """
     if what == "layers":
         options: dict[str, Any] = {"data": data, "models": models, "only": only}
-        options |= {"minutes": minutes, "steps": steps, "set": set or None, "out": out}
+        options |= {"minutes": minutes, "steps": steps, "set": set or None, "out": out, **columns}
         if refused := [f"--{name}" for name, value in options.items() if value is not None]:
             raise ConfigError(
                 f"compare layers trains nothing and takes no {', '.join(refused)}; "
@@ -88,7 +92,8 @@ def compare_command(
         return
     if max_length is not None:
         raise ConfigError("--max-length is an option of compare layers only.")
-    overrides, names = parse_overrides(set), _split_names(models)
+    overrides = parse_overrides(set) | column_settings(what, columns)
+    names = _split_names(models)
     _check_names(what, data, names, overrides)
     load_torch()
     from saccade.runs.train import TrainOptions

@@ -7,6 +7,7 @@ import typer
 
 from saccade.cli.console import make_table, print_json, stderr_console
 from saccade.cli.options import ImageOption, JsonOption, SetOption, parse_overrides
+from saccade.cli.roles import with_role_options
 from saccade.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,20 +26,17 @@ SPARK_BLOCKS = "▁▂▃▄▅▆▇█"
 SPARK_BINS = 8
 
 
+@with_role_options
 def data_command(
     file: Annotated[
         str,
         typer.Argument(metavar="FILE", help="A file, a folder or two parallel files (a.en,a.de)."),
     ],
-    source: Annotated[str | None, typer.Option(help="Column with the source texts.")] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Column with the target texts, or to predict.")
-    ] = None,
-    text: Annotated[str | None, typer.Option(help="Column with the texts.")] = None,
-    label: Annotated[str | None, typer.Option(help="Column with the classes.")] = None,
     set: SetOption = None,
     save: ImageOption = None,
     json: JsonOption = False,
+    *,
+    columns: dict[str, str],
 ) -> None:
     r"""Show how a data set is read: format, columns, roles, class balance, suggested task.
 
@@ -55,13 +53,12 @@ def data_command(
     from saccade.training.progress import show_progress
     from saccade.types.progress import ProgressCounter
 
-    given = {"source": source, "target": target, "text": text, "label": label}
     options = _read_options(set)
     if save is not None:
         _check_image(save)
     with show_progress(stderr_console(), "reading", unit="rows") as bar:
         counter = ProgressCounter(bar.update, "reading")
-        summary = summarise_data(file, options, given, counter.advance)
+        summary = summarise_data(file, options, columns, counter.advance)
     if json:
         print_json(summary.to_dict())
     else:

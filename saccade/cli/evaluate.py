@@ -14,9 +14,11 @@ from saccade.cli.console import (
 )
 from saccade.cli.opening import open_run
 from saccade.cli.options import BeamOption, JsonOption, RunArgument
+from saccade.cli.roles import run_role_settings, with_role_options
 from saccade.training.progress import show_progress
 
 
+@with_role_options
 def evaluate_command(
     run: RunArgument,
     data: Annotated[
@@ -30,6 +32,8 @@ def evaluate_command(
         bool, typer.Option("--all", help="All metrics, not only those that summarise the run.")
     ] = False,
     json: JsonOption = False,
+    *,
+    columns: dict[str, str],
 ) -> None:
     r"""Score a run on held-out data.
 
@@ -37,10 +41,14 @@ def evaluate_command(
     saccade evaluate runs/dates
     saccade evaluate runs/dates --all
     saccade evaluate runs/mine --data test.tsv --json
+    saccade evaluate runs/mine --data test.csv --source english --target french
     """
+    run_role_settings(run, columns)  # refuses roles of other tasks, before the model is loaded
     opened = open_run(run, data)
     with show_progress(stderr_console(), "evaluating") as bar:
-        evaluation = opened.evaluate(data, split=split, beam=beam, on_progress=bar.update)
+        evaluation = opened.evaluate(
+            data, split=split, columns=columns, beam=beam, on_progress=bar.update
+        )
     if json:
         counts = {name: int(evaluation[name]) for name in COUNT_NAMES if name in evaluation}
         print_json({**evaluation.to_dict(), **counts})

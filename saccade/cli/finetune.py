@@ -13,9 +13,11 @@ from saccade.cli.options import (
     SetOption,
     parse_overrides,
 )
+from saccade.cli.roles import run_role_settings, with_role_options
 from saccade.cli.training_output import report_training, training_options
 
 
+@with_role_options
 def finetune_command(
     run: RunArgument,
     data: Annotated[str, typer.Option(help="New data, in the format the run was trained on.")],
@@ -30,6 +32,8 @@ def finetune_command(
     ] = None,
     overwrite: OverwriteOption = False,
     json: JsonOption = False,
+    *,
+    columns: dict[str, str],
 ) -> None:
     r"""Fine-tune a finished run on new data, as a new run.
 
@@ -41,7 +45,7 @@ def finetune_command(
     The old run stays unchanged. The scores before and after are reported on the held-out part of
     the new data and on the old test split, which shows what was forgotten.
     """
-    changes = parse_overrides(set)
+    changes = parse_overrides(set) | run_role_settings(run, columns)
     from saccade.recipes.resolve import resolve_finetune_recipe
 
     check_file(data)

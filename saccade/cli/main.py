@@ -34,6 +34,7 @@ from saccade.cli.option_hints import option_hint
 from saccade.cli.plot import PLOT_COMMANDS, PLOT_HELP
 from saccade.cli.predict import predict_command
 from saccade.cli.prune import prune_command
+from saccade.cli.roles import SectionedCommand
 from saccade.cli.settings import settings_command
 from saccade.cli.show import show_command
 from saccade.cli.train import train_command
@@ -127,7 +128,7 @@ def _register(group: typer.Typer, commands: dict[str, Callable[..., None]]) -> N
     for name, command in commands.items():
         # typer expects \b as the character itself; it keeps the lines of the examples separate
         help_text = (command.__doc__ or "").replace("\\b", "\b")
-        group.command(name, help=help_text)(_bypass_typer(command))
+        group.command(name, help=help_text, cls=SectionedCommand)(_bypass_typer(command))
 
 
 _register(app, COMMANDS)

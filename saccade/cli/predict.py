@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -10,30 +10,41 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from saccade.cli.console import json_line, stderr_console
+from saccade.cli.opening import check_file
 from saccade.cli.options import BeamOption, RunArgument, is_debug, parse_overrides
 from saccade.cli.predict_file import (
+    ROW_FORMATS,
+    FormatFunction,
     PredictFunction,
     TruncateFunction,
     escape_line_breaks,
     predict_file,
+    read_input_blocks,
+    with_cells,
 )
+from saccade.cli.predict_input import InputRow, TabReader, open_input, read_run_columns
 from saccade.cli.resumable_output import ResumableOutput, run_fingerprint
+from saccade.cli.roles import with_role_options
 from saccade.errors import ConfigError
+from saccade.io.text_files import STANDARD_INPUT
 from saccade.training.progress import show_progress
 
 if TYPE_CHECKING:
+    from saccade.data.tables.schema import TableSchema
     from saccade.types.results import Prediction
 
 INCOMPLETE_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # decoded from a part of a character's bytes
 DEFAULT_DECODING = {"beam": 1, "n_best": 1}
 
 
+@with_role_options
 def predict_command(
     context: typer.Context,
     run: RunArgument,
     texts: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...")] = None,
     file: Annotated[
-        str | None, typer.Option(help="File with one input per line, or - for standard input.")
+        str | None,
+        typer.Option(help="Lines of text, or a file like the training file; - is standard input."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="With --file: file for the predictions, resumable.")
@@ -71,6 +82,8 @@ def predict_command(
         ),
     ] = "fused",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per input.")] = False,
+    *,
+    columns: dict[str, str],
 ) -> None:
     r"""Print one prediction per line, in the order of the inputs.
 
@@ -80,7 +93,8 @@ def predict_command(
     saccade predict runs/language "The " --sample --search temperature=0.8 --search top_p=0.9
     saccade predict runs/language "The " --max-new-tokens 300 --stop "Changed in"
     saccade predict runs/mine --file a.txt --beam 5 --search coverage=0.2
-    cat dates.txt | saccade predict runs/dates --file -
+    saccade predict runs/mine --file pairs.csv --source english --out answers.csv
+    cat dates.txt | saccade predict runs/dates
     saccade predict runs/mine --file big.txt.gz --out predictions.txt
 
     --search takes temperature, top_k, top_p, length_penalty, coverage, no_repeat_ngram_size and
@@ -88,6 +102,9 @@ def predict_command(
 
     With --out, predictions are saved as they are made: the same command resumes after an
     interruption, even after kill -9. An existing file is never overwritten.
+
+    Of a file with columns (CSV, TSV, JSON, Parquet, …) the input column of the run is read, never
+    the target; with --out in .csv or .jsonl the predictions are added to its columns.
 
     Lines of --file that are longer than the model's maximum are truncated and invalid UTF-8 is
     read as �, both with a warning.
@@ -98,19 +115,20 @@ def predict_command(
     The engine "fused" computes a Transformer or a GPT with fewer operations; other models run on
     "torch". With --debug, the engine that was used is printed on standard error.
     """
-    if bool(texts) == (file is not None):
-        raise ConfigError("predict needs either texts or --file (- for standard input).")
+    texts, file = _texts_or_file(texts or [], file)
     if out is not None and file is None:
         raise ConfigError("--out needs --file; predictions for texts are printed.")
+    run_columns = read_run_columns(run, columns)
+    check_file(None if file == STANDARD_INPUT else file)
     predictor = _open_predictor(run, engine, with_scores=json or n_best > 1)
     if is_debug(context):
         stderr_console().print(f"engine: {predictor.engine_name or 'none, nothing is decoded'}")
     if stream and not predictor.can_stream:
         raise ConfigError("--stream needs a language model; this run's predictions come whole.")
     if stream is None:
-        single = file is None and len(texts or []) == 1 and beam == n_best == 1 and not json
+        single = file is None and len(texts) == 1 and beam == n_best == 1 and not json
         stream = predictor.can_stream and single and sys.stdout.isatty()
-    if stream and (file is not None or len(texts or []) != 1 or json):
+    if stream and (file is not None or len(texts) != 1 or json):
         raise ConfigError("--stream needs a single text, without --file and --json.")
     options = _decoding_options(
         beam=beam,
@@ -122,14 +140,24 @@ def predict_command(
         stop=tuple(stop) if stop else None,
     )
     predict = partial(predictor.predict, **options)
-    format_prediction = partial(_format_prediction, n_best=n_best, json=json)
-    if stream and texts:
-        _stream(texts[0], predict, held_back=max(map(len, stop or [""])))
-    elif file is None:
-        _predict_texts(texts or [], predict, format_prediction)
-    elif out is None:
-        predict_file(file, predict, format_prediction, predictor.truncate, None)
+    format_prediction: FormatFunction = partial(_format_prediction, n_best=n_best, json=json)
+    if file is None:
+        read_tabs = TabReader(run_columns, predictor.labels)
+        warn = stderr_console().print
+        texts = [read_tabs(text, f"input {n}", warn) for n, text in enumerate(texts, 1)]
+        if stream:
+            _stream(texts[0], predict, held_back=max(map(len, stop or [""])))
+        else:
+            _predict_texts(texts, predict, format_prediction)
+        return
+    inputs = open_input(
+        file, run_columns, read_input_blocks, labels=predictor.labels, schema=predictor.schema
+    )
+    if out is None:
+        predict_file(file, inputs, predict, format_prediction, predictor.truncate, None)
     else:
+        if inputs.columns and not json and n_best == 1 and out.suffix in ROW_FORMATS:
+            inputs, format_prediction = with_cells(inputs, out.suffix)
         request = {
             "run fingerprint": run_fingerprint(run),
             "json": json,
@@ -138,10 +166,19 @@ def predict_command(
         }
         with ResumableOutput(out, request) as output:
             try:
-                predict_file(file, predict, format_prediction, predictor.truncate, output)
+                predict_file(file, inputs, predict, format_prediction, predictor.truncate, output)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(_resume_message(output)) from None
             output.finish()
+
+
+def _texts_or_file(texts: list[str], file: str | None) -> tuple[list[str], str | None]:
+    """Return the texts, or the file; "-", or no text in a pipe, is standard input."""
+    if texts == [STANDARD_INPUT] or (not texts and file is None and not sys.stdin.isatty()):
+        texts, file = [], file or STANDARD_INPUT
+    if bool(texts) == (file is not None):
+        raise ConfigError("predict needs either texts or --file (- for standard input).")
+    return texts, file
 
 
 class _Predictor(NamedTuple):
@@ -151,6 +188,8 @@ class _Predictor(NamedTuple):
     truncate: TruncateFunction
     can_stream: bool
     engine_name: str | None  # the engine that is used; None: the task decodes nothing
+    labels: Sequence[str] = ()  # of a classifier
+    schema: "TableSchema | None" = None
 
 
 def _open_predictor(run: Path, engine: str, with_scores: bool) -> _Predictor:
@@ -168,7 +207,11 @@ def _open_predictor(run: Path, engine: str, with_scores: bool) -> _Predictor:
     predictor = opened.predictor
     predict: PredictFunction = partial(opened.predict, engine=engine)  # type: ignore[assignment]
     engine_name = predictor.engine_name(engine)
-    return _Predictor(predict, predictor.truncate, predictor.can_stream, engine_name)
+    labels = opened.preprocessor.labels if opened.recipe.task == "classify" else ()
+    schema = opened.preprocessor if opened.recipe.task == "table" else None
+    return _Predictor(
+        predict, predictor.truncate, predictor.can_stream, engine_name, labels, schema
+    )
 
 
 def _decoding_options(**options: Any) -> dict[str, Any]:
@@ -197,15 +240,15 @@ def _stream(text: str, predict: PredictFunction, held_back: int) -> None:
 
 
 def _predict_texts(
-    texts: list[str],
-    predict: PredictFunction,
-    format_prediction: Callable[[int, str, Any], str],
+    texts: list[str], predict: PredictFunction, format_prediction: FormatFunction
 ) -> None:
     console = stderr_console()
     with show_progress(console, "predicting", total=len(texts), unit="inputs") as bar:
         predictions = predict(texts, on_progress=bar.update)
     for number, (source, found) in enumerate(zip(texts, predictions, strict=True), start=1):
-        sys.stdout.write(format_prediction(number, source, found))
+        sys.stdout.write(format_prediction(number, InputRow(source, source), found))
+        for note in found.notes or ():
+            console.print(f"input {number}: {note}.", soft_wrap=True)
 
 
 def _resume_message(output: ResumableOutput) -> str:
@@ -218,12 +261,12 @@ def _resume_message(output: ResumableOutput) -> str:
 
 
 def _format_prediction(
-    number: int, source: str, prediction: "Prediction", *, n_best: int, json: bool
+    number: int, row: InputRow, prediction: "Prediction", *, n_best: int, json: bool
 ) -> str:
     """Return the output line (or lines) of a prediction."""
     ranked = (prediction, *prediction.alternatives)
     if json:
-        return json_line({"source": source, **prediction.to_dict()}) + "\n"
+        return json_line({"source": row.text, **prediction.to_dict()}) + "\n"
     if n_best == 1:
         return escape_line_breaks(prediction.text) + "\n"
     return "".join(

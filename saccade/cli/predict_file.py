@@ -10,23 +10,30 @@ One line in is one line out. Invalid UTF-8 is read as "�" with a warning; line
 prediction are written as escapes.
 """
 
+import csv
+import io
 import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from saccade.cli.console import stderr_console
+from saccade.cli.console import json_line, stderr_console
+from saccade.cli.predict_input import FileInput, InputRow, WarnFunction
 from saccade.cli.resumable_output import ResumableOutput
 from saccade.errors import DataError
+from saccade.io.byte_source import is_compressed
+from saccade.io.encodings import UTF8, detect_encoding
 from saccade.io.text_files import (
     READ_BLOCK_BYTES,
     STANDARD_INPUT,
     read_first_bytes,
     read_line_blocks,
+    read_text_blocks,
 )
 from saccade.training.progress import show_progress
 from saccade.types.progress import Progress
@@ -36,48 +43,55 @@ PREDICT_CHUNK_CHARACTERS = 1 << 20  # a longer line is a chunk of its own
 MAX_PRINTED_WARNINGS = 5  # the rest are counted
 
 _BOM = b"\xef\xbb\xbf"
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_COMPRESSED = (b"\x1f\x8b", b"\xfd7zXZ\x00")
 _LINE_BREAKS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")  # as str.splitlines has them
 
 PredictFunction = Callable[..., list[Any]]
-WarnFunction = Callable[[str], None]
+FormatFunction = Callable[[int, InputRow, Any], str]
 TruncateFunction = Callable[[str], str]
 
 
 def predict_file(
     path: str,
+    inputs: FileInput,
     predict: PredictFunction,
-    format_prediction: Callable[[int, str, Any], str],
+    format_prediction: FormatFunction,
     truncate: TruncateFunction,
     output: ResumableOutput | None,
 ) -> None:
-    """Predict each line of a file, into a resumable file or to standard output.
+    """Predict each input of a file, into a resumable file or to standard output.
 
     Args:
-        path: a text file, compressed or not, or "-" for standard input.
-        predict: takes texts, the number of the `first` one and an `on_progress` callback.
-        format_prediction: returns the output lines of (number, source, prediction).
+        path: a file, compressed or not, or "-" for standard input.
+        inputs: its inputs.
+        predict: takes inputs, the number of the `first` one and an `on_progress` callback.
+        format_prediction: returns the output lines of (number, input, prediction).
         truncate: shortens a text to what the model takes.
         output: where to write; None for standard output.
     """
     console = stderr_console()
+    for note in inputs.notes:
+        console.print(note, soft_wrap=True)
     warn, start_time = LimitedWarnings(console), time.monotonic()
     number = done_before = output.lines if output else 0
-    total = count_input_lines(path) if console.is_terminal else None
+    first_line = "" if inputs.first_line is None else f"{inputs.first_line}\n"
+    total = count_input_lines(path) if console.is_terminal and not inputs.columns else None
     with show_progress(console, "predicting", total=total, done=done_before, unit="lines") as bar:
-        for chunk in _remaining_chunks(path, output, warn):
-            texts = _truncate_long_lines(chunk, truncate, path, number + 1, warn)
+        for chunk in _remaining_chunks(path, inputs, output, warn):
+            values = _truncate_long_lines(chunk, truncate, path, number + 1, warn)
             predictions = predict(
-                texts, first=number + 1, on_progress=_in_file(bar.update, number, total)
+                values, first=number + 1, on_progress=_in_file(bar.update, number, total)
             )
             numbers = range(number + 1, number + 1 + len(chunk))
+            for at, found in zip(numbers, predictions, strict=True):
+                for note in found.notes or ():
+                    warn(f"{path}, input {at:,}: {note}.")
             written = "".join(map(format_prediction, numbers, chunk, predictions))
+            written = written if number else first_line + written
             if output is None:
                 sys.stdout.write(written)
                 sys.stdout.flush()
             else:
-                output.add(chunk, written)
+                output.add([row.text for row in chunk], written)
             number += len(chunk)
     warn.finish()
     if number:
@@ -90,28 +104,32 @@ def _in_file(on_progress: Progress, before: int, lines: int | None) -> Progress:
 
 
 def _remaining_chunks(
-    path: str, output: ResumableOutput | None, warn: WarnFunction
-) -> Iterator[list[str]]:
+    path: str, inputs: FileInput, output: ResumableOutput | None, warn: WarnFunction
+) -> Iterator[list[InputRow]]:
     if output is None and path == STANDARD_INPUT:
-        yield from stream_chunks(path, warn)
+        # what is available is predicted before waiting for more (pipes, terminals)
+        for rows in inputs.blocks(warn):
+            yield from chunk_rows(rows)
         return
-    lines = read_lines_lenient(path, warn)
+    rows = chain.from_iterable(inputs.blocks(warn))
     if output is not None:
-        output.skip(lines, path)
-    yield from chunk_lines(lines)
+        output.skip((row.text for row in rows), path)
+    yield from chunk_rows(rows)
 
 
 def _truncate_long_lines(
-    texts: list[str], truncate: TruncateFunction, path: str, first: int, warn: WarnFunction
-) -> list[str]:
-    truncated = [truncate(text) for text in texts]
-    for number, (text, kept) in enumerate(zip(texts, truncated, strict=True), first):
-        if len(kept) < len(text):
+    rows: list[InputRow], truncate: TruncateFunction, path: str, first: int, warn: WarnFunction
+) -> list[Any]:
+    values: list[Any] = []
+    for number, row in enumerate(rows, first):
+        kept = truncate(row.value) if isinstance(row.value, str) else row.value
+        if len(kept) < len(row.value):
             warn(
                 f"{path}, line {number:,} is longer than this model takes: truncated from "
-                f"{len(text):,} to {len(kept):,} characters."
+                f"{len(row.value):,} to {len(kept):,} characters."
             )
-    return truncated
+        values.append(kept)
+    return values
 
 
 def _summary(lines: int, done_before: int, seconds: float) -> str:
@@ -127,66 +145,75 @@ def _summary(lines: int, done_before: int, seconds: float) -> str:
 
 def read_lines_lenient(path: str, warn: WarnFunction) -> Iterator[str]:
     """Yield each line of a text file, empty ones too; decode invalid UTF-8 with a warning."""
-    for lines in _blocks(path, warn):
-        yield from lines
+    return chain.from_iterable(read_input_blocks(path, warn))
 
 
-def chunk_lines(lines: Iterator[str]) -> Iterator[list[str]]:
-    """Yield chunks of lines, bounded in lines and in characters."""
-    chunk: list[str] = []
+def chunk_rows(rows: Iterator[InputRow]) -> Iterator[list[InputRow]]:
+    """Yield chunks of inputs, bounded in number and in characters."""
+    chunk: list[InputRow] = []
     characters = 0
-    for line in lines:
+    for row in rows:
         if chunk and (
-            len(chunk) == PREDICT_CHUNK_LINES or characters + len(line) > PREDICT_CHUNK_CHARACTERS
+            len(chunk) == PREDICT_CHUNK_LINES
+            or characters + len(row.text) > PREDICT_CHUNK_CHARACTERS
         ):
             yield chunk
             chunk, characters = [], 0
-        chunk.append(line)
-        characters += len(line)
+        chunk.append(row)
+        characters += len(row.text)
     if chunk:
         yield chunk
 
 
-def stream_chunks(path: str, warn: WarnFunction) -> Iterator[list[str]]:
-    """Yield the lines that are available before waiting for more (pipes, terminals)."""
-    for lines in _blocks(path, warn):
-        yield from chunk_lines(lines)
+def read_input_blocks(path: str, warn: WarnFunction) -> Iterator[Iterator[str]]:
+    """Yield the lines of a text file in blocks, as they are available.
 
-
-def _blocks(path: str, warn: WarnFunction) -> Iterator[Iterator[str]]:
-    number = 1
+    A file in another encoding is decoded; single bytes that are not UTF-8 are read as "�".
+    """
+    encoding, is_known, number = UTF8, False, 1
     for content in read_line_blocks(path):
+        if not is_known and (number == 1 or not content.isascii()):
+            encoding, is_known = detect_encoding(content).name, not content.isascii()
+            if encoding != UTF8:
+                warn(f"{path}: read as {encoding}, which was detected.")
+            if encoding.startswith(("utf-16", "utf-32")):
+                yield from _text_blocks(path, encoding)
+                return
         if number == 1:
-            if content.startswith(_UTF16) and b"\x00" in content:
-                raise DataError(
-                    f"{path}: got UTF-16 text; expected UTF-8. Convert it, "
-                    f"for example: iconv -f utf-16 -t utf-8 {path} > new-file"
-                )
             content = content.removeprefix(_BOM)
         lines = content[:-1].split(b"\n")
         yield (
-            _decode(line, path, line_number, warn) for line_number, line in enumerate(lines, number)
+            _decode(line, encoding, f"{path}, line {line_number:,}", warn)
+            for line_number, line in enumerate(lines, number)
         )
         number += len(lines)
 
 
-def _decode(line: bytes, path: str, number: int, warn: WarnFunction) -> str:
+def _text_blocks(path: str, encoding: str) -> Iterator[Iterator[str]]:
+    """Yield the lines of a file whose line ends are not single bytes."""
+    if path == STANDARD_INPUT:
+        raise DataError(
+            f"got {encoding} on standard input; expected UTF-8; try a file, or: "
+            f"iconv -f {encoding} -t utf-8"
+        )
+    for block in read_text_blocks(path, encoding):
+        yield (line.removesuffix("\r") for line in block.text[:-1].split("\n"))
+
+
+def _decode(line: bytes, encoding: str, where: str, warn: WarnFunction) -> str:
     line = line.removesuffix(b"\r")
     try:
-        return line.decode()
+        return line.decode(encoding)
     except UnicodeDecodeError as error:
-        warn(
-            f"{path}, line {number:,}: invalid UTF-8 ({line[error.start]:#04x}) is read as �. "
-            f"If the file is Latin-1: iconv -f latin1 -t utf-8 {path} > new-file"
-        )
-        return line.decode("utf-8", "replace")
+        warn(f"{where}: invalid {encoding.upper()} ({line[error.start]:#04x}) is read as �.")
+        return line.decode(encoding, "replace")
 
 
 def count_input_lines(path: str) -> int | None:
     """Return the number of lines of an uncompressed file; None for others."""
     if path == STANDARD_INPUT or not Path(path).is_file():
         return None
-    if read_first_bytes(Path(path)).startswith(_COMPRESSED):
+    if is_compressed(read_first_bytes(Path(path))):
         return None
     count, last = 0, b"\n"
     with Path(path).open("rb") as file:
@@ -205,6 +232,34 @@ def escape_line_breaks(text: str) -> str:
         return text
     doubled = text.replace("\\", "\\\\")
     return _LINE_BREAKS.sub(lambda match: match[0].encode("unicode_escape").decode(), doubled)
+
+
+ROW_FORMATS = (".csv", ".jsonl", ".tsv")  # of --out, to which the columns of the input are written
+PREDICTION_COLUMN = "prediction"
+
+
+def with_cells(inputs: FileInput, suffix: str) -> tuple[FileInput, FormatFunction]:
+    """Return the inputs and a format that writes the cells of each row and its prediction."""
+    name = PREDICTION_COLUMN
+    while name in inputs.columns:
+        name += "_"
+    names = [*inputs.columns, name]
+
+    def format_row(number: int, row: InputRow, prediction: Any) -> str:
+        cells = [*row.cells, prediction.text]
+        if suffix == ".jsonl":
+            return json_line(dict(zip(names, cells, strict=True))) + "\n"
+        return _delimited(["" if cell is None else cell for cell in cells], suffix)
+
+    header = None if suffix == ".jsonl" else _delimited(names, suffix).removesuffix("\n")
+    return inputs._replace(first_line=header), format_row
+
+
+def _delimited(cells: list[str], suffix: str) -> str:
+    written = io.StringIO(newline="")
+    delimiter = "\t" if suffix == ".tsv" else ","
+    csv.writer(written, delimiter=delimiter, lineterminator="\n").writerow(cells)
+    return written.getvalue()
 
 
 # --- warnings -----------------------------------------------------------------------------------

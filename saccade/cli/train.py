@@ -6,22 +6,23 @@ from typing import Annotated, Any
 import typer
 
 from saccade.cli.options import JsonOption, OverwriteOption, SetOption, parse_overrides
-from saccade.cli.training_output import report_training, training_options
+from saccade.cli.roles import with_role_options
+from saccade.cli.training_output import preview_command, report_training, training_options
 from saccade.errors import ConfigError
 
 DATA_SOURCE_SETTINGS = ("synthetic", "path", "dataset")
 
 
+@with_role_options
 def train_command(
     what: Annotated[
         str | None,
-        typer.Argument(help="A recipe (see saccade list), a .toml file or a data file."),
+        typer.Argument(help="A task or recipe (see saccade list), a .toml file or a data file."),
     ] = None,
     data: Annotated[
         str | None,
         typer.Option(help="A file, two parallel files (a.en,a.de), or the name of a dataset."),
     ] = None,
-    target: Annotated[str | None, typer.Option(help="Target column (tables).")] = None,
     model: Annotated[
         str | None, typer.Option(help="Model of the task; see saccade list models.")
     ] = None,
@@ -43,6 +44,8 @@ def train_command(
     ] = None,
     overwrite: OverwriteOption = False,
     json: JsonOption = False,
+    *,
+    columns: dict[str, str],
 ) -> None:
     r"""Train a model, resume an interrupted training, or extend a finished one.
 
@@ -50,6 +53,8 @@ def train_command(
     saccade train dates
     saccade train translate --data pairs.tsv --set model.width=128 --out runs/mine
     saccade train table --data table.csv --target price
+    saccade train classify --data reviews.parquet --text review --label stars
+    saccade train reviews.csv
     saccade train dates --set train.steps=300 --set train.learning_rate=0.001
     saccade train translate --data pairs.tsv --minutes 10
     saccade train --resume runs/mine
@@ -57,29 +62,30 @@ def train_command(
 
     To train a finished run on new data, use saccade finetune.
     """
-    from saccade.runs.train import resume as resume_run
-    from saccade.runs.train import train_recipe
-
     overrides: dict[str, Any] = dict(parse_overrides(set))
-    if target:
-        overrides["data.target"] = target
     if minutes is not None:
         overrides["train.minutes"] = minutes
     if resume is not None:
+        from saccade.runs.train import resume as resume_run
+
+        overrides |= {f"data.{role}": column for role, column in columns.items()}
         expected = _expected_settings(what, data, model, overrides)
         result = resume_run(resume, expected, training_options())
     elif what is None:
         raise ConfigError(
-            "train needs a recipe, a .toml file or a data file; saccade list shows the recipes."
+            "train needs a task, a recipe, a .toml file or a data file; saccade list shows the "
+            "tasks and recipes."
         )
     else:
+        folder = out or Path("runs") / Path(what.split(",")[0]).name.split(".")[0]
+        task, data, overrides, printed = preview_command(what, data, overrides, columns)
         from saccade.recipes.resolve import resolve_recipe
+        from saccade.runs.train import train_recipe
 
-        resolved = resolve_recipe(what, data=data, model=model, changes=overrides)
-        options = training_options()._replace(
+        resolved = resolve_recipe(task, data=data, model=model, changes=overrides)
+        options = training_options(printed)._replace(
             auto_model=resolved.auto_model, overwrite=overwrite, init_from=init_from
         )
-        folder = out or Path("runs") / Path(what.split(",")[0]).name.split(".")[0]
         result = train_recipe(resolved.recipe, folder, options)
     report_training(result, json)
 

@@ -2,12 +2,17 @@
 
 import shlex
 import signal
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saccade.cli.console import make_table, print_json, scores_table, stderr_console
+from saccade.cli.roles import column_settings
 from saccade.errors import Stopped
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from saccade.runs.run import Run
     from saccade.runs.train import TrainOptions, TrainResult
     from saccade.tasks.base import Choice
@@ -20,20 +25,76 @@ STOP_REASONS = {
 }
 
 
-def training_options() -> "TrainOptions":
-    """Return options that report progress and the chosen settings on standard error."""
+class PreviewedCommand(NamedTuple):
+    """Task or recipe, data and settings of a command, and the notes that were printed."""
+
+    what: str
+    data: str | None
+    settings: dict[str, Any]
+    printed: frozenset[str] = frozenset()
+
+
+def preview_command(
+    what: str, data: str | None, settings: dict[str, Any], columns: Mapping[str, str]
+) -> PreviewedCommand:
+    """Print what was understood of a training file; return the command with its columns.
+
+    Does not import torch, so that errors of the file and its columns come first.
+    """
+    from saccade.recipes.preview import preview_data
+
+    settings = settings | column_settings(what, columns)
+    preview = preview_data(what, data, settings, ask_column if _is_interactive() else None)
+    if preview is None:
+        return PreviewedCommand(what, data, settings)
+    console = stderr_console()
+    for note in preview.notes:
+        console.print(note, soft_wrap=True)
+    _print_choices(console, [(f"data.{c.role}", c.column, c.reason) for c in preview.choices])
+    return PreviewedCommand(
+        preview.task, preview.data, settings | preview.settings, frozenset(preview.notes)
+    )
+
+
+def _is_interactive() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask_column(question: str, columns: Sequence[str]) -> str | None:
+    """Ask for one of some columns in a terminal; None if there is no answer."""
+    console = stderr_console()
+    console.print(f"{question} ({', '.join(columns)})")
+    try:
+        return console.input("> ").strip() or None
+    except EOFError:
+        return None
+
+
+def _print_choices(console: "Console", rows: Sequence[tuple[str, object, str]]) -> None:
+    if rows:
+        table = make_table("setting", "value", "because")
+        for path, value, reason in rows:
+            table.add_row(path, str(value), reason)
+        console.print(table, "")
+
+
+def training_options(printed: Collection[str] = ()) -> "TrainOptions":
+    """Return options that report progress and the chosen settings on standard error.
+
+    Messages that are in `printed` were printed before.
+    """
     from saccade.runs.train import TrainOptions
 
     console = stderr_console()
 
     def print_choices(choices: "list[Choice]") -> None:
-        if choices:
-            table = make_table("setting", "value", "because")
-            for choice in choices:
-                table.add_row(choice.path, str(choice.value), choice.reason)
-            console.print(table, "")
+        _print_choices(console, [(c.path, c.value, c.reason) for c in choices])
 
-    return TrainOptions(console=console, log=console.print, on_choices=print_choices)
+    def log(message: str) -> None:
+        if message not in printed:
+            console.print(message)
+
+    return TrainOptions(console=console, log=log, on_choices=print_choices)
 
 
 def raise_if_stopped(result: "TrainResult") -> None:

@@ -4,7 +4,7 @@ The synthetic curve is y = 2 sin x + x^0.8 + ε on [0, 5), the textbook example 
 as attention.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from saccade.data.records.base import ReadOptions, Records
+from saccade.data.records.open import open_records
 from saccade.data.source import PathSource, SourceConfig, resolve_source
 from saccade.errors import DataError
 from saccade.io.numbers import is_number
@@ -92,7 +94,7 @@ def load_points(config: PointsConfig) -> PointSplits:
     """Generate or read the points, and hold some of them out."""
     source = resolve_source(config, SYNTHETIC_CURVES, what="curve")
     if isinstance(source, PathSource):
-        return split_points(read_points(source.path), config.test_share, config.seed)
+        return split_points(read_points(source.path, config), config.test_share, config.seed)
     train, test = (
         SYNTHETIC_CURVES[source.name](config.points, config.noise, config.seed, purpose)
         for purpose in ("train", "test")
@@ -118,38 +120,70 @@ def split_points(points: Points, share: float, seed: int) -> PointSplits:
 # --- files --------------------------------------------------------------------------------------
 
 
-def read_points(path: str | Path) -> Points:
-    """Read x and y in each line, with a tab, a comma or spaces between; a header row is optional.
+def read_points(data: str | Path | object, options: ReadOptions | None = None) -> Points:
+    """Read x and y from a file of two columns, of the columns `x` and `y`, or from memory.
 
-    Empty lines are skipped. One error lists all lines that are wrong.
+    In a text file there is a tab, a comma or spaces between; a header row is optional and empty
+    lines are skipped. One error lists all rows that are wrong.
     """
-    lines = read_lines(path)
-    first = next(lines, None)
-    if first is None:
-        raise DataError(f"{path}: got an empty file; expected x and y in each line.")
+    records = open_records(data, options)
+    if records.text_source is not None and not _has_names(records):
+        return _read_lines(records.name, read_lines(records.text_source, records.encoding))
+    return _read_records(records)
+
+
+def _has_names(records: Records) -> bool:
+    return {"x", "y"} <= {*records.columns} and len(records.columns) > 2
+
+
+def _read_records(records: Records) -> Points:
+    columns = ("x", "y") if {"x", "y"} <= {*records.columns} else records.columns
+    if len(columns) != 2:
+        raise DataError(
+            f"{records.name}: got the columns {', '.join(records.columns)}; expected two, or x and "
+            "y; try to rename two of them to x and y."
+        )
+    found: list[tuple[float, ...]] = []
+    wrong: list[str] = []
+    for chunk in records.chunks(columns):
+        rows = zip(*chunk.columns.values(), chunk.numbers.tolist(), strict=True)
+        for *cells, number in rows:
+            texts = ["" if cell is None else str(cell).strip() for cell in cells]
+            if all(map(is_number, texts)):
+                found.append(tuple(map(float, texts)))
+            else:
+                wrong.append(f"{records.unit} {number}: {_complaint(texts)}")
+    return _points(records.name, records.unit, found, wrong)
+
+
+def _read_lines(name: str, lines: Iterator[str]) -> Points:
+    first = next(lines, "")
     delimiter = next((delimiter for delimiter in ("\t", ",") if delimiter in first), None)
     found: list[tuple[float, ...]] = []
-    complaints: list[str] = []
-    wrong = 0
+    wrong: list[str] = []
     for number, line in enumerate(chain([first], lines), start=1):
         cells = [cell.strip() for cell in line.split(delimiter)]
         if not any(cells) or (number == 1 and _is_header(cells)):
             continue
         if len(cells) == 2 and all(map(is_number, cells)):
             found.append(tuple(map(float, cells)))
-            continue
-        wrong += 1
-        if wrong <= MAX_LISTED_ERRORS:
-            complaints.append(f"line {number}: {_complaint(cells)}")
+        else:
+            wrong.append(f"line {number}: {_complaint(cells)}")
+    return _points(name, "line", found, wrong)
+
+
+def _points(name: str, unit: str, found: list[tuple[float, ...]], wrong: list[str]) -> Points:
+    """Return the points, or raise one error with the rows that are wrong."""
     if wrong:
-        rest = [f"… and {wrong - MAX_LISTED_ERRORS} more"] if wrong > MAX_LISTED_ERRORS else []
-        count = "1 line" if wrong == 1 else f"{wrong} lines"
-        heading = f"{path}: {count} cannot be used; expected x and y in each; correct them:"
-        raise DataError("\n  - ".join([heading, *complaints, *rest]))
+        more = len(wrong) - MAX_LISTED_ERRORS
+        rest = [f"… and {more} more"] if more > 0 else []
+        count = f"1 {unit}" if len(wrong) == 1 else f"{len(wrong)} {unit}s"
+        heading = f"{name}: {count} cannot be used; expected x and y in each; correct them:"
+        raise DataError("\n  - ".join([heading, *wrong[:MAX_LISTED_ERRORS], *rest]))
     if not found:
-        raise DataError(f"{path}: got no points; expected x and y in each line.")
+        raise DataError(f"{name}: got no points; expected x and y in each {unit}.")
     x, y = np.array(found, np.float64).T
-    return sort_points(str(path), x, y)
+    return sort_points(name, x, y)
 
 
 def _is_header(cells: list[str]) -> bool:

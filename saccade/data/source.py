@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-from saccade.config import Config
+from pydantic import model_validator
+
 from saccade.data.datasets import DatasetInfo
+from saccade.data.records.base import ReadOptions
 from saccade.errors import ConfigError
 from saccade.registry import lookup
 
@@ -18,13 +20,23 @@ SOURCE_SETTINGS = {
 }
 
 
-class SourceConfig(Config):
-    """Settings of data that is synthetic or in a file."""
+class SourceConfig(ReadOptions):
+    """Settings of data that is synthetic or in a file, and how the file is read."""
+
+    RENAMED: ClassVar[Mapping[str, str]] = {}  # settings of earlier versions → of this one
 
     synthetic: str | None = None
     """Name of a built-in set; see saccade list data."""
     path: str | None = None
     """File or folder with the data."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rename(cls, values: Any) -> Any:
+        """Accept the names that earlier versions wrote into run folders."""
+        if not isinstance(values, dict):
+            return values
+        return {cls.RENAMED.get(name, name): value for name, value in values.items()}
 
 
 class DatasetSourceConfig(SourceConfig):

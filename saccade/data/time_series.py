@@ -5,19 +5,20 @@ features with the values that follow it. Splits are by time: held-out values com
 values.
 """
 
-import csv
-from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from saccade.data.records.base import ReadOptions, Records
+from saccade.data.records.roles import RoleChoice
+from saccade.data.tables.csv import Table
+from saccade.data.tables.schema import parse_times
+from saccade.data.task_records import RoleOptions, open_task_records
 from saccade.errors import DataError
 from saccade.io.numbers import is_number
-from saccade.io.text_files import MAX_LISTED_ERRORS, read_lines
-from saccade.registry import did_you_mean
+from saccade.io.text_files import MAX_LISTED_ERRORS
 from saccade.seeding import generator
 from saccade.types.arrays import FloatArray, IntArray
 
@@ -48,114 +49,89 @@ SYNTHETIC_SERIES = {"sine": noisy_sine}
 # --- files --------------------------------------------------------------------------------------
 
 
-def read_series(path: str | Path, column: str | int | None = None) -> TimeSeries:
-    """Return a column of a table with tabs or commas, or a file with one number in each line.
+class LoadedSeries(NamedTuple):
+    """A series, the column of each role, and the choices that were left open."""
 
-    `column` is a name or a number from 1; by default it is the only numeric column. A first row
-    without a number names the columns. A missing value is an error and not skipped, since every
-    later value would shift in time; empty lines at the end are ignored.
+    series: TimeSeries
+    columns: dict[str, str]
+    choices: list[RoleChoice]
+
+
+def load_series_records(
+    data: str | Path | object, options: ReadOptions, is_other: bool = False
+) -> LoadedSeries:
+    """Read a column of numbers from a file of any format, or from an object in memory.
+
+    A missing value is an error and not skipped, since every later value would shift in time.
+
+    Args:
+        data: a path, or an object in memory.
+        options: settings with the roles `target` and `time`.
+        is_other: True for other data than that of the settings.
     """
-    rows = _rows(path)
-    first = next(rows, None)
-    if first is None:
-        raise DataError(f"{path}: got an empty file; expected one number in each line, or a table.")
-    names = first.cells if _is_header(first.cells) else None
-    sample = next(rows, None) if names else first
-    if sample is None:
-        raise DataError(f"{path}: got a row of names and no row below it; expected numbers.")
-    index = _column_index(path, sample.cells, names, column)
-    name = names[index] if names else (f"column {index + 1}" if len(first.cells) > 1 else str(path))
-    values = _numbers(path, chain([sample], rows), index, len(first.cells))
-    return TimeSeries(name, np.array(values, np.float64))
+    opened = open_task_records(data, options, "forecast", is_other=is_other)
+    records, column = opened.records, opened.columns["target"]
+    time = opened.columns.get("time")
+    cells, numbers = _read_cells(records, column)
+    values = _numbers(records, cells, numbers)
+    if time is not None:
+        times, _ = _read_cells(records, time)
+        table = Table(records.name, {time: times}, np.array(numbers, np.int64), unit=records.unit)
+        values = values[np.argsort(parse_times(table, time), kind="stable")]
+    is_named = records.has_header or len(records.columns) > 1
+    name = column if is_named else records.name
+    return LoadedSeries(TimeSeries(name, values), opened.columns, opened.choices)
 
 
-class _Row(NamedTuple):
-    line: int
-    cells: list[str]
+def read_series(path: str | Path, column: str | int | None = None) -> TimeSeries:
+    """Return a column of a file: by name or by position from 1, or the only numeric one."""
+    return load_series_records(path, RoleOptions(target=column)).series
 
 
-def _rows(path: str | Path) -> Iterator[_Row]:
-    """Yield the rows of a table; an empty line is one empty cell, except at the end."""
-    pending: list[_Row] = []
-    lines = read_lines(path)
-    first = next(lines, None)
-    if first is None:
-        return
-    delimiter = "\t" if "\t" in first else ","
-    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
-    try:
-        for cells in reader:
-            stripped = [cell.strip() for cell in cells] or [""]
-            row = _Row(reader.line_num, stripped)
-            if any(stripped):
-                yield from pending
-                yield row
-                pending = []
-            else:
-                pending.append(row)
-    except csv.Error as error:
-        raise DataError(
-            f"{path}, line {reader.line_num}: got a row that cannot be parsed ({error}); expected "
-            "cells with commas or tabs between; try closing a quotation mark, or a line break."
-        ) from None
+def _read_cells(records: Records, column: str) -> tuple[list[str], list[int]]:
+    """Return the cells of a column, empty ones for empty lines between, and their numbers."""
+    cells: list[str] = []
+    numbers: list[int] = []
+    is_list = len(records.columns) == 1
+    for chunk in records.chunks([column]):
+        for cell, number in zip(chunk.columns[column], chunk.numbers.tolist(), strict=True):
+            if records.unit == "line" and is_list and numbers:
+                between = range(numbers[-1] + 1, number)  # lines that were left out as empty
+                numbers += between
+                cells += [""] * len(between)
+            cells.append("" if cell is None else cell.strip())
+            numbers.append(number)
+    while is_list and cells and not cells[-1]:  # empty lines at the end
+        cells.pop()
+        numbers.pop()
+    if not cells:
+        raise DataError(f"{records.name}: got no values; expected one number in each row.")
+    return cells, numbers
 
 
-def _is_header(cells: list[str]) -> bool:
-    """Return True if a first row names the columns: it has text, and no number."""
-    return not any(map(is_number, cells)) and any(
-        cell.lower() not in MISSING_SERIES_VALUES for cell in cells
+def _numbers(records: Records, cells: list[str], numbers: list[int]) -> FloatArray:
+    """Return the numbers of a column, or raise one error for all rows that have none."""
+    complaints = [
+        f"{records.unit} {number}: {_complaint(cell)}"
+        for cell, number in zip(cells, numbers, strict=True)
+        if not is_number(cell)
+    ]
+    if not complaints:
+        return np.array(cells, np.float64)
+    more = len(complaints) - MAX_LISTED_ERRORS
+    rest = [f"… and {more} more"] if more > 0 else []
+    count = f"1 {records.unit}" if len(complaints) == 1 else f"{len(complaints)} {records.unit}s"
+    heading = (
+        f"{records.name}: {count} cannot be used; expected a number in each; fill in or correct "
+        "them:"
     )
+    raise DataError("\n  - ".join([heading, *complaints[:MAX_LISTED_ERRORS], *rest]))
 
 
-def _column_index(
-    path: str | Path, sample: list[str], names: list[str] | None, column: str | int | None
-) -> int:
-    """Return the index of the given column, from 0, or of the only numeric one."""
-    columns = ", ".join(names or map(str, range(1, len(sample) + 1)))
-    if column is None:
-        found = [index for index, cell in enumerate(sample) if is_number(cell)]
-        if len(sample) == 1 or len(found) == 1:
-            return found[0] if found else 0
-        raise DataError(
-            f"{path}: got {len(sample)} columns, {len(found)} of them numeric; expected the name "
-            f"of one; try --set data.column=NAME with one of: {columns}."
-        )
-    if names and str(column) in names:
-        return names.index(str(column))
-    if str(column).isdecimal() and 1 <= int(column) <= len(names or sample):
-        return int(column) - 1
-    near = did_you_mean(str(column), names or [])
-    raise DataError(f"{path}: got no column {column!r}.{near} Columns: {columns}.")
-
-
-def _numbers(path: str | Path, rows: Iterable[_Row], index: int, width: int) -> list[float]:
-    """Return the numbers of a column, or raise one error for all lines that have none."""
-    values: list[float] = []
-    complaints: list[str] = []
-    errors = 0
-    for row in rows:
-        if len(row.cells) == width and is_number(row.cells[index]):
-            values.append(float(row.cells[index]))
-            continue
-        errors += 1
-        if errors <= MAX_LISTED_ERRORS:
-            complaints.append(f"line {row.line}: {_complaint(row, index, width)}")
-    if not errors:
-        return values
-    rest = [f"… and {errors - MAX_LISTED_ERRORS} more"] if errors > MAX_LISTED_ERRORS else []
-    count = "1 line" if errors == 1 else f"{errors} lines"
-    heading = f"{path}: {count} cannot be used; expected a number in each; fill in or correct them:"
-    raise DataError("\n  - ".join([heading, *complaints, *rest]))
-
-
-def _complaint(row: _Row, index: int, width: int) -> str:
-    if row.cells == [""] or (
-        len(row.cells) == width and row.cells[index].lower() in MISSING_SERIES_VALUES
-    ):
+def _complaint(cell: str) -> str:
+    if cell.lower() in MISSING_SERIES_VALUES:
         return "the value is missing"
-    if len(row.cells) != width:
-        return f"got {len(row.cells)} cells; expected {width}, as in the first row"
-    return f"{row.cells[index][:40]!r} is not a number"
+    return f"{cell[:40]!r} is not a number"
 
 
 # --- windows ------------------------------------------------------------------------------------

@@ -1,12 +1,14 @@
 """Resolution of command-line arguments to a recipe."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from saccade.config import build_config, override_settings, read_toml
+from saccade.data.records.role_names import TASK_ROLES
 from saccade.errors import ConfigError
 from saccade.io.run_folder import read_run_settings
+from saccade.recipes.preview import choose_task
 from saccade.registry import LazyRegistry, did_you_mean, lookup
 from saccade.tasks.base import Recipe
 from saccade.tasks.registry import read_recipe, task_spec_for
@@ -40,6 +42,7 @@ class ResolvedRecipe(NamedTuple):
 
     recipe: Recipe
     auto_model: bool = False
+    notes: tuple[str, ...] = ()  # for the user: why this task
 
 
 def task_of(what: str | Recipe) -> str:
@@ -73,14 +76,15 @@ def resolve_recipe(
     """Return the recipe for a recipe name, a .toml file or a data file.
 
     Args:
-        what: name of a recipe, path of a .toml file, path of a data file, or a recipe. A data file
-            is a table if `changes` has a "data.target", otherwise it has sentence pairs.
+        what: name of a recipe, path of a .toml file, path of a data file, or a recipe. The task
+            of a data file follows from the columns that `changes` names and from its contents.
         data: a data file, two parallel files with a comma, or the name of a dataset.
         model: name of a model of the task.
         changes: settings by dotted path.
     """
     changes = dict(changes or {})
     model = model or changes.get("model.name")
+    notes: tuple[str, ...] = ()
     if isinstance(what, Recipe):
         recipe, auto_model = what, False
         if model is not None and model != what.model_name:
@@ -90,7 +94,8 @@ def resolve_recipe(
         recipe = named_recipe(what, model)
         auto_model = what == "translate" and model is None
     elif data is None and (Path(what).exists() or "," in what):
-        name = "table" if changes.get("data.target") else "translate"
+        name, reason = choose_task(what, changes)
+        notes = (f"{what}: the task is {name}: {reason}.",)
         recipe = named_recipe(name, model)
         auto_model, data = name == "translate" and model is None, what
     else:
@@ -109,7 +114,21 @@ def resolve_recipe(
             expected = f"FILE, or built-in data: {', '.join(task_spec_for(recipe).synthetic)}"
         name = recipe.task if isinstance(what, Recipe) else what
         raise ConfigError(f"{name} needs data: --data {expected}.")
-    return ResolvedRecipe(recipe, auto_model)
+    _refuse_columns_without_file(recipe, changes)
+    return ResolvedRecipe(recipe, auto_model, notes)
+
+
+def _refuse_columns_without_file(recipe: Recipe, changes: Mapping[str, Any]) -> None:
+    """Raise a ConfigError if columns are named of data that has none; built-in tables have some."""
+    named = [
+        f"--{role.name} {column}"
+        for role in TASK_ROLES.get(recipe.task, ())
+        if (column := changes.get(f"data.{role.name}")) is not None
+    ]
+    if named and recipe.data.path is None and recipe.task != "table":
+        raise ConfigError(
+            f"got {', '.join(named)}; expected a file with columns; {recipe.data_name} has none."
+        )
 
 
 # data settings that hold only for the data of the original run, and those of decoding lengths

@@ -35,8 +35,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from saccade import __version__
-from saccade.data.in_memory import to_rows
+from saccade.config import override_settings
+from saccade.data.prediction_inputs import list_inputs
 from saccade.data.splits import SPLIT_NAMES
+from saccade.data.task_records import given_columns
+from saccade.data.task_roles import role_settings
 from saccade.errors import ConfigError, DataError, RunError, SaccadeError
 from saccade.inspection.checks import CheckResult, skipped
 from saccade.inspection.figures import ComputationGraph, FeatureImportance, GradientNorms
@@ -169,15 +172,16 @@ class Run:
     ) -> Prediction | list[Prediction]:
         """Predict for one input (returns a `Prediction`) or a sequence of them (returns a list).
 
-        An input is a text, for tables also a mapping from column to value; a pandas or polars
-        frame is a sequence of rows. `options` are those
-        of the task: `beam`, `n_best`, `sample`, … for models that generate text. Messages number
-        the inputs from `first`. `engine` is the decoder: "fused" (default, where it applies),
-        "torch" (the model's own code) or "ctranslate2" (needs `export` first).
+        An input is a text, for tables also a mapping from column to value. A frame or a list of
+        mappings is a sequence of rows, of which the input column of the run is read: the source,
+        or the text. `options` are those of the task: `beam`, `n_best`, `sample`, … for models that
+        generate text. Messages number the inputs from `first`. `engine` is the decoder: "fused"
+        (default, where it applies), "torch" (the model's own code) or "ctranslate2" (needs `export`
+        first).
         """
         predictor = self.predictor
         is_single = isinstance(inputs, predictor.input_types)
-        raw = [inputs] if is_single else to_rows(inputs)
+        raw = [inputs] if is_single else self._list_inputs(inputs)
         answers: Sequence[Prediction]
         if engine in ("fused", "torch"):
             parsed = [predictor.parse(one, number) for number, one in enumerate(raw, first)]
@@ -189,20 +193,27 @@ class Run:
             )
         return answers[0] if is_single else list(answers)
 
+    def _list_inputs(self, inputs: Any) -> list[Any]:
+        columns = given_columns(self.recipe.data, self.recipe.task)
+        names = getattr(self.preprocessor, "names", ())  # of a table
+        return list_inputs(inputs, self.recipe.task, columns, self.predictor.input_types, names)
+
     def evaluate(
         self,
-        data: str | Path | None = None,
+        data: str | Path | object | None = None,
         *,
         split: str = "test",
         limit: int | None = None,
+        columns: Mapping[str, str] | None = None,
         on_progress: Progress = ignore_progress,
         **options: Any,
     ) -> Evaluation:
-        """Return metrics on a file, or on a split of the run's own data.
+        """Return metrics on a file or on data in memory, or on a split of the run's own data.
 
+        `columns` names columns of `data` by role, where they are not those of the training data.
         The evaluation also has how each metric is computed, and the scores of trivial baselines.
         """
-        examples = self.split(split) if data is None else self.load_split(data)
+        examples = self.split(split) if data is None else self.load_split(data, columns)
         found = self.evaluator.evaluate(
             examples, limit=limit, options=options, on_progress=on_progress
         )
@@ -435,9 +446,13 @@ class Run:
             raise ConfigError(f"There is no split {name!r}. There are: {known}.")
         return self.data().splits[name]
 
-    def load_split(self, path: str | Path) -> Any:
-        """Read a file as a split; it is returned and not kept."""
-        return self.spec.load_split(self.recipe, self.preprocessor, path)
+    def load_split(
+        self, data: str | Path | object, columns: Mapping[str, str] | None = None
+    ) -> Any:
+        """Read other data as a split; it is returned and not kept."""
+        settings = role_settings(self.recipe.task, columns or {})
+        recipe = override_settings(self.recipe, settings) if settings else self.recipe
+        return self.spec.load_split(recipe, self.preprocessor, data)
 
     def data(self) -> PreparedData[Any, Any, Any]:
         """Return the run's own data, read on first use."""

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from saccade.config import Config, build_config
 from saccade.data.datasets import DatasetInfo
+from saccade.data.records.role_names import Role
+from saccade.data.records.roles import RoleChoice
 from saccade.data.source import SourceConfig, source_name
 from saccade.errors import ConfigError
 from saccade.inspection.attention_map import AttentionMap
@@ -60,6 +62,11 @@ class Choice:
     path: str
     value: Any
     reason: str
+
+
+def role_choices(choices: Sequence[RoleChoice]) -> list[Choice]:
+    """Return the columns that were chosen for roles, as settings."""
+    return [Choice(f"data.{role}", column, reason) for role, column, reason in choices]
 
 
 @runtime_checkable
@@ -342,9 +349,10 @@ class TaskSpec(Generic[RecipeT, PreprocessorT, ModelT, SplitT]):
     prepare: Callable[
         [RecipeT, PrepareContext[PreprocessorT]], PreparedData[RecipeT, PreprocessorT, SplitT]
     ]
-    load_split: Callable[[RecipeT, PreprocessorT, str | Path], SplitT]
+    load_split: Callable[[RecipeT, PreprocessorT, str | Path | object], SplitT]
     read_preprocessor: Callable[[dict[str, Any]], PreprocessorT]
     components: Callable[[RecipeT], Components[RecipeT, PreprocessorT, ModelT, SplitT]]
+    roles: tuple[Role, ...] = ()  # of columns: the settings data.NAME and the options --NAME
     torch_free: bool = False  # weights are NumPy arrays, and torch is never imported
     transferable_data_settings: tuple[str, ...] | None = None  # None: no warm start
 

@@ -29,6 +29,7 @@ class Prediction(NamedTuple):
     values: tuple[float, ...] | None = None  # predicted sequence of numbers
     probabilities: dict[str, float] | None = None  # by class
     votes: dict[str, int] | None = None  # by class, of a model without probabilities
+    notes: tuple[str, ...] | None = None  # about the input: a category that training had not
 
     def __repr__(self) -> str:
         fields = {**self.to_dict(), "alternatives": len(self.alternatives)}

@@ -306,7 +306,7 @@ def _advice(
     weighted = shlex.quote(str(weights_file or "weighted.csv"))
     name = shlex.quote(weight_column or "weight")
     train = f"saccade train table --data {weighted} --target {column}"
-    commands = [f"{train} --set data.weight_column={name}"]
+    commands = [f"{train} --weight {name}"]
     if weight_column is None:
         commands.insert(0, f"{repeat} --save-weights weighted.csv")
     return (

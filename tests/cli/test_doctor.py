@@ -102,7 +102,7 @@ def test_doctor_weights_can_be_trained_with(kind: str, saccade: Command, files: 
     assert result.code == 0, result.err
     assert "column 'weight' of new/weighted.csv" in result.err
     command = "saccade train table --data new/weighted.csv --target bought"
-    command += " --set data.weight_column=weight"
+    command += " --weight weight"
     assert f"  {command}\n" in result.out
     rows = [line.split(",") for line in Path("new/weighted.csv").read_text().splitlines()]
     assert ",".join(rows[0]) == "id,age,height,city,bought,weight" and len(rows) == ROWS + 1
@@ -190,8 +190,8 @@ PAIRS = "".join(f"The man number {at} sleeps.\tDer Mann {at} schläft.\n" for at
 @pytest.mark.parametrize(
     ("train", "live", "options", "message"),
     [
-        (TABLE, "", [], "live.csv: got an empty file; expected a header row"),
-        (TABLE, "a,b,y\n", [], "live.csv: got a header row and no row below it"),
+        (TABLE, "", [], "live.csv: got an empty file; expected rows"),
+        (TABLE, "a,b,y\n", [], "no column that can be compared"),
         (
             TABLE,
             TABLE[: TABLE.index("\n0,2.33") + 1],
@@ -203,7 +203,7 @@ PAIRS = "".join(f"The man number {at} sleeps.\tDer Mann {at} schläft.\n" for at
             TABLE,
             b"\x89PNG\r\n\x1a\n\x00\xff\xfe" * 50,
             [],
-            "live.csv, line 1: .* is not UTF-8; expected UTF-8",
+            r"live.csv: got one column|no column that can be compared",
         ),
         # without the time in it: two processes must call the test the same
         (TABLE, gzip.compress(TABLE.encode(), mtime=0)[:40], [], "cannot be unpacked to its end"),
@@ -213,9 +213,9 @@ PAIRS = "".join(f"The man number {at} sleeps.\tDer Mann {at} schläft.\n" for at
             TABLE,
             "Call me Ishmael, he wrote, once\nand went\n\nto sea\n",
             [],
-            "line 2: got 1 cell; expected 3.*Expected two tables",
+            "line 2: got 1 cell; expected 3",
         ),
-        (TABLE, "Call me Ishmael.\nSome years ago\n", [], "line 1: got one cell in the first row"),
+        (TABLE, "Call me Ishmael.\nSome years ago\n", [], "live.csv: got one column"),
         (TABLE, TABLE, ["--target", "z"], "got no column 'z'. Columns: a, b, y"),
         (TABLE, TABLE, ["--set=data.ignore=c"], "got no column 'c'. Columns: a, b, y"),
         (

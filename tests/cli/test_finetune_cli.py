@@ -57,7 +57,7 @@ def test_finetune_online(saccade: Command, run: Path) -> None:
     [
         (["nowhere", "--data", "new.csv"], "nowhere is not a run: there is no run.toml in it"),
         (["RUN", "--data", "none.csv"], "There is no file none.csv."),
-        (["RUN", "--data", "empty.csv"], "empty.csv: got an empty file; expected a header row"),
+        (["RUN", "--data", "empty.csv"], "empty.csv: got an empty file; expected rows"),
         (
             ["RUN", "--data", "short.csv"],
             "short.csv: got no column 'answer', the target",

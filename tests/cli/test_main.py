@@ -8,13 +8,20 @@ import typer
 
 from saccade.cli.main import COMMANDS, app
 from saccade.cli.plot import PLOT_COMMANDS
+from saccade.cli.roles import COLUMNS_SECTION
+from saccade.data.task_roles import ROLE_NAMES
 
 Command = Callable[..., Any]
 MAX_OPTIONS = 12
 
 
 def options_of(command: Any) -> list[str]:
-    return [p.name for p in command.params if p.param_type_name == "option" and p.name != "help"]
+    """Return the options of a command without those that name columns.
+
+    These are the same nine in every command, from one table, and have a section of their own.
+    """
+    options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
+    return [p.name for p in options if p.rich_help_panel != COLUMNS_SECTION]
 
 
 def test_commands_have_no_more_than_12_options() -> None:
@@ -24,6 +31,19 @@ def test_commands_have_no_more_than_12_options() -> None:
     counted |= {f"plot {name}": len(options_of(plots[name])) for name in PLOT_COMMANDS}
     assert counted["predict"] > 1 and counted["plot signal"] > 1
     assert not {name: count for name, count in counted.items() if count > MAX_OPTIONS}
+
+
+def test_commands_with_data_have_the_same_options_for_columns(saccade: Command) -> None:
+    group: Any = typer.main.get_command(app)
+    for name in ("train", "finetune", "evaluate", "predict", "compare"):
+        panels = [p.name for p in group.commands[name].params if hasattr(p, "rich_help_panel")]
+        assert {*ROLE_NAMES} <= {*panels}
+        text = saccade(name, "--help").out
+        section = text[text.index(COLUMNS_SECTION) :]
+        assert [line.split()[0] for line in section.splitlines() if line.startswith("  --")] == [
+            f"--{role}" for role in ROLE_NAMES
+        ]
+        assert "--source COLUMN" in section and "(classify, language, vectors)" in section
 
 
 @pytest.mark.parametrize(

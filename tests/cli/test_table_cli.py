@@ -82,7 +82,10 @@ def test_train_file_with_target_is_a_table(saccade: Command, table: Path) -> Non
             ["--target", "anser"],
             "table.csv: got no column 'anser', the target. Did you mean 'answer'?",
         ),
-        ([], "table.csv; try --target NAME (columns: a, b, answer)."),
+        (
+            [],
+            "(columns: 'a', 'b', 'answer'); expected the column to predict; try saccade train",
+        ),
         (["--target", "a", "--set=data.ignore=c"], "table.csv: no column 'c' (data.ignore)."),
         (
             ["--target", "answer", "--model", "linear"],
@@ -99,8 +102,14 @@ def test_table_errors_are_one_message(
     assert not Path("runs").exists()
 
 
-def test_target_option_is_for_tables(saccade: Command) -> None:
+def test_column_options_need_a_file_and_a_task_that_has_them(saccade: Command, table: Path) -> None:
     result = saccade("train", "copy", "--target", "x")
-    assert result.code == 2 and "there is no setting 'data.target'" in result.err
+    assert result.code == 2 and "got --target x; expected a file" in result.err
+    for command in ("train", "compare"):
+        result = saccade(command, "table", "--data", table, "--label", "answer")
+        assert result.code == 2, result.err
+        assert "--label answer; the columns that table takes are: --target" in result.err
+    result = saccade("train", "table", "--data", table, "--query", "a")
+    assert "the columns that table takes are: --target, --weight, --time." in result.err
     result = saccade("look", "nothing", "--graph")
     assert result.code == 2

@@ -99,7 +99,7 @@ def test_read_points_does_not_take_a_broken_number_for_a_header(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "got an empty file"), ("x y\n", "got no points"), ("\n\n", "got no points")],
+    [("", "got an empty file"), ("x y\n", "got no points"), ("\n\n", "got an empty file")],
 )
 def test_read_points_reports_a_file_without_points(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "p").write_text(text)

@@ -106,7 +106,7 @@ def test_fit_schema_uses_training_rows_only() -> None:
 
 def test_table_schema_json_round_trip_is_exact() -> None:
     columns = {**CARS, "w": [1, 2, 3, 4, 5, 0.1]}
-    layout, _ = learned(columns, "price", weight_column="w", ignore="same")
+    layout, _ = learned(columns, "price", weight="w", ignore="same")
     again = TableSchema.from_json(json.loads(json.dumps(layout.to_json())))
     assert again == layout
     table = table_from_columns("cars", {**CARS, "w": [1] * 6})
@@ -196,13 +196,12 @@ def test_check_table_rejects_text_for_a_numeric_target() -> None:
 
 def test_check_table_lists_all_errors() -> None:
     bad = {**CARS, "age": [1, 2, 3, 4, "x", 6], "w": [1, 1, -1, "b", None, 1]}
-    ragged = ("line 9: got 1 cell; expected 5",)
-    table = replace(table_from_columns("cars", bad), row_errors=ragged, unit="line")
-    config = TableConfig(weight_column="w", ignore="sam", categories=("mkae",))
+    table = replace(table_from_columns("cars", bad), unit="line")
+    config = TableConfig(weight="w", ignore="sam", categories=("mkae",))
     with pytest.raises(DataError) as caught:
         check_table(table, config, "same", "class")
     error = str(caught.value)
-    assert error.startswith("cars cannot be used as it is:\n  - line 9: got 1 cell")
+    assert error.startswith("cars cannot be used as it is:\n  - no column 'sam'")
     for part in (
         "no column 'sam' (data.ignore). Did you mean 'same'?",
         "no column 'mkae' (data.categories). Did you mean 'make'?",

@@ -187,8 +187,8 @@ def test_classifier_is_as_precise_as_fasttext(
         ("\n\n", "got an empty file"),
         ("a label without a tab\n", "line 1: got"),
         ("a\tx\n\ttext\n", "line 2: got"),
-        ("a\tx y\na\tz\n", r"got the same label \(a\) for all 2 texts"),
-        ("a\t\nb\t\n", "0 words"),
+        ("a\tx y\na\tz\n", r"got the same value \('a'\) in all 2 rows of 'column 1', the label"),
+        ("a\t\nb\t\n", "expected two classes or more"),
         ("__label__a x\n__label__ y\n", "line 2: got '__label__ y'"),
     ],
 )

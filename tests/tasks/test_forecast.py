@@ -421,9 +421,9 @@ def test_forecaster_reads_a_table_column_and_scores_another_file(
     table = tmp_path / "table.csv"
     table.write_text("day,a,b\n" + "".join(f"d{i},{i},{np.cos(i)}\n" for i in range(60)))
     changes = {"data__path": str(table), "data__synthetic": None, "train__steps": 20}
-    with pytest.raises(DataError, match="got 3 columns, 2 of them numeric; .*: day, a, b"):
+    with pytest.raises(DataError, match="got 2 columns that may be the target .*--target a"):
         train_recipe(recipe_of(**changes), tmp_path / "run", TrainOptions())
-    run = train_recipe(recipe_of(**changes, data__column="b"), tmp_path / "run", TrainOptions()).run
+    run = train_recipe(recipe_of(**changes, data__target="b"), tmp_path / "run", TrainOptions()).run
     np.testing.assert_allclose(run.split("train").values, np.cos(np.arange(36)))
     scores = run.evaluate(table)
     assert scores["examples"] == 30 and "rmse_16" in scores and "rmse_64" not in scores

@@ -256,7 +256,7 @@ def test_margin_losses_reject_three_classes(flowers: Path) -> None:
         untrained(**changes, train__loss="hinge")
     del changes["data__target"]
     with pytest.raises(
-        ConfigError, match="try --target NAME .columns: length, width, colour, kind"
+        DataError, match="(?s)columns: 'length', 'width', 'colour', 'kind'.*--target kind"
     ):
         untrained(**changes)
 
@@ -279,7 +279,7 @@ def test_row_weight_two_equals_a_repeated_row(tmp_path: Path) -> None:
     weights = [1, 2, 3, 1, 2] * 8
     path = weighted_table(tmp_path / "table.csv", weights)
     changes = {"data__path": str(path), "data__synthetic": None, "data__target": "y"}
-    weighted = untrained("softmax", **changes, data__weight_column="w", train__penalty=0.1)
+    weighted = untrained("softmax", **changes, data__weight="w", train__penalty=0.1)
     torch.nn.init.constant_(weighted.model.output.weight, 0.3)
     assert [column.name for column in weighted.data.preprocessor.columns] == ["a", "b"]
     # the same rows in both, standardised by the same schema
@@ -324,7 +324,7 @@ def test_row_weights_reject_a_split_of_zeros(tmp_path: Path) -> None:
     path = weighted_table(tmp_path / "table.csv", [0] * 79 + [1])
     changes = {"data__path": str(path), "data__synthetic": None, "data__target": "y"}
     with pytest.raises(DataError, match="got weight 0 .* rows of (train|dev|test);"):
-        untrained(**changes, data__weight_column="w")
+        untrained(**changes, data__weight="w")
 
 
 # --- evaluation and prediction --------------------------------------------------------------------

@@ -22,6 +22,10 @@ class TokenizerConfig(Config):
 class PairsConfig(DatasetSourceConfig):
     """Source, splits and tokenization of sentence pairs; `path` may be two files: a.en,a.de."""
 
+    source: str | None = None
+    """Column of the sources; inferred if not set."""
+    target: str | None = None
+    """Column of the targets; inferred if not set."""
     size: int | None = Field(None, ge=1)
     """Number of synthetic training pairs."""
     direction: str | None = None

@@ -112,7 +112,7 @@ class SentencePairs:
         pending: tuple[list[bytes], list[bytes]] = [], []
         for number, pair in enumerate(pairs, start=1):
             for texts, text in zip(pending, pair, strict=True):
-                texts.append(_encoded(text, f"{name}, pair {number}"))
+                texts.append(encode_text(text, f"{name}, pair {number}"))
             if number % STRING_CHUNK == 0:
                 _flush(pending, sides)
         _flush(pending, sides)
@@ -157,7 +157,8 @@ class SentencePairs:
         return total / max(1, len(self))
 
 
-def _encoded(text: str, where: str) -> bytes:
+def encode_text(text: str, where: str) -> bytes:
+    """Return a text in UTF-8; `DataError` with its position if it has half a character."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from saccade.data.datasets import DatasetInfo, fetch_dataset
 from saccade.data.parallel.config import PairsConfig
 from saccade.data.parallel.pairs import SentencePairs, excerpt, split_indices
 from saccade.data.parallel.readers import read_pairs
+from saccade.data.records.roles import RoleChoice
 from saccade.data.splits import SPLIT_NAMES
 from saccade.data.tokenizers import normalise
 from saccade.errors import ConfigError, DataError
@@ -23,10 +24,12 @@ MAX_HELD_OUT_PAIRS = 2500  # in each of dev and test
 
 @dataclass(frozen=True)
 class PairSplits:
-    """The pairs of each split, and notes for the user."""
+    """The pairs of each split, notes for the user, and the columns of a file by role."""
 
     pairs: dict[str, SentencePairs]
     notes: list[str]
+    columns: dict[str, str] = field(default_factory=dict)
+    choices: list[RoleChoice] = field(default_factory=list)  # that the settings left open
 
 
 def load_published_pairs(

@@ -1,19 +1,18 @@
 """Readers of parallel text.
 
-Formats, each of them plain, .gz or .xz:
-- `pairs.tsv`: source TAB target in each line;
+- `pairs.tsv`: source TAB target in each line, or more columns; read in blocks with NumPy;
 - `a.en,a.de`: two files, line by line;
-- `pairs.jsonl`: {"source": …, "target": …} in each line, or "src" and "tgt"; other fields are
-  ignored. Two fields with other names are an error: which one is the source would be a guess.
+- any other file or object with two columns of texts (`saccade.data.records`).
 
 Empty lines, pairs with an empty side and pairs beyond a limit are left out, and
 `SentencePairs.notes` has their number and lines. Anything else is an error; one message lists all.
 """
 
-import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,10 +22,16 @@ from saccade.data.parallel.pairs import (
     SentencePairs,
     StringArrayBuilder,
     assign_split,
+    encode_text,
     excerpt,
     make_readonly,
     split_indices,
 )
+from saccade.data.records.base import ReadOptions, Records
+from saccade.data.records.open import open_records
+from saccade.data.records.role_names import TASK_ROLES, is_language_name, match_names
+from saccade.data.records.roles import AskColumn, RoleChoice
+from saccade.data.task_records import RoleOptions, describe_records, find_roles, given_columns
 from saccade.errors import DataError
 from saccade.io.text_files import (
     MAX_LISTED_ERRORS,
@@ -74,9 +79,10 @@ class _Texts(NamedTuple):
 class _Reading:
     """The pairs read so far, the lines left out, and the errors."""
 
-    def __init__(self, name: str, limit: int | None):
+    def __init__(self, name: str, limit: int | None, unit: str = "line"):
         self.name = name
         self.limit = limit
+        self.unit = unit
         self.sides = StringArrayBuilder(), StringArrayBuilder()
         self.lines = [np.zeros(0, dtype=np.int32)]
         self.left_out: Counter[str] = Counter()
@@ -116,7 +122,7 @@ class _Reading:
 
     def notes(self) -> list[str]:
         return [
-            f"{self.name}: {_left_out(what, count, self.left_out_lines[what])}"
+            f"{self.name}: {_left_out(what, count, self.left_out_lines[what], self.unit)}"
             for what, count in self.left_out.items()
         ]
 
@@ -138,35 +144,89 @@ class _Reading:
         )
 
 
-def _left_out(what: str, count: int, lines: list[int]) -> str:
+def _left_out(what: str, count: int, lines: list[int], unit: str) -> str:
     noun, space, rest = what.partition(" with")
     if count == 1:
-        return f"1 {what} was left out (line {lines[0]})."
+        return f"1 {what} was left out ({unit} {lines[0]})."
     listed = ", ".join(map(str, lines)) + (", …" if count > len(lines) else "")
-    return f"{count} {noun}s{space}{rest} were left out (lines {listed})."
+    return f"{count} {noun}s{space}{rest} were left out ({unit}s {listed})."
 
 
-def read_pairs(spec: str | Path | Sequence[str | Path], limit: int | None = None) -> SentencePairs:
-    """Return the pairs of a file or of two parallel files ("a.en,a.de").
+@dataclass(frozen=True)
+class ParallelTexts:
+    """Sentence pairs of a file, of two files or in memory; `read` reads them.
+
+    Its argument is the number of characters on a side above which a pair is left out, or None.
+    """
+
+    read: Callable[[int | None], SentencePairs]
+    columns: dict[str, str] = field(default_factory=dict)  # by role; empty: not by name
+    choices: list[RoleChoice] = field(default_factory=list)  # that the settings left open
+    notes: list[str] = field(default_factory=list)  # for the user: how the file is read
+
+
+PairSpec = str | Path | Sequence[str | Path]
+
+
+def read_pairs(spec: PairSpec | object, limit: int | None = None) -> SentencePairs:
+    """Return the pairs of a file, of two parallel files ("a.en,a.de") or in memory.
 
     A pair with more than `limit` characters on a side is left out, with a note.
     """
+    return open_pairs(spec).read(limit)
+
+
+def open_pairs(
+    spec: PairSpec | object,
+    config: ReadOptions | None = None,
+    is_other: bool = False,
+    ask: AskColumn | None = None,
+) -> ParallelTexts:
+    """Open sentence pairs in any format, and find the columns of sources and targets.
+
+    Args:
+        spec: a file, two parallel files with a comma between, or an object in memory.
+        config: settings of the data; the columns `source` and `target` are inferred if None.
+        is_other: True for other data than that of the settings.
+        ask: function that asks the user which column has a role.
+    """
+    config = RoleOptions() if config is None else config
     paths = _paths(spec)
-    for path in paths:
-        read_first_bytes(path)
-    reading = _Reading(", ".join(map(str, paths)), limit)
     if len(paths) == 2:
-        return _read_parallel(paths[0], paths[1], reading)
-    if _is_json(paths[0]):
-        return _read_json(paths[0], reading)
-    return _read_tsv(paths[0], reading)
+        left, right = paths
+        for path in paths:
+            read_first_bytes(path)
+        return ParallelTexts(partial(_read_parallel, left, right, config.encoding))
+    records = open_records(paths[0] if paths else spec, config)
+    if _takes_header_for_pair(records, config):
+        config = config.with_values(header=False)
+        records = open_records(paths[0], config)
+    is_tabs = records.delimiter == "\t" and records.text_source and not records.has_quotes
+    if records.text_source and (records.format == "text" or is_tabs and len(records.columns) == 1):
+        return ParallelTexts(partial(_read_tsv, records, _PLAIN_PAIR))  # each line is reported
+    is_pair = not records.has_header and len(records.columns) == 2
+    if is_tabs and is_pair and not any(given_columns(config, "translate").values()):
+        encoding = str(records.encoding).upper()
+        note = f"{records.name}: TSV, {encoding}, source TAB target in each line, without a header."
+        return ParallelTexts(partial(_read_tsv, records, _PLAIN_PAIR), notes=[note])
+    notes = describe_records(records)
+    opened = find_roles(records, config, "translate", is_other=is_other, ask=ask)
+    names = (opened.columns["source"], opened.columns["target"])
+    read = partial(_read_records, records, names)
+    if is_tabs:
+        positions = [records.columns.index(name) for name in names]
+        read = partial(_read_tsv, records, _TabColumns(len(records.columns), *positions))
+    return ParallelTexts(read, opened.columns, opened.choices, notes)
 
 
-def _paths(spec: str | Path | Sequence[str | Path]) -> list[Path]:
+def _paths(spec: PairSpec | object) -> list[Path]:
+    """Return one path, or two of parallel files; none for an object in memory."""
     if isinstance(spec, str | Path):
         # a file name may contain a comma
         whole = isinstance(spec, Path) or os.path.exists(spec)
         spec = [spec] if whole else [part.strip() for part in str(spec).split(",")]
+    elif not isinstance(spec, list | tuple) or not all(isinstance(p, str | Path) for p in spec):
+        return []
     if len(spec) not in (1, 2) or not all(map(str, spec)):
         given = ",".join(map(str, spec)) or "no file"
         raise DataError(
@@ -175,15 +235,44 @@ def _paths(spec: str | Path | Sequence[str | Path]) -> list[Path]:
     return [Path(part) for part in spec]
 
 
-def _is_json(path: Path) -> bool:
-    """Detect JSON lines by the suffix, or without a known one by the first line."""
-    plain = path.with_suffix("") if path.suffix in (".gz", ".xz") else path
-    if plain.suffix in (".jsonl", ".json", ".ndjson"):
-        return True
-    if plain.suffix in (".tsv", ".tab", ".csv"):
+def _takes_header_for_pair(records: Records, config: ReadOptions) -> bool:
+    """Return True if the first line of a file of two columns is a pair rather than a header.
+
+    "time TAB temps" is the first line of a dictionary; "source TAB target" is a header.
+    """
+    is_pair = records.delimiter == "\t" and records.has_header and len(records.columns) == 2
+    if not is_pair or config.header is not None:
         return False
-    first = next((line for line in read_lines(path) if line.strip()), "")
-    return first.lstrip().startswith("{") and "\t" not in first
+    roles = TASK_ROLES["translate"]
+    return not all(
+        is_language_name(name) or any(m.rank < 2 for r in roles for m in match_names(r, [name]))
+        for name in records.columns
+    )
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+def _read_records(records: Records, names: tuple[str, str], limit: int | None) -> SentencePairs:
+    reading = _Reading(records.name, limit, records.unit)
+    for chunk in records.chunks(names):
+        texts: list[bytes] = []  # a source, its target, the next source …
+        rows = zip(*(chunk.columns[name] for name in names), chunk.numbers.tolist(), strict=True)
+        for *pair, number in rows:
+            texts += [encode_text(text or "", records.where(number)) for text in pair]
+        reading.keep(*_sides_of(texts), chunk.numbers)
+    return reading.pairs(f"texts in the columns {names[0]!r} and {names[1]!r}", "")
+
+
+def _sides_of(texts: list[bytes]) -> tuple[_Texts, _Texts]:
+    # a byte behind the last, so that an empty string at the end has a first byte, too
+    buffer = np.frombuffer(b"".join([*texts, b"\n"]), dtype=np.uint8)
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+    starts = np.concatenate([[0], ends[:-1]]) if texts else ends
+    return _Texts(buffer, starts[::2], ends[::2]), _Texts(buffer, starts[1::2], ends[1::2])
+
+
+# --- lines ----------------------------------------------------------------------------------------
 
 
 def _lines_of(block: LineBlock) -> _Texts:
@@ -194,20 +283,36 @@ def _lines_of(block: LineBlock) -> _Texts:
     return _Texts(buffer, starts, ends - ((buffer[ends - 1] == _RETURN) & (ends > starts)))
 
 
-def _read_tsv(path: Path, reading: _Reading) -> SentencePairs:
+class _TabColumns(NamedTuple):
+    """Columns separated by tabs: their number, and the positions of source and target."""
+
+    width: int
+    source: int
+    target: int
+
+
+_PLAIN_PAIR = _TabColumns(2, 0, 1)
+
+
+def _read_tsv(records: Records, layout: _TabColumns, limit: int | None) -> SentencePairs:
+    assert records.text_source is not None
     max_columns = 1
-    for block in read_blocks(path):
+    reading = _Reading(records.name, limit)
+    is_first = records.has_header
+    for block in read_blocks(records.text_source, records.encoding):
         texts = _lines_of(block)
         numbers = np.arange(len(texts.starts)) + block.first_line
         tabs = np.flatnonzero(texts.buffer == _TAB)
         first = np.searchsorted(tabs, texts.starts)
         columns = np.searchsorted(tabs, texts.ends) - first + 1
-        pair = columns == 2
-        middle = tabs[first[pair]]
-        whole = texts.where(pair)
-        source = whole._replace(ends=middle)
-        reading.keep(source, whole._replace(starts=middle + 1), numbers[pair])
-        others = np.flatnonzero(~pair)
+        whole = columns == layout.width
+        if is_first and whole.any():
+            header = int(np.argmax(whole))
+            whole[header], columns[header] = False, 0
+            is_first = False
+        sides = [_column(texts, tabs, first, whole, at) for at in layout[1:]]
+        reading.keep(sides[0], sides[1], numbers[whole])
+        others = np.flatnonzero(~whole & (columns > 0))
         if len(others):
             blank = texts.where(others).blank()
             reading.leave_out("empty line", numbers[others[blank]])
@@ -218,23 +323,37 @@ def _read_tsv(path: Path, reading: _Reading) -> SentencePairs:
                 for row in wrong.tolist()
             )
             reading.complain(numbers[wrong], complaints)
-    return reading.pairs("source TAB target in each line", _tsv_advice(path, max_columns))
+    if layout.width != 2:
+        named = f"{layout.width} columns ({', '.join(records.columns)}) with tabs between"
+        return reading.pairs(named, "Correct these lines, or remove them.")
+    return reading.pairs("source TAB target in each line", _tsv_advice(records.name, max_columns))
+
+
+def _column(texts: _Texts, tabs: IntArray, first: IntArray, rows: BoolArray, at: int) -> _Texts:
+    """Return the cells of one column of the rows, which have the same number of columns."""
+    own = texts.where(rows)
+    starts = own.starts if at == 0 else tabs[first[rows] + at - 1] + 1
+    following = first[rows] + at
+    inside = following < len(tabs)
+    ends = np.where(inside, tabs[np.minimum(following, max(len(tabs) - 1, 0))], own.ends)
+    return own._replace(starts=starts, ends=np.minimum(ends, own.ends))
 
 
 def _columns(count: int) -> str:
     return "got 1 column (no tab)" if count == 1 else f"got {count} columns"
 
 
-def _tsv_advice(path: Path, max_columns: int) -> str:
+def _tsv_advice(name: str, max_columns: int) -> str:
     if max_columns > 2:
-        return f"To keep the first two columns: cut -f1,2 {path} > new-file"
-    if path.suffix == ".csv":
-        return "Commas do not separate the columns here: save the table as TSV (tab-separated)."
+        return f"To keep the first two columns: cut -f1,2 {name} > new-file"
     return "Put one tab between source and target, or give two parallel files (a.en,a.de)."
 
 
-def _read_parallel(left: Path, right: Path, reading: _Reading) -> SentencePairs:
-    streams = [map(_lines_of, read_blocks(path)) for path in (left, right)]
+def _read_parallel(
+    left: Path, right: Path, encoding: str | None, limit: int | None
+) -> SentencePairs:
+    reading = _Reading(f"{left}, {right}", limit)
+    streams = [map(_lines_of, read_blocks(path, encoding)) for path in (left, right)]
     pending: list[_Texts | None] = [None, None]
     done = 0
     while True:
@@ -264,58 +383,3 @@ def _read_parallel(left: Path, right: Path, reading: _Reading) -> SentencePairs:
 
 def _rest(texts: _Texts, done: int) -> _Texts | None:
     return texts.where(slice(done, None)) if done < len(texts.starts) else None
-
-
-# --- JSON lines ---------------------------------------------------------------------------------
-
-_FIELDS = (("source", "target"), ("src", "tgt"))
-
-
-def _read_json(path: Path, reading: _Reading) -> SentencePairs:
-    for block in read_blocks(path):
-        texts: list[bytes] = []  # a source, its target, the next source …
-        lines: list[int] = []
-        for number, line in enumerate(block.content[:-1].split(b"\n"), start=block.first_line):
-            if not line.strip():
-                reading.leave_out("empty line", np.array([number]))
-                continue
-            try:
-                texts += _pair_of(line)
-                lines.append(number)
-            except ValueError as error:
-                reading.complain(np.array([number]), [str(error)])
-        reading.keep(*_sides_of(texts), np.array(lines, dtype=np.int64))
-    advice = "To turn one JSON list into lines: jq -c '.[]' FILE > new.jsonl"
-    return reading.pairs('{"source": "…", "target": "…"} in each line', advice)
-
-
-def _pair_of(line: bytes) -> tuple[bytes, bytes]:
-    """Return source and target of one line, or raise a ValueError with the reason."""
-    try:
-        value = json.loads(line.decode())
-    except (ValueError, RecursionError) as error:
-        reason = getattr(error, "msg", "too deep or too long")
-        raise ValueError(f"not JSON ({reason}): {excerpt(line)}") from None
-    for names in _FIELDS:
-        if isinstance(value, dict) and all(name in value for name in names):
-            source, target = (_text_of(name, value[name]) for name in names)
-            return source, target
-    raise ValueError(f'no "source" and "target": {excerpt(line)}')
-
-
-def _text_of(name: str, value: Any) -> bytes:
-    if not isinstance(value, str):
-        raise ValueError(f'got {json.dumps(value)[:40]} in "{name}"; expected text')
-    try:
-        return value.encode()
-    except UnicodeEncodeError as error:
-        half = f"\\u{ord(value[error.start]):04x}"
-        raise ValueError(f'got a lone surrogate ({half}) in "{name}": {excerpt(value)}') from None
-
-
-def _sides_of(texts: list[bytes]) -> tuple[_Texts, _Texts]:
-    # a byte behind the last, so that an empty string at the end has a first byte, too
-    buffer = np.frombuffer(b"".join([*texts, b"\n"]), dtype=np.uint8)
-    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
-    starts = np.concatenate([[0], ends[:-1]]) if texts else ends
-    return _Texts(buffer, starts[::2], ends[::2]), _Texts(buffer, starts[1::2], ends[1::2])

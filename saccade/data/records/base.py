@@ -14,6 +14,7 @@ import numpy as np
 
 from saccade.config import Config
 from saccade.errors import DataError
+from saccade.io.byte_source import ByteSource
 from saccade.registry import did_you_mean
 from saccade.types.arrays import IntArray
 
@@ -57,6 +58,8 @@ class Records:
     unit: str = "line"  # what the numbers of a chunk count: "line" or "row"
     encoding: str | None = None  # of a text file
     delimiter: str | None = None  # of a delimited file
+    text_source: ByteSource | None = None  # of a single text file, for readers of whole lines
+    has_quotes: bool = False  # True: quotation marks may enclose cells of a delimited file
     is_repeatable: bool = True  # False: standard input, an iterator
     notes: tuple[str, ...] = ()  # for the user: what was detected and what was left out
     locate: Callable[[int], str] | None = None  # position of a row in one of several files

@@ -63,6 +63,7 @@ def concatenate_files(name: str, parts: Sequence[FilePart], options: ReadOptions
         name=name,
         columns=(*columns, SPLIT_COLUMN) if has_splits else columns,
         read=reading.chunks,
+        text_source=None,
         notes=tuple(notes),
         locate=reading.where,
     )

@@ -102,6 +102,7 @@ def _open_lines(source: ByteSource, encoding: str, notes: tuple[str, ...]) -> Re
         lambda names: _line_chunks(source, encoding, names),
         has_header=False,
         encoding=encoding,
+        text_source=source,
         notes=notes,
     )
 
@@ -149,6 +150,8 @@ def _open_delimited(
         has_header=choice.is_header,
         encoding=encoding,
         delimiter=dialect.delimiter,
+        text_source=source,
+        has_quotes=dialect.has_quotes,
         notes=(*found, *_layout_notes(layout, choice, options), *renamed),
     )
 

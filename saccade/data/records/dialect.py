@@ -112,7 +112,7 @@ def _best(
     text: str, is_whole: bool, suffix: str, delimiters: Iterable[str], quotes: bool | None
 ) -> Dialect | None:
     """Return the dialect with consistent rows and the largest number of cells."""
-    best: tuple[float, int] = (0.0, 0)
+    best: tuple[bool, float, int] = (False, 0.0, 0)
     found = None
     for delimiter in delimiters:
         if delimiter not in text:
@@ -124,8 +124,10 @@ def _best(
         width, share = consistency(rows)
         is_even = share >= CONSISTENT_SHARE if suffix == ".csv" else share == 1
         fits = _has_numbers(rows, width) if delimiter in TEXT_DELIMITERS else width > 1
-        if is_even and fits and (round(share, 2), width) > best:
-            best, found = (round(share, 2), width), dialect
+        # with decimal commas between semicolons, only the header does not fit the commas
+        rank = (share == 1, round(share, 2), width)
+        if is_even and fits and rank > best:
+            best, found = rank, dialect
     return found
 
 

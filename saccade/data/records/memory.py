@@ -105,6 +105,13 @@ FRAMES: dict[tuple[str, ...], Callable[[Any, str], Records]] = {  # by attribute
 }
 
 
+def is_frame(data: object) -> bool:
+    """Return True for frames and series of pandas and polars, and for Arrow tables."""
+    return hasattr(data, "collect_schema") or any(
+        all(hasattr(data, method) for method in kind) for kind in FRAMES
+    )
+
+
 def _open_mapping(data: Mapping[Any, Any], name: str) -> Records:
     columns = [column.tolist() if hasattr(column, "tolist") else column for column in data.values()]
     for label, column in zip(data, columns, strict=True):

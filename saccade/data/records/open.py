@@ -53,9 +53,9 @@ def _open_name(name: str, options: ReadOptions, on_progress: ProgressCallback) -
         records = _open_source(file_source(copy.path, address), options, part or None)
         return replace(records, notes=(copy.note, *records.notes)) if copy.note else records
     path, member = divide_name(name)
-    if path.is_dir():
+    if os.path.isdir(path):
         return open_folder(path, name, options, member)
-    if not path.exists() and any(character in name for character in "*?["):
+    if not os.path.exists(path) and any(character in name for character in "*?["):
         return open_glob(os.path.expanduser(name), options)
     label = name if member is None else name.removesuffix(f"#{member}")
     return _open_source(file_source(path, label), options, member)
@@ -64,10 +64,10 @@ def _open_name(name: str, options: ReadOptions, on_progress: ProgressCallback) -
 def divide_name(name: str) -> tuple[Path, str | None]:
     """Return a path and the part of it that is named after "#", if any."""
     path = Path(name).expanduser()
-    if not path.exists():
+    if not os.path.exists(path):  # Path.exists raises for a name that is too long
         for match in re.finditer("#", name):  # a path may contain the character too
             before = Path(name[: match.start()]).expanduser()
-            if before.exists() and str(before) != ".":
+            if os.path.exists(before) and str(before) != ".":
                 return before, name[match.end() :] or None
     return path, None
 

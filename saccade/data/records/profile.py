@@ -16,7 +16,6 @@ number of distinct values is exact up to 65,536, then estimated (`saccade.data.r
 """
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
@@ -33,6 +32,7 @@ from saccade.data.records.cell_forms import (
     main_script,
     needs_no_spaces,
 )
+from saccade.data.records.names import normalise_name
 from saccade.data.records.sketches import (
     MAX_COUNTED_LENGTH,
     DistinctCounter,
@@ -287,13 +287,6 @@ def _infer_text_kind(column: _ColumnCounter, distinct: int, known: int) -> Colum
 
 
 # --- names ----------------------------------------------------------------------------------------
-
-
-def normalise_name(name: str) -> str:
-    """Return a column's name in lower case with underscores: "ReviewText" is "review_text"."""
-    name = unicodedata.normalize("NFKC", name).strip()
-    name = re.sub(r"(?<=[a-z\d])(?=[A-Z])", "_", name)
-    return re.sub(r"[\W_]+", "_", name.casefold()).strip("_")
 
 
 def is_id_name(name: str) -> bool:

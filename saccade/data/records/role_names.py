@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from saccade.data.records.profile import normalise_name
+from saccade.data.records.names import normalise_name
 
 
 class Role(NamedTuple):

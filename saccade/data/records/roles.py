@@ -10,11 +10,8 @@ from typing import NamedTuple
 
 from saccade.data.records.base import RecordChunk, Records
 from saccade.data.records.cell_forms import cell_form
-from saccade.data.records.profile import (
-    ColumnProfile,
-    normalise_name,
-    profile_records,
-)
+from saccade.data.records.names import normalise_name
+from saccade.data.records.profile import ColumnProfile, profile_records
 from saccade.data.records.role_names import (
     LABEL_ROLE,
     TEXT_ROLE,

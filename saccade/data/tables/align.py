@@ -55,10 +55,6 @@ def align_tables(
     source: Table, target: Table, config: ColumnsConfig, target_column: str | None = None
 ) -> TablePair:
     """Return the comparable part of two tables; `target_column` gives the classes."""
-    for table in (source, target):
-        raise_data_errors(
-            table.name, [*table.row_errors, *([NOT_A_TABLE] if _is_ragged(table) else [])]
-        )
     tables = (source, target)
     _check_names(
         tables, [*config.categories, *config.ignore, *([target_column] if target_column else [])]
@@ -86,10 +82,6 @@ def align_tables(
         for side, (table, own) in enumerate(zip(tables, columns, strict=True))
     ]
     return TablePair(sides[0], sides[1], [*notes, *more])
-
-
-def _is_ragged(table: Table) -> bool:
-    return len(table.row_errors) > len(table)
 
 
 def _check_names(tables: Sequence[Table], names: Sequence[str]) -> None:

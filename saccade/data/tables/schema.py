@@ -2,22 +2,33 @@ r"""Column types of a table, and the encoding of its rows as features.
 
     numeric      (x - mean) / deviation; 0 if missing, with a second feature that is 1 then (only if
                  a training row lacks the value)
+    date         days since 1970, year, month, day of the week (`saccade.data.tables.dates`)
     categorical  one-hot over the categories of the training rows; a feature for missing values; one
                  for categories with fewer than `data.min_count` rows, which is also that of unseen
                  ones; without it an unseen category is 0 everywhere
 
-All statistics are fitted to the training rows and stored with the run.
+A column of ids (row numbers, codes that do not repeat) is left out; a column of texts is refused
+unless it is named in `data.ignore` or `data.categories`. All statistics are fitted to the training
+rows and stored with the run.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from saccade.config import Config
+from saccade.data.records.base import RecordChunk
+from saccade.data.records.profile import (
+    LONG_TEXT_CHARACTERS,
+    LONG_TEXT_WORDS,
+    ColumnProfile,
+    profile_records,
+)
 from saccade.data.source import SourceConfig
 from saccade.data.tables.csv import (
     DELIMITERS,
@@ -28,6 +39,13 @@ from saccade.data.tables.csv import (
     parse_cell,
     pluralise,
     split_row,
+)
+from saccade.data.tables.dates import (
+    DateColumn,
+    date_forms,
+    days_since_1970,
+    fit_date_column,
+    parse_date,
 )
 from saccade.errors import DataError, bullet_list
 from saccade.io.numbers import is_number
@@ -60,12 +78,16 @@ class ColumnsConfig(Config):
 class TableConfig(ColumnsConfig, SourceConfig):
     """Source, target, column types and splits of a table."""
 
+    RENAMED: ClassVar[Mapping[str, str]] = {"weight_column": "weight"}
+
     target: str | None = None
-    """Column to predict."""
+    """Column to predict; inferred if not set."""
     target_type: TargetType | None = None
     """Type of the target; inferred from the model and the cells if not set."""
-    weight_column: str | None = None
+    weight: str | None = None
     """Column with the weight of each row."""
+    time: str | None = None
+    """Column with the time of each row; the last rows are held out."""
     min_count: int = Field(2, ge=1)
     """Number of rows below which a category is encoded as "other"."""
     dev_share: float = Field(0.1, gt=0, lt=1)
@@ -139,6 +161,9 @@ class CategoricalColumn(NamedTuple):
         return table
 
 
+InputColumn = NumericColumn | DateColumn | CategoricalColumn
+
+
 class EncodedRows(NamedTuple):
     """N rows as features, targets and weights."""
 
@@ -152,7 +177,7 @@ class TableSchema(NamedTuple):
     """The fitted preprocessing of a table: encodes rows and decodes predictions."""
 
     names: tuple[str, ...]  # of all columns, in the table's order
-    columns: tuple[NumericColumn | CategoricalColumn, ...]  # the model's inputs
+    columns: tuple[InputColumn, ...]  # the model's inputs
     target: NumericColumn | CategoricalColumn
     weight_column: str | None = None
     delimiter: str = ","
@@ -177,7 +202,7 @@ class TableSchema(NamedTuple):
         `side` is the name of the split, for the message.
         """
         table = drop_missing_target(table, self.target.name)
-        complaints = [*table.row_errors, *self.complaints(table)]
+        complaints = self.complaints(table)
         if isinstance(self.target, NumericColumn):
             complaints += non_numeric_errors(table, self.target.name)
         weight_column = self.weight_column if self.weight_column in table.columns else None
@@ -210,7 +235,23 @@ class TableSchema(NamedTuple):
                 found += non_numeric_errors(table, column.name) or out_of_range_errors(
                     table, column
                 )
+            elif isinstance(column, DateColumn):
+                found += non_date_errors(table, column.name, column.form)
         return found
+
+    def unseen_categories(self, columns: Mapping[str, Sequence[str]]) -> dict[int, list[str]]:
+        """Return a note for each category that the schema does not have, by row."""
+        notes: dict[int, list[str]] = {}
+        for column in self.columns:
+            if not isinstance(column, CategoricalColumn):
+                continue
+            cells = columns[column.name]
+            what = "a rare or unseen category" if column.others else "an unseen category"
+            for row in np.flatnonzero(column.codes(cells) < 0).tolist():
+                if cells[row] not in MISSING_VALUES:
+                    note = f"{cells[row][:40]!r} is {what} of the column {column.name!r}"
+                    notes.setdefault(row, []).append(note)
+        return notes
 
     # --- rows as text -------------------------------------------------------------------------
 
@@ -289,16 +330,24 @@ class TableSchema(NamedTuple):
         )
 
 
-def _plain(column: NumericColumn | CategoricalColumn) -> dict[str, Any]:
-    kind = "number" if isinstance(column, NumericColumn) else "category"
+COLUMN_KINDS: dict[str, type[Any]] = {  # names in tokenizer.json
+    "number": NumericColumn,
+    "date": DateColumn,
+    "category": CategoricalColumn,
+}
+
+
+def _plain(column: InputColumn) -> dict[str, Any]:
+    kind = next(kind for kind, column_class in COLUMN_KINDS.items() if type(column) is column_class)
     return {"kind": kind, **column._asdict()}
 
 
-def _column(values: dict[str, Any]) -> NumericColumn | CategoricalColumn:
+def _column(values: dict[str, Any]) -> Any:
     values = dict(values)
-    if values.pop("kind") == "number":
-        return NumericColumn(**values)
-    return CategoricalColumn(**{**values, "values": tuple(values["values"])})
+    column_class = COLUMN_KINDS[values.pop("kind")]
+    if "values" in values:
+        values["values"] = tuple(values["values"])
+    return column_class(**values)
 
 
 # --- cells ----------------------------------------------------------------------------------------
@@ -330,6 +379,19 @@ def non_numeric_errors(table: Table, name: str) -> list[str]:
             f"{table.where(row)}: got {cells[row][:40]!r} in the column {name!r}; expected a number"
             + (f", as in {known - len(found):,} of {known:,} rows" if known > 1 else "")
             for row in found
+        ]
+    )
+
+
+def non_date_errors(table: Table, name: str, form: str) -> list[str]:
+    """Return an error for each row of a date column that has something else."""
+    cells = table.columns[name]
+    return first_errors(
+        [
+            f"{table.where(row)}: got {cell[:40]!r} in the column {name!r}; expected a date "
+            f"({form})"
+            for row, cell in enumerate(cells)
+            if cell not in MISSING_VALUES and parse_date(cell, form) is None
         ]
     )
 
@@ -369,30 +431,137 @@ def drop_missing_target(table: Table, name: str) -> Table:
     return table if len(known) == len(table) else table.take(np.array(known, np.int64))
 
 
+# --- times ----------------------------------------------------------------------------------------
+
+
+def parse_times(table: Table, name: str) -> FloatArray:
+    """Return the time of each row: a number, or a date in days since 1970."""
+    cells = table.columns[name]
+    if is_mostly_numeric(cells):
+        times, expected = parse_numbers(cells), "a number"
+    else:
+        forms = date_forms(cells)
+        if len(forms) != 1:
+            raise DataError(
+                f"{table.name}: got {cells[0][:40]!r} in the column {name!r}, the time; expected "
+                "numbers or dates of one form; try dates such as 2024-03-05."
+            )
+        expected = f"a date ({forms[0]})"
+        times = np.array([_days(cell, forms[0]) for cell in cells])
+    raise_data_errors(
+        table.name,
+        first_errors(
+            [
+                f"{table.where(row)}: got {cells[row][:40]!r} in the column {name!r}; expected "
+                f"{expected}"
+                for row in np.flatnonzero(np.isnan(times)).tolist()
+            ]
+        ),
+    )
+    return times
+
+
+def _days(cell: str, form: str) -> float:
+    date = parse_date(cell, form)
+    return np.nan if date is None else days_since_1970(date)
+
+
 # --- fitting --------------------------------------------------------------------------------------
 
 
 def check_table(table: Table, config: TableConfig, target: str, target_type: TargetType) -> None:
     """Raise one error with all that is wrong: rows, names, cells, the target, the weights."""
-    complaints = list(table.row_errors)
-    named = {
-        "weight_column": [config.weight_column] if config.weight_column else [],
+    complaints: list[str] = []
+    named: dict[str, Sequence[str]] = {
+        "weight": [config.weight] if config.weight else [],
+        "time": [config.time] if config.time else [],
         "ignore": config.ignore,
+        "categories": config.categories,
     }
-    for setting, names in (*named.items(), ("categories", config.categories)):
+    for setting, names in named.items():
         complaints += [
             f"no column {name!r} (data.{setting}).{did_you_mean(name, table.columns)}"
             for name in names
             if name not in table.columns
         ]
-    for name in feature_columns(table, config, target):
-        if name not in config.categories and is_mostly_numeric(table.columns[name]):
-            if found := non_numeric_errors(table, name):
-                complaints += [*found, _as_category(name)]
+    for name, use in infer_column_uses(table, config, target).items():
+        complaints += _input_complaints(table, name, use, target, target_type)
     complaints += _target_complaints(table, target, target_type, target in config.categories)
-    if config.weight_column in table.columns:
-        complaints += _weights_complaints(table, str(config.weight_column))
+    if config.weight in table.columns:
+        complaints += _weights_complaints(table, str(config.weight))
     raise_data_errors(table.name, complaints)
+
+
+class ColumnUse(NamedTuple):
+    """Use of a column as an input: number, date or category; an id or a text is no input."""
+
+    kind: Literal["number", "date", "category", "id", "text"]
+    forms: tuple[str, ...] = ()  # of dates; two if it is open which number is the month
+    profile: ColumnProfile | None = None
+
+
+def infer_column_uses(table: Table, config: TableConfig, target: str) -> dict[str, ColumnUse]:
+    """Return the use of each column that may be an input, from its cells and its name."""
+    names = feature_columns(table, config, target)
+    cells = {name: [cell or None for cell in table.columns[name]] for name in names}
+    profiles = profile_records(RecordChunk(cells, table.lines))
+    return {
+        name: _infer_use(table.columns[name], profiles[name])
+        if name not in config.categories
+        else ColumnUse("category")
+        for name in names
+    }
+
+
+def _infer_use(cells: Sequence[str], profile: ColumnProfile) -> ColumnUse:
+    if profile.kind == "id":
+        return ColumnUse("id", profile=profile)
+    if is_mostly_numeric(cells):
+        return ColumnUse("number")
+    if forms := date_forms(cells):
+        return ColumnUse("date", tuple(forms))
+    if profile.kind == "text" and is_long_text(profile):
+        return ColumnUse("text", profile=profile)
+    return ColumnUse("category")
+
+
+def is_long_text(profile: ColumnProfile) -> bool:
+    """Return True if the values of a column are sentences or longer."""
+    characters = profile.characters.median
+    if not profile.has_spaces:
+        return characters >= 2 * LONG_TEXT_WORDS
+    return profile.words.median >= LONG_TEXT_WORDS or characters >= LONG_TEXT_CHARACTERS
+
+
+def _input_complaints(
+    table: Table, name: str, use: ColumnUse, target: str, target_type: TargetType
+) -> list[str]:
+    """Return what keeps a column from being an input."""
+    if use.kind == "number" and (found := non_numeric_errors(table, name)):
+        return [*found, _as_category(name)]
+    if use.kind == "date" and len(use.forms) > 1:
+        return [
+            f"the dates of the column {name!r} ({table.columns[name][0]}) may be "
+            f"{' or '.join(use.forms)}; expected one form; try 2024-03-05, or --set "
+            f"data.ignore={name}"
+        ]
+    if use.kind == "date" and (found := non_date_errors(table, name, use.forms[0])):
+        return [*found, _as_category(name)]
+    if use.kind == "text" and use.profile is not None:
+        words = f"{use.profile.words.median:.0f} words"
+        length = words if use.profile.has_spaces else f"{use.profile.characters.median:.0f} letters"
+        classify = (
+            f"try saccade train classify --data {shlex.quote(table.name)} "
+            f"--text {shlex.quote(name)} --label {shlex.quote(target)}, or "
+            if target_type == "class"
+            else "try "
+        )
+        ignore = shlex.quote(f"data.ignore={name}")
+        return [
+            f"the column {name!r} looks like text (median {length}), which a table cannot use; "
+            f"{classify}--set {ignore} to leave it out"
+        ]
+    return []
 
 
 def _as_category(name: str) -> str:
@@ -401,7 +570,7 @@ def _as_category(name: str) -> str:
 
 def feature_columns(table: Table, config: TableConfig, target: str) -> list[str]:
     """Return the columns that may be inputs."""
-    excluded = {target, config.weight_column, *config.ignore}
+    excluded = {target, config.weight, *config.ignore}
     return [name for name in table.columns if name not in excluded]
 
 
@@ -471,16 +640,20 @@ def fit_schema(
 ) -> FittedSchema:
     """Infer column types from all rows; fit means and categories to the training `rows`."""
     train = whole.take(rows)
-    columns: list[NumericColumn | CategoricalColumn] = []
+    columns: list[InputColumn] = []
     notes = []
-    for name in feature_columns(whole, config, target):
+    for name, use in infer_column_uses(whole, config, target).items():
         cells = train.columns[name]
-        of_numbers = name not in config.categories and is_mostly_numeric(whole.columns[name])
-        column = (
-            fit_numeric_column(name, cells)
-            if of_numbers
-            else fit_categorical_column(name, cells, config.min_count)
-        )
+        if use.kind == "id":
+            notes.append(_left_out_id(name, use))
+            continue
+        column: InputColumn
+        if use.kind == "number":
+            column = fit_numeric_column(name, cells)
+        elif use.kind == "date":
+            column = fit_date_column(name, cells, use.forms[0])
+        else:
+            column = fit_categorical_column(name, cells, config.min_count)
         if np.ptp(column.features(cells), axis=0).any():
             columns.append(column)
         else:
@@ -490,7 +663,7 @@ def fit_schema(
             f"{whole.name}: got no usable input column for the target {target!r}. {' '.join(notes)}"
         )
     names, cells = tuple(whole.columns), train.columns[target]
-    target_column = (
+    target_column: NumericColumn | CategoricalColumn = (
         fit_numeric_column(target, cells)
         if target_type == "number"
         else fit_categorical_column(target, cells, 1)
@@ -501,7 +674,7 @@ def fit_schema(
             "training rows; expected two values or more; try more rows, or another data.seed."
         )
     return FittedSchema(
-        TableSchema(names, tuple(columns), target_column, config.weight_column, whole.delimiter),
+        TableSchema(names, tuple(columns), target_column, config.weight, whole.delimiter),
         notes,
     )
 
@@ -527,6 +700,11 @@ def fit_categorical_column(name: str, cells: Sequence[str], min_count: int) -> C
     absent = any(cell in MISSING_VALUES for cell in cells)
     mode = max(range(len(order)), key=lambda n: counts[order[n]], default=-1)
     return CategoricalColumn(name, tuple(order), absent, len(order) < len(counts), mode)
+
+
+def _left_out_id(name: str, use: ColumnUse) -> str:
+    count = 0 if use.profile is None else use.profile.distinct
+    return f"The column {name!r} names the rows ({count:,} different values) and is left out."
 
 
 def _dropped(name: str, cells: Sequence[str], min_count: int) -> str:

@@ -1,26 +1,129 @@
-"""Plain text: the lines of a file or a folder, and the built-in text."""
+"""Text: the lines of files or of a column of texts, and the built-in text."""
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from pydoc_data.topics import topics
 
+from saccade.data.records.base import ReadOptions
+from saccade.data.records.roles import AskColumn, RoleChoice
+from saccade.data.task_records import (
+    TaskRecords,
+    describe_records,
+    given_columns,
+    is_in_memory,
+    is_record_file,
+    open_task_records,
+)
 from saccade.errors import DataError
-from saccade.io.text_files import STANDARD_INPUT, read_lines
+from saccade.io.byte_source import COMPRESSED_SUFFIXES
+from saccade.io.text_files import STANDARD_INPUT, read_blocks, read_lines
+
+BLOCK_CHARACTERS = 1 << 20  # of a column of texts that are joined into a block
 
 
-def read_text_corpus(path: str | Path) -> Iterator[str]:
-    """Yield each line of a text file (plain, .gz or .xz), or of a folder's files sorted by name.
+@dataclass(frozen=True)
+class TextCorpus:
+    """Lines of text; each call of `read` starts anew."""
+
+    name: str
+    read: Callable[[], Iterator[str]]
+    read_blocks: Callable[[], Iterator[bytes]]  # whole lines in UTF-8
+    size: int | None = None  # bytes, of uncompressed files
+    columns: dict[str, str] = field(default_factory=dict)  # by role; empty: plain text
+    choices: list[RoleChoice] = field(default_factory=list)  # that the settings left open
+    notes: list[str] = field(default_factory=list)
+
+
+def open_text_corpus(
+    data: str | Path | object,
+    config: ReadOptions,
+    task: str,
+    is_other: bool = False,
+    ask: AskColumn | None = None,
+) -> TextCorpus:
+    """Open a text: plain files, or a column of texts in any other format or in memory.
+
+    Args:
+        data: a file, a folder or an object in memory. Files are plain text unless their format has
+            columns: a file of text with commas is not CSV without the suffix.
+        config: settings of the data; `config.text` names a column.
+        task: "language" or "vectors".
+        is_other: True for other data than that of the settings.
+        ask: function that asks the user which column has a role.
+    """
+    if _is_plain(data, config, task):
+        return plain_corpus(list_text_files(str(data)), str(data), config.encoding)
+    opened = open_task_records(data, config, task, is_other=is_other, ask=ask)
+    read = partial(_read_column, opened)
+    return TextCorpus(
+        opened.records.name,
+        read,
+        lambda: _join_lines(read()),
+        columns=opened.columns,
+        choices=opened.choices,
+        notes=describe_records(opened.records),
+    )
+
+
+def _is_plain(data: str | Path | object, config: ReadOptions, task: str) -> bool:
+    """Return True for files without columns."""
+    if is_in_memory(data) or any(given_columns(config, task).values()):
+        return False
+    path = str(data)
+    if path == STANDARD_INPUT:
+        return True
+    if os.path.isdir(path):
+        return not any(map(is_record_file, list_text_files(path)))
+    return not is_record_file(path)
+
+
+def _read_column(opened: TaskRecords) -> Iterator[str]:
+    """Yield each line of the texts of a column."""
+    column, has_text = opened.columns["text"], False
+    for chunk in opened.records.chunks([column]):
+        for text in chunk.columns[column]:
+            if text and text.strip():
+                has_text = True
+                yield from text.replace("\r\n", "\n").split("\n")
+    if not has_text:
+        raise DataError(f"{opened.records.name}: got no text in {column!r}; expected some.")
+
+
+def _join_lines(lines: Iterator[str]) -> Iterator[bytes]:
+    pending: list[str] = []
+    size = 0
+    for line in lines:
+        pending.append(line)
+        size += len(line) + 1
+        if size >= BLOCK_CHARACTERS:
+            yield ("\n".join(pending) + "\n").encode()
+            pending, size = [], 0
+    if pending:
+        yield ("\n".join(pending) + "\n").encode()
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def read_text_corpus(path: str | Path, encoding: str | None = None) -> Iterator[str]:
+    """Yield each line of a text file, compressed or not, or of a folder's files sorted by name.
 
     Hidden files are skipped, subfolders are read too. A text without a word is a `DataError`.
     """
+    return _file_lines(list_text_files(path), str(path), encoding)
+
+
+def _file_lines(files: list[Path], name: str, encoding: str | None) -> Iterator[str]:
     has_text = False
-    for file in list_text_files(path):
-        for line in read_lines(file):
+    for file in files:
+        for line in read_lines(file, encoding):
             has_text = has_text or bool(line.strip())
             yield line
     if not has_text:
-        raise DataError(f"{path}: got no text; expected one word or more.")
+        raise DataError(f"{name}: got no text; expected one word or more.")
 
 
 def list_text_files(path: str | Path) -> list[Path]:
@@ -33,6 +136,29 @@ def list_text_files(path: str | Path) -> list[Path]:
     if not visible:
         raise DataError(f"{path}: got a folder with no files to read; expected text files.")
     return [folder / entry for entry in sorted(visible, key=lambda entry: entry.parts)]
+
+
+def plain_corpus(files: list[Path], name: str, encoding: str | None = None) -> TextCorpus:
+    """Return the lines of plain files."""
+    return TextCorpus(
+        name,
+        lambda: _file_lines(files, name, encoding),
+        lambda: (block.content for file in files for block in read_blocks(file, encoding)),
+        _file_size(files),
+    )
+
+
+def text_corpus_of(text: str, name: str) -> TextCorpus:
+    """Return a text in memory."""
+    content = text.encode() + b"\n"
+    return TextCorpus(name, lambda: iter(text.split("\n")), lambda: iter([content]), len(content))
+
+
+def _file_size(files: list[Path]) -> int | None:
+    """Return the size of uncompressed files in bytes, for a progress bar."""
+    if any(file.suffix in COMPRESSED_SUFFIXES or not file.is_file() for file in files):
+        return None
+    return sum(file.stat().st_size for file in files)
 
 
 def python_reference_text() -> str:

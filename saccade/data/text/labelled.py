@@ -1,22 +1,40 @@
-r"""Labelled texts: "label TAB text" in each line, or fastText's "__label__NAME text".
+r"""Labelled texts: two columns of any file, "label TAB text", or fastText's "__label__NAME text".
 
-In fastText's format a line may have several labels; in the other too, with commas between them, if
-`multi_label` is set. Empty lines are skipped.
+In fastText's format a line may have several labels; in the others too, with commas between them, if
+`multi_label` is set. Rows without a text are skipped.
 """
 
+import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import date, timedelta
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from saccade.data.parallel.pairs import excerpt
+from saccade.data.records.base import ReadOptions, Records
+from saccade.data.records.open import open_records
+from saccade.data.records.role_names import TASK_ROLES
+from saccade.data.records.roles import AskColumn, RoleChoice, resolve_roles
 from saccade.data.synthetic.dates import date_languages, format_cldr_date, normalise_spaces
+from saccade.data.task_records import (
+    RoleOptions,
+    TaskRecords,
+    describe_records,
+    find_roles,
+    given_columns,
+)
 from saccade.errors import DataError
 from saccade.io.text_files import read_lines
 from saccade.seeding import generator
 
 LABEL_PREFIX = "__label__"
+MAX_LISTED_LABELS = 8
 _LABELS = re.compile(rf"(?:{LABEL_PREFIX}\S*\s*)+").match
 
 
@@ -27,10 +45,86 @@ class LabelledText(NamedTuple):
     text: str
 
 
-def read_labelled_texts(path: str | Path, multi_label: bool = False) -> Iterator[LabelledText]:
-    """Yield the labels and text of each line; `DataError` with the line if one has no label."""
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Labelled texts of a file or a generator; each iteration reads them from the start."""
+
+    read: Callable[[], Iterator[LabelledText]]
+    columns: dict[str, str] = field(default_factory=dict)  # by role; empty: not by columns
+    choices: list[RoleChoice] = field(default_factory=list)  # that the settings left open
+    notes: list[str] = field(default_factory=list)  # for the user: how the file was read
+
+    def __iter__(self) -> Iterator[LabelledText]:
+        return self.read()
+
+
+def open_labelled_texts(
+    data: str | Path | object,
+    config: ReadOptions | None = None,
+    multi_label: bool = False,
+    is_other: bool = False,
+    ask: AskColumn | None = None,
+) -> LabelledTexts:
+    """Open labelled texts in any format, and find the columns of texts and labels.
+
+    Args:
+        data: a path, or an object in memory.
+        config: settings of the data; the columns `text` and `label` are inferred if None.
+        multi_label: True if a cell may have several labels, with commas between them.
+        is_other: True for other data than that of the settings.
+        ask: function that asks the user which column has a role.
+    """
+    config = RoleOptions() if config is None else config
+    records = open_records(data, config)
+    read_lines = partial(_read_lines, records, multi_label)
+    notes = describe_records(records)
+    if records.text_source and _has_prefix(records):
+        return LabelledTexts(read_lines, notes=notes[:1])
+    if not any(given_columns(config, "classify").values()) and _is_label_tab_text(records):
+        notes.append(f"{records.name}: the label is before the first tab, the text after it.")
+        return LabelledTexts(read_lines, notes=notes)
+    opened = find_roles(records, config, "classify", is_other=is_other, ask=ask)
+    read_records = partial(_read_records, opened, multi_label)
+    return LabelledTexts(read_records, opened.columns, opened.choices, notes)
+
+
+def read_labelled_texts(
+    data: str | Path | object, multi_label: bool = False
+) -> Iterator[LabelledText]:
+    """Yield the labels and the text of each row; `DataError` with the line if one has no label."""
+    return iter(open_labelled_texts(data, multi_label=multi_label))
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+def _lines(records: Records) -> Iterator[str]:
+    assert records.text_source is not None
+    return read_lines(records.text_source, records.encoding)
+
+
+def _has_prefix(records: Records) -> bool:
+    """Return True if the first line starts with a label in fastText's format."""
+    return next(filter(str.strip, _lines(records)), "").startswith(LABEL_PREFIX)
+
+
+def _is_label_tab_text(records: Records) -> bool:
+    """Return True for lines without a header in which the label is before the first tab.
+
+    The text may contain tabs, so that lines have different numbers of them.
+    """
+    if not records.text_source or records.has_header or records.delimiter not in (None, "\t"):
+        return False
+    tabs = {line.count("\t") for line in islice(filter(str.strip, _lines(records)), 1000)}
+    if records.format == "text" or len(records.columns) == 1 or len(tabs) > 1:
+        return True
+    choices = resolve_roles(records, TASK_ROLES["classify"], {}, "classify")
+    return {choice.role: choice.column for choice in choices}["label"] == records.columns[0]
+
+
+def _read_lines(records: Records, multi_label: bool) -> Iterator[LabelledText]:
     heads: dict[str, tuple[str, ...]] = {}  # parsed label fields, which repeat
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(_lines(records), 1):
         if not line or line.isspace():
             continue
         if matched := _LABELS(line):
@@ -38,17 +132,21 @@ def read_labelled_texts(path: str | Path, multi_label: bool = False) -> Iterator
         else:
             head, tab, text = line.partition("\t")
             if not tab:
-                raise _no_label(path, number, line)
+                raise _no_label(records.where(number), line)
         labels = heads.get(head)
         if labels is None:
             labels = heads[head] = _labels(head, multi_label)
             if not all(labels):
-                raise _no_label(path, number, line)
+                raise _no_label(records.where(number), line)
         yield LabelledText(labels, text)
-    if not heads:
-        raise DataError(
-            f"{path}: got an empty file; expected a label, a tab and a text in each line."
-        )
+
+
+def _no_label(where: str, line: str) -> DataError:
+    return DataError(
+        f"{where}: got {excerpt(line)}; expected a label, a tab and a text, "
+        f"{LABEL_PREFIX}NAME and a text, or a table with named columns; try --text COLUMN --label "
+        "COLUMN."
+    )
 
 
 def _labels(head: str, multi_label: bool) -> tuple[str, ...]:
@@ -59,11 +157,61 @@ def _labels(head: str, multi_label: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _no_label(path: str | Path, number: int, line: str) -> DataError:
-    return DataError(
-        f"{path}, line {number}: got {excerpt(line)}; expected a label, a tab and a text, or "
-        f"{LABEL_PREFIX}NAME and a text."
-    )
+# --- columns --------------------------------------------------------------------------------------
+
+
+def _read_records(opened: TaskRecords, multi_label: bool) -> Iterator[LabelledText]:
+    """Yield the rows that have a text; `DataError` with the row if one has no label."""
+    records, text_column, label_column = opened.records, *map(opened.columns.get, ("text", "label"))
+    assert text_column is not None and label_column is not None
+    heads: dict[str, tuple[str, ...]] = {}
+    for chunk in records.chunks([text_column, label_column]):
+        cells = (chunk.columns[text_column], chunk.columns[label_column], chunk.numbers.tolist())
+        for text, head, number in zip(*cells, strict=True):
+            if not text or text.isspace():
+                continue
+            labels = heads.get(head or "")
+            if labels is None:
+                labels = heads[head or ""] = _parse_labels(head or "", multi_label)
+            if not all(labels) or not labels:
+                raise DataError(
+                    f"{records.where(number)}: got no label in the column {label_column!r} for the "
+                    f"text {excerpt(text)}; expected one; fill it in, or remove the row."
+                )
+            yield LabelledText(labels, text)
+
+
+def _parse_labels(cell: str, multi_label: bool) -> tuple[str, ...]:
+    """Return the labels of a cell: one, several with commas between, or a JSON list."""
+    if multi_label and cell.startswith("["):
+        with suppress(ValueError):
+            return tuple(dict.fromkeys(map(str, json.loads(cell))))
+    return _labels(cell, multi_label)
+
+
+def check_known_labels(
+    texts: Sequence[LabelledText], known: Sequence[str], name: str
+) -> dict[str, int]:
+    """Return the number of texts of each label that is not among those known.
+
+    Raises:
+        DataError: if no text has a known label: such a file has other labels, or other columns.
+    """
+    labels = frozenset(known)
+    counts = Counter(label for text in texts for label in text.labels)
+    unknown = {label: count for label, count in counts.most_common() if label not in labels}
+    if counts and len(unknown) == len(counts):
+        raise DataError(
+            f"{name}: got the labels {_list_labels(unknown)}; expected those of the classifier: "
+            f"{_list_labels(dict.fromkeys(known, 0))}; try --label COLUMN, or another file."
+        )
+    return unknown
+
+
+def _list_labels(labels: Mapping[str, int]) -> str:
+    listed = [f"{label[:40]!r}" for label in islice(labels, MAX_LISTED_LABELS)]
+    more = len(labels) - len(listed)
+    return ", ".join(listed) + (f" and {more:,} more" if more else "")
 
 
 def generate_dates_by_language(size: int = 20_000, seed: int = 1) -> Iterator[LabelledText]:

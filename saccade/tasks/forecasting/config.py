@@ -1,6 +1,7 @@
 """Settings of the forecasting task."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,8 +17,12 @@ from saccade.training.config import TrainConfig
 class SeriesConfig(SourceConfig):
     """Source of a time series, its split by time, and the forecast horizon."""
 
-    column: str | int | None = None
-    """Column of a table, by name or number from 1; the only numeric one if not set."""
+    RENAMED: ClassVar[Mapping[str, str]] = {"column": "target"}
+
+    target: str | int | None = None
+    """Column of the values, by name or by position from 1; inferred if not set."""
+    time: str | int | None = None
+    """Column by which the values are sorted; the order of the file if not set."""
     length: int = Field(1000, ge=1)
     """Number of values of a synthetic series."""
     noise: float = Field(0.2, ge=0, allow_inf_nan=False)

@@ -4,10 +4,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from saccade.data.source import SyntheticSource, resolve_source
-from saccade.data.time_series import SYNTHETIC_SERIES, TimeSeries, read_series
+from saccade.data.time_series import (
+    SYNTHETIC_SERIES,
+    LoadedSeries,
+    TimeSeries,
+    load_series_records,
+)
 from saccade.errors import ConfigError, DataError
 from saccade.models.config import RecurrentForecasterConfig
-from saccade.tasks.base import Choice, PrepareContext, PreparedData, fingerprint_arrays
+from saccade.tasks.base import (
+    Choice,
+    PrepareContext,
+    PreparedData,
+    fingerprint_arrays,
+    role_choices,
+)
 from saccade.tasks.forecasting.config import ForecastRecipe, SeriesConfig
 from saccade.types.arrays import FloatArray
 
@@ -53,12 +64,12 @@ class SeriesSpan(NamedTuple):
 PreparedSeries = PreparedData[ForecastRecipe, Standardizer, SeriesSpan]
 
 
-def load_series(config: SeriesConfig) -> TimeSeries:
+def load_series(config: SeriesConfig) -> LoadedSeries:
     """Generate or read the series."""
     source = resolve_source(config, SYNTHETIC_SERIES, what="series")
     if isinstance(source, SyntheticSource):
-        return source.generate(config.length, config.noise, seed=config.seed)
-    return read_series(source.name, config.column)
+        return LoadedSeries(source.generate(config.length, config.noise, seed=config.seed), {}, [])
+    return load_series_records(source.name, config)
 
 
 def prepare_series(recipe: ForecastRecipe, context: PrepareContext[Standardizer]) -> PreparedSeries:
@@ -69,7 +80,8 @@ def prepare_series(recipe: ForecastRecipe, context: PrepareContext[Standardizer]
             f"got data.dev_share={data.dev_share} and data.test_share={data.test_share}, which "
             "leave nothing to train on; expected less than 1 together."
         )
-    series = load_series(data)
+    series, columns, inferred = load_series(data)
+    recipe = recipe.with_values(data=data.model_dump(exclude_unset=True) | columns)
     count = len(series.values)
     train_end, dev_end = (
         round(count * (1 - share)) for share in (data.dev_share + data.test_share, data.test_share)
@@ -88,7 +100,12 @@ def prepare_series(recipe: ForecastRecipe, context: PrepareContext[Standardizer]
     )
     standardizer = context.preprocessor or fit_standardizer(train)
     return PreparedData(
-        recipe, standardizer, splits, lambda: fingerprint_arrays(train), choices, [note]
+        recipe,
+        standardizer,
+        splits,
+        lambda: fingerprint_arrays(train),
+        role_choices(inferred) + choices,
+        [note],
     )
 
 
@@ -121,13 +138,16 @@ def _with_sizes(recipe: ForecastRecipe, train_end: int) -> tuple[ForecastRecipe,
     return recipe.with_values(model=values), [Choice("model.window", train_end - 1, reason)]
 
 
-def load_span(recipe: ForecastRecipe, standardizer: Standardizer, path: str | Path) -> SeriesSpan:
+def load_span(
+    recipe: ForecastRecipe, standardizer: Standardizer, data: str | Path | object
+) -> SeriesSpan:
     """Read another series; its first values are context and are not predicted."""
-    values = read_series(path, recipe.data.column).values
+    series = load_series_records(data, recipe.data, is_other=True).series
+    values = series.values
     lags = recipe.data.lags
     if len(values) <= lags:
         raise DataError(
-            f"got {len(values)} value{'s' if len(values) > 1 else ''} in {path}; expected more "
-            f"than data.lags={lags}."
+            f"got {len(values)} value{'s' if len(values) > 1 else ''} in {series.name}; expected "
+            f"more than data.lags={lags}."
         )
     return SeriesSpan(values, max(lags, min(lags + HORIZONS[-1] - 1, len(values) // 2)))

@@ -1,5 +1,6 @@
 """The forecasting task. Does not import torch."""
 
+from saccade.data.records.role_names import TASK_ROLES
 from saccade.data.time_series import SYNTHETIC_SERIES
 from saccade.models.registry import FORECASTING_MODELS
 from saccade.registry import import_when_called
@@ -17,5 +18,6 @@ FORECASTING: AnyTaskSpec = TaskSpec(
     load_split=import_when_called("saccade.tasks.forecasting.data:load_span"),
     read_preprocessor=import_when_called("saccade.tasks.forecasting.data:Standardizer.from_json"),
     components=import_when_called("saccade.tasks.forecasting.components:forecasting_components"),
+    roles=TASK_ROLES["forecast"],
     transferable_data_settings=("lags",),
 )

@@ -83,6 +83,8 @@ def _check_bandwidth(recipe: RegressionRecipe, points: Points) -> None:
         )
 
 
-def load_point_split(recipe: RegressionRecipe, points: Points, path: str | Path) -> PointSplit:
-    """Read held-out points from a file."""
-    return PointSplit(read_points(path), False)
+def load_point_split(
+    recipe: RegressionRecipe, points: Points, data: str | Path | object
+) -> PointSplit:
+    """Read held-out points."""
+    return PointSplit(read_points(data, recipe.data), False)

@@ -23,6 +23,8 @@ ALL_LANGUAGE_MODELS = {
 class CorpusConfig(DatasetSourceConfig):
     """Source of the text, its tokenizer, and how it is cut into segments."""
 
+    text: str | None = None
+    """Column of the texts, of a file with columns."""
     dev: str | None = None
     """File of the dev split; a part before the end is held out if not set."""
     test: str | None = None

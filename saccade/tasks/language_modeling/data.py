@@ -1,7 +1,6 @@
 """A long text as token ids, split by position: the last parts are held out."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,9 +11,10 @@ from torch import Tensor
 
 from saccade.config import flatten, override_settings
 from saccade.data.datasets import TEXT_DATASETS, fetch_dataset
+from saccade.data.records.roles import RoleChoice
 from saccade.data.source import DatasetSource, SyntheticSource, resolve_source
 from saccade.data.special_tokens import EOS, unknown_token_note
-from saccade.data.text.corpus import SYNTHETIC_TEXTS, read_text_corpus
+from saccade.data.text.corpus import SYNTHETIC_TEXTS, TextCorpus, open_text_corpus
 from saccade.data.text.lm_batching import SegmentBatch
 from saccade.data.text.token_store import (
     TOKEN_INDEX_FILE,
@@ -32,7 +32,13 @@ from saccade.data.word_splitting import is_unspaced
 from saccade.errors import ConfigError, DataError
 from saccade.io.text_files import STANDARD_INPUT
 from saccade.models.config import GPTConfig
-from saccade.tasks.base import Choice, PrepareContext, PreparedData, fingerprint_arrays
+from saccade.tasks.base import (
+    Choice,
+    PrepareContext,
+    PreparedData,
+    fingerprint_arrays,
+    role_choices,
+)
 from saccade.tasks.language_modeling.config import CorpusConfig, LanguageRecipe
 from saccade.tasks.length import evaluation_choice
 from saccade.types.progress import Progress, ProgressCounter
@@ -93,9 +99,12 @@ def example_prompt(tokenizer: Tokenizer, corpus: TokenCorpus) -> str:
     return text if len(text) <= PROMPT_CHARACTERS or cut <= 0 else text[:cut]
 
 
-def load_text(recipe: LanguageRecipe, tokenizer: Tokenizer, path: str | Path) -> TokenCorpus:
+def load_text(
+    recipe: LanguageRecipe, tokenizer: Tokenizer, data: str | Path | object
+) -> TokenCorpus:
     """Read and encode a text."""
-    return encode_corpus(tokenizer, read_text_corpus(path))
+    corpus = open_text_corpus(data, recipe.data, "language", is_other=True)
+    return encode_corpus(tokenizer, corpus.read())
 
 
 def prepare_text(recipe: LanguageRecipe, context: PrepareContext[Tokenizer]) -> PreparedText:
@@ -105,12 +114,15 @@ def prepare_text(recipe: LanguageRecipe, context: PrepareContext[Tokenizer]) -> 
     memory.
     """
     notes: list[str] = []
+    inferred: list[RoleChoice] = []
     folder, tokenizer = context.scratch_dir, context.preprocessor
     if folder is not None and (folder / TOKEN_INDEX_FILE).exists() and tokenizer is not None:
         corpora = read_corpora(folder)
     else:
         context.on_progress("reading the text", 0, None)
-        lines, notes = _read_lines(recipe.data, context.on_progress)
+        lines, columns, inferred, notes = _read_lines(recipe.data, context.on_progress)
+        data = recipe.data.model_dump(exclude_unset=True) | columns
+        recipe = recipe.with_values(data=data)
         sample = "".join(islice(lines["train"], SAMPLE_LINES))[:SAMPLE_CHARACTERS]
         notes += _unspaced_notes(recipe.data.tokenizer.kind, sample)
         if tokenizer is None:
@@ -125,7 +137,12 @@ def prepare_text(recipe: LanguageRecipe, context: PrepareContext[Tokenizer]) -> 
     recipe = recipe.with_values(model=model)
     train = corpora["train"]
     return PreparedData(
-        recipe, tokenizer, corpora, lambda: fingerprint_arrays(train.ids), choices, notes
+        recipe,
+        tokenizer,
+        corpora,
+        lambda: fingerprint_arrays(train.ids),
+        role_choices(inferred) + choices,
+        notes,
     )
 
 
@@ -160,10 +177,15 @@ def _encode(
     return corpora
 
 
-def _read_lines(
-    config: CorpusConfig, on_progress: Progress
-) -> tuple[dict[str, LineRange], list[str]]:
-    """Return the lines of each split, and notes for the user; the last parts are held out."""
+class _SplitLines(NamedTuple):
+    lines: dict[str, LineRange]  # by split
+    columns: dict[str, str]  # by role
+    choices: list[RoleChoice]
+    notes: list[str]  # for the user
+
+
+def _read_lines(config: CorpusConfig, on_progress: Progress) -> _SplitLines:
+    """Return the lines of each split; the last parts are held out."""
     source = resolve_source(config, SYNTHETIC_TEXTS, TEXT_DATASETS, what="text")
     notes: list[str] = []
     files: dict[str, str | None] = {"train": config.path}
@@ -171,9 +193,15 @@ def _read_lines(
         files, notes = _dataset_files(source, on_progress)
     own = {"dev": config.dev, "test": config.test}
     files |= {split: path for split, path in own.items() if path is not None}
-    found = {
-        split: _all_lines(_rereadable(path)) for split, path in files.items() if path is not None
+    corpora = {
+        split: open_text_corpus(path, config, "language", is_other=split != "train")
+        for split, path in files.items()
+        if path is not None
     }
+    found = {split: _all_lines(_rereadable(corpus)) for split, corpus in corpora.items()}
+    whole = corpora.get("train")
+    columns, choices = (whole.columns, whole.choices) if whole else ({}, [])
+    notes += whole.notes if whole else []
     if isinstance(source, SyntheticSource):
         text = source.generate().split("\n")
         found["train"] = LineRange(lambda: iter(text), 0, len(text))
@@ -186,7 +214,7 @@ def _read_lines(
             f"{source.name}: got nothing to train on once "
             "dev and test are held out; expected a longer text."
         )
-    return {"train": train, **found}, notes
+    return _SplitLines({"train": train, **found}, columns, choices, notes)
 
 
 def _dataset_files(
@@ -205,11 +233,11 @@ def _all_lines(read: Callable[[], Iterator[str]]) -> LineRange:
     return LineRange(read, 0, sum(1 for _ in read()))
 
 
-def _rereadable(path: str) -> Callable[[], Iterator[str]]:
+def _rereadable(corpus: TextCorpus) -> Callable[[], Iterator[str]]:
     """Return a function that reads a text each time; standard input is kept in memory."""
-    if path != STANDARD_INPUT:
-        return partial(read_text_corpus, path)
-    lines = list(read_text_corpus(path))
+    if corpus.name != STANDARD_INPUT:
+        return corpus.read
+    lines = list(corpus.read())
     return lambda: iter(lines)
 
 

@@ -1,6 +1,7 @@
 """The language modelling task. Does not import torch."""
 
 from saccade.data.datasets import TEXT_DATASETS
+from saccade.data.records.role_names import TASK_ROLES
 from saccade.data.text.corpus import SYNTHETIC_TEXTS
 from saccade.registry import import_when_called
 from saccade.tasks.base import AnyTaskSpec, TaskSpec
@@ -17,5 +18,6 @@ LANGUAGE_MODELING: AnyTaskSpec = TaskSpec(
     load_split=import_when_called("saccade.tasks.language_modeling.data:load_text"),
     read_preprocessor=import_when_called("saccade.data.tokenizers:tokenizer_from_json"),
     components=import_when_called("saccade.tasks.language_modeling.components:language_components"),
+    roles=TASK_ROLES["language"],
     transferable_data_settings=("tokenizer",),
 )

@@ -5,14 +5,22 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from saccade.config import flatten, override_settings
+from saccade.data.records.open import open_records
 from saccade.data.samplers import evenly_spaced_rows
 from saccade.data.source import SyntheticSource, resolve_source
 from saccade.data.synthetic.tables import SYNTHETIC_TABLES
-from saccade.data.tables.csv import Table, first_errors, pluralise, read_table, split_rows
+from saccade.data.tables.csv import (
+    Table,
+    first_errors,
+    pluralise,
+    split_rows,
+    table_from_records,
+)
 from saccade.data.tables.schema import (
     CategoricalColumn,
     EncodedRows,
@@ -23,10 +31,18 @@ from saccade.data.tables.schema import (
     drop_missing_target,
     fit_schema,
     infer_target_type,
+    parse_times,
 )
+from saccade.data.task_records import open_task_records
 from saccade.errors import ConfigError, DataError
 from saccade.optim import FULL_BATCH
-from saccade.tasks.base import Choice, PrepareContext, PreparedData, fingerprint_arrays
+from saccade.tasks.base import (
+    Choice,
+    PrepareContext,
+    PreparedData,
+    fingerprint_arrays,
+    role_choices,
+)
 from saccade.tasks.tabular.config import TableRecipe, TableTrainConfig
 from saccade.types.arrays import FloatArray, IntArray
 
@@ -75,27 +91,34 @@ def with_row_weights(split: TableSplit, weights: FloatArray | None) -> TableSpli
     return replace(split, rows=split.rows._replace(weights=weights))
 
 
-def load_table(config: TableConfig) -> Table:
+class LoadedTable(NamedTuple):
+    """A table, its settings with the column of each role, and the choices that were left open."""
+
+    table: Table
+    config: TableConfig
+    choices: list[Choice]
+
+
+def load_table(config: TableConfig) -> LoadedTable:
     """Generate or read the table."""
     source = resolve_source(config, SYNTHETIC_TABLES, what="table")
     if isinstance(source, SyntheticSource):
-        return source.generate()
-    return read_table(source.name)
+        table = source.generate()
+        return LoadedTable(table, config.with_values(target=config.target or table.target), [])
+    opened = open_task_records(source.name, config, "table")
+    table = table_from_records(opened.records)
+    return LoadedTable(table, config.with_values(**opened.columns), role_choices(opened.choices))
 
 
 def prepare_table(recipe: TableRecipe, context: PrepareContext[TableSchema]) -> PreparedTable:
     """Read the table, hold rows out, and fit the schema to the others; a given one is kept."""
     context.on_progress("reading the table", 0, None)
-    data, schema = recipe.data, context.preprocessor
-    whole = load_table(data)
-    target = data.target or whole.target
-    if target is None:
-        raise ConfigError(
-            f"no target column given for {whole.name}; try --target NAME (columns: "
-            f"{', '.join(whole.columns)})."
-        )
+    schema = context.preprocessor
+    whole, data, choices = load_table(recipe.data)
+    recipe = recipe.with_values(data=data.model_dump(exclude_unset=True))
+    target = str(data.target)
     table = drop_missing_target(whole, target)
-    notes = []
+    notes = [f"{whole.name}: {note}." for note in whole.notes]
     if len(table) < len(whole):
         dropped = pluralise(len(whole) - len(table), "row")
         notes.append(f"{dropped} of {whole.name} without a {target!r} are dropped.")
@@ -112,7 +135,8 @@ def prepare_table(recipe: TableRecipe, context: PrepareContext[TableSchema]) -> 
         name: TableSplit(schema.rows(table.take(some), name), name, example, online)
         for name, some in indices.items()
     }
-    recipe, choices = _with_sizes(recipe, schema, target, target_type, reason)
+    recipe, more_choices = _with_sizes(recipe, schema, target, target_type, reason)
+    choices += more_choices
     sizes = ", ".join(f"{len(split):,} for {name}" for name, split in splits.items())
     if online:
         recipe, more_choices = _with_online_steps(recipe, len(table))
@@ -142,7 +166,8 @@ def _split_indices(
     """Return the rows of train, dev and test; online, all rows are in each."""
     data = recipe.data
     if not recipe.train.online:
-        return split_rows(table, data.dev_share, data.test_share, data.seed)
+        times = None if data.time is None else parse_times(table, data.time)
+        return split_rows(table, data.dev_share, data.test_share, data.seed, times)
     if schema is None:
         raise ConfigError(
             "got train.online without a trained run; expected a run, whose schema is known before "
@@ -299,9 +324,18 @@ def _check_loss(loss: str, label_smoothing: float, classes: int) -> None:
         )
 
 
-def load_table_split(recipe: TableRecipe, schema: TableSchema, path: str | Path) -> TableSplit:
-    """Read another table; columns are found by name."""
-    split = TableSplit(schema.rows(read_table(path)), str(path))
+def load_table_split(
+    recipe: TableRecipe, schema: TableSchema, data: str | Path | object
+) -> TableSplit:
+    """Read another table; columns are found by name, or by position if it has no header."""
+    records = open_records(data, recipe.data)
+    table = table_from_records(records)
+    columns = table.columns
+    if not records.has_header and len(columns) == len(schema.names):
+        columns = dict(zip(schema.names, columns.values(), strict=True))
+    renamed = {recipe.data.target: schema.target.name}  # another name of the target was given
+    columns = {renamed.get(name, name): cells for name, cells in columns.items()}
+    split = TableSplit(schema.rows(replace(table, columns=columns)), table.name)
     if not len(split):
-        raise DataError(f"got no row with a {schema.target.name!r} in {path}.")
+        raise DataError(f"got no row with a {schema.target.name!r} in {table.name}.")
     return split

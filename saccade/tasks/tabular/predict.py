@@ -72,7 +72,14 @@ class RowPredictor(Predictor[Row]):
     def _predict_rows(self, rows: Mapping[int, Row], n_best: int) -> list[Prediction]:
         if not rows:
             return []
-        outputs = self.scorer.outputs(self.features(rows))
+        columns = self._columns(rows)
+        found = self._predict_features(self.schema.features(columns), n_best)
+        for row, notes in self.schema.unseen_categories(columns).items():
+            found[row] = found[row]._replace(notes=tuple(notes))
+        return found
+
+    def _predict_features(self, features: FloatArray, n_best: int) -> list[Prediction]:
+        outputs = self.scorer.outputs(features)
         target = self.schema.target
         if isinstance(target, NumericColumn):
             values = target.inverse_transform(outputs[:, 0]).tolist()
@@ -83,12 +90,16 @@ class RowPredictor(Predictor[Row]):
 
     def features(self, rows: Mapping[int, Row]) -> FloatArray:
         """Return the features of rows, which are numbered for messages."""
+        return self.schema.features(self._columns(rows))
+
+    def _columns(self, rows: Mapping[int, Row]) -> dict[str, list[str]]:
+        """Return the cells of the inputs by column, or raise one error with all that is wrong."""
         cells = [self.schema.cells(row, number) for number, row in rows.items()]
         columns = {c.name: [row[c.name] for row in cells] for c in self.schema.columns}
         table = Table("inputs", columns, np.array([*rows], np.int64), unit="input")
         if complaints := self.schema.complaints(table):
             raise DataError(bullet_list(complaints, "these rows cannot be predicted:"))
-        return self.schema.features(columns)
+        return columns
 
     def _by_probability(self, probabilities: FloatArray, n_best: int) -> Prediction:
         by_class = dict(zip(self.classes, probabilities.tolist(), strict=True))

@@ -1,5 +1,6 @@
 """The tabular task. Does not import torch."""
 
+from saccade.data.records.role_names import TASK_ROLES
 from saccade.data.synthetic.tables import SYNTHETIC_TABLES
 from saccade.data.tables.schema import TableSchema
 from saccade.registry import import_when_called
@@ -17,12 +18,13 @@ TABULAR: AnyTaskSpec = TaskSpec(
     load_split=import_when_called("saccade.tasks.tabular.data:load_table_split"),
     read_preprocessor=TableSchema.from_json,
     components=import_when_called("saccade.tasks.tabular.components:table_components"),
+    roles=TASK_ROLES["table"],
     transferable_data_settings=(
         "target_type",
         "categories",
         "ignore",
         "min_count",
         "target",
-        "weight_column",
+        "weight",
     ),
 )

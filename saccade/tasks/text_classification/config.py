@@ -13,6 +13,10 @@ from saccade.training.estimator import FitConfig
 class LabelsConfig(SourceConfig):
     """Source of labelled texts, and how they are split into words."""
 
+    text: str | None = None
+    """Column of the texts; inferred if not set."""
+    label: str | None = None
+    """Column of the labels; inferred if not set."""
     multi_label: bool = False
     """Texts have several labels, with commas between."""
     split: Literal["words", "whitespace"] = "words"

@@ -12,10 +12,21 @@ from numpy.typing import NDArray
 from saccade.data.parallel.pairs import assign_splits
 from saccade.data.source import SyntheticSource, resolve_source
 from saccade.data.splits import SPLIT_NAMES
-from saccade.data.text.labelled import LabelledText, generate_dates_by_language, read_labelled_texts
+from saccade.data.text.labelled import (
+    LabelledText,
+    LabelledTexts,
+    check_known_labels,
+    generate_dates_by_language,
+    open_labelled_texts,
+)
 from saccade.data.text.word_corpus import LINE_END, WordIndex, read_word_corpus
 from saccade.errors import DataError
-from saccade.tasks.base import PrepareContext, PreparedData, fingerprint_arrays
+from saccade.tasks.base import (
+    PrepareContext,
+    PreparedData,
+    fingerprint_arrays,
+    role_choices,
+)
 from saccade.tasks.text_classification.config import ClassifyRecipe, LabelsConfig
 from saccade.types.bags import Bags
 
@@ -62,8 +73,10 @@ def prepare_labelled_texts(
 ) -> PreparedTexts:
     """Read the texts, hold some out, and build the vocabulary from the others."""
     context.on_progress("reading the texts", 0, None)
+    texts = _read(recipe.data)
+    recipe = recipe.with_values(data=recipe.data.model_dump(exclude_unset=True) | texts.columns)
     data = recipe.data
-    reader = _SplittingReader(_read(data), data.dev_share, data.test_share)
+    reader = _SplittingReader(texts, data.dev_share, data.test_share)
     if context.preprocessor is None:
         corpus = read_word_corpus(reader.blocks(), min_count=data.min_count, split=data.split)
         ids, vocabulary = corpus.ids, LabelVocabulary(corpus.words, *reader.label_counts())
@@ -76,7 +89,7 @@ def prepare_labelled_texts(
             "expected two labels or more."
         )
     sizes = f"{len(vocabulary.words):,} different words, {len(vocabulary.labels):,} labels"
-    notes = [f"{reader.count:,} training texts, {sizes}."]
+    notes = [*texts.notes, f"{reader.count:,} training texts, {sizes}."]
     label_ids = vocabulary.label_ids
     train = EncodedTexts(_bags(ids), reader.labels(label_ids))
     splits, index = {"train": train}, WordIndex(vocabulary.words)
@@ -88,15 +101,20 @@ def prepare_labelled_texts(
             notes.append(f"No texts are held out for {name}: the training texts are used.")
     arrays = (*train.words, *train.labels)
     return PreparedData(
-        recipe, vocabulary, splits, lambda: fingerprint_arrays(*arrays), notes=notes
+        recipe,
+        vocabulary,
+        splits,
+        lambda: fingerprint_arrays(*arrays),
+        role_choices(texts.choices),
+        notes,
     )
 
 
-def _read(data: LabelsConfig) -> Iterable[LabelledText]:
+def _read(data: LabelsConfig) -> LabelledTexts:
     source = resolve_source(data, SYNTHETIC_LABELLED_TEXTS, what="set of labelled texts")
     if isinstance(source, SyntheticSource):
-        return source.generate()
-    return read_labelled_texts(source.name, data.multi_label)
+        return LabelledTexts(source.generate)
+    return open_labelled_texts(source.name, data, data.multi_label)
 
 
 class _SplittingReader:
@@ -170,9 +188,10 @@ def encode_texts(
 
 
 def load_texts(
-    recipe: ClassifyRecipe, vocabulary: LabelVocabulary, path: str | Path
+    recipe: ClassifyRecipe, vocabulary: LabelVocabulary, source: str | Path | object
 ) -> EncodedTexts:
-    """Read and encode a file of labelled texts."""
+    """Read and encode labelled texts; `DataError` if the classifier knows none of their labels."""
     data = recipe.data
-    texts = list(read_labelled_texts(path, data.multi_label))
+    texts = list(open_labelled_texts(source, data, data.multi_label, is_other=True))
+    check_known_labels(texts, vocabulary.labels, str(source))
     return encode_texts(texts, WordIndex(vocabulary.words), vocabulary.label_ids, data.split)

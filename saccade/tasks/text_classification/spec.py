@@ -1,5 +1,6 @@
 """The text classification task."""
 
+from saccade.data.records.role_names import TASK_ROLES
 from saccade.estimators.fasttext_classifier import FastTextClassifier
 from saccade.tasks.base import Components, TaskSpec
 from saccade.tasks.text_classification.config import ClassifyRecipe
@@ -34,5 +35,6 @@ TEXT_CLASSIFICATION = TaskSpec(
     load_split=load_texts,
     read_preprocessor=LabelVocabulary.from_json,
     components=lambda recipe: _COMPONENTS,
+    roles=TASK_ROLES["classify"],
     torch_free=True,
 )

@@ -1,7 +1,7 @@
 """Sentence pairs, read, split, tokenized and encoded for training."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from saccade.data.datasets import PAIR_DATASETS
 from saccade.data.parallel.config import PairsConfig, TokenizerConfig
 from saccade.data.parallel.pairs import SentencePairs, split_indices
 from saccade.data.parallel.published import MAX_HELD_OUT_PAIRS, PairSplits, load_published_pairs
-from saccade.data.parallel.readers import read_pairs
+from saccade.data.parallel.readers import open_pairs
 from saccade.data.samplers import evenly_spaced_rows
 from saccade.data.source import DatasetSource, SyntheticSource, resolve_source
 from saccade.data.special_tokens import unknown_token_note
@@ -21,7 +21,12 @@ from saccade.data.synthetic.sequences import SYNTHETIC_PAIRS
 from saccade.data.tokenizers import Tokenizer, tokenizer_from_json, train_tokenizer
 from saccade.errors import ConfigError, DataError
 from saccade.io.text_files import MAX_LISTED_ERRORS
-from saccade.tasks.base import PrepareContext, PreparedData, fingerprint_arrays
+from saccade.tasks.base import (
+    PrepareContext,
+    PreparedData,
+    fingerprint_arrays,
+    role_choices,
+)
 from saccade.tasks.translation.auto_config import auto_configure, choose_model, pair_stats
 from saccade.tasks.translation.config import TranslationRecipe
 from saccade.types.progress import ProgressCallback, ProgressCounter
@@ -78,6 +83,7 @@ def prepare_pairs(
     loaded = load_pair_splits(
         recipe.data, lambda done, total: context.on_progress("reading the data", done, total)
     )
+    recipe = recipe.with_values(data=recipe.data.model_dump(exclude_unset=True) | loaded.columns)
     stats = pair_stats(loaded.pairs["train"])
     if context.auto_model:
         given = recipe.model.model_dump(exclude_unset=True)
@@ -103,7 +109,12 @@ def prepare_pairs(
     recipe = _with_sizes(recipe, tokenizers, int(train.target.lengths.max()))
     arrays = [a for side in (train.source, train.target) for a in (side.ids, side.offsets)]
     return PreparedData(
-        recipe, tokenizers, splits, lambda: fingerprint_arrays(*arrays), choices, notes
+        recipe,
+        tokenizers,
+        splits,
+        lambda: fingerprint_arrays(*arrays),
+        role_choices(loaded.choices) + choices,
+        notes,
     )
 
 
@@ -123,10 +134,11 @@ def _with_sizes(
 
 
 def load_pair_split(
-    recipe: TranslationRecipe, tokenizers: TokenizerPair, path: str | Path
+    recipe: TranslationRecipe, tokenizers: TokenizerPair, data: str | Path | object
 ) -> PairSplit:
-    """Read and encode a file of pairs."""
-    return make_pair_split(recipe, tokenizers, read_pairs(path))
+    """Read and encode pairs."""
+    pairs = open_pairs(data, recipe.data, is_other=True).read(None)
+    return make_pair_split(recipe, tokenizers, pairs)
 
 
 def make_pair_split(
@@ -175,13 +187,25 @@ def load_pair_splits(config: PairsConfig, on_progress: ProgressCallback) -> Pair
             },
             list(synthetic.notes),
         )
-    return _split(read_pairs(source.path), config)
+    opened = open_pairs(source.path, config)
+    config = config.with_values(**opened.columns)
+    splits = _split(opened.read(None), config)
+    return replace(
+        splits,
+        notes=[*opened.notes, *splits.notes],
+        columns=opened.columns,
+        choices=opened.choices,
+    )
 
 
 def _split(pairs: SentencePairs, config: PairsConfig) -> PairSplits:
     """Use the held-out files that are given; otherwise hold out shares by a hash of the source."""
     notes = list(pairs.notes)
-    given = {name: read_pairs(path) for name in ("dev", "test") if (path := getattr(config, name))}
+    given = {
+        name: open_pairs(path, config, is_other=True).read(None)
+        for name in ("dev", "test")
+        if (path := getattr(config, name))
+    }
     shares = {
         name: 0.0
         if name in given

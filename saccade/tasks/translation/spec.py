@@ -1,6 +1,7 @@
 """The translation task. Does not import torch."""
 
 from saccade.data.datasets import PAIR_DATASETS
+from saccade.data.records.role_names import TASK_ROLES
 from saccade.data.synthetic.sequences import SYNTHETIC_PAIRS
 from saccade.models.registry import TRANSLATION_MODELS
 from saccade.registry import import_when_called
@@ -18,5 +19,6 @@ TRANSLATION: AnyTaskSpec = TaskSpec(
     load_split=import_when_called("saccade.tasks.translation.data:load_pair_split"),
     read_preprocessor=import_when_called("saccade.tasks.translation.data:TokenizerPair.from_json"),
     components=import_when_called("saccade.tasks.translation.components:translation_components"),
+    roles=TASK_ROLES["translate"],
     transferable_data_settings=("tokenizer",),
 )

@@ -20,6 +20,8 @@ from saccade.training.estimator import FitConfig
 class WordsConfig(DatasetSourceConfig):
     """Source of the text, and which of its words get a vector."""
 
+    text: str | None = None
+    """Column of the texts, of a file with columns."""
     split: Literal["words", "whitespace"] = "words"
     """Split into words and punctuation, or only at spaces (text that is tokenized already)."""
     min_count: int = Field(5, ge=1)

@@ -1,7 +1,6 @@
 """A text as word ids, and the benchmarks that word vectors are scored on."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,17 +8,30 @@ import numpy as np
 
 from saccade.data.datasets import TEXT_DATASETS, fetch_dataset
 from saccade.data.source import DatasetSource, SyntheticSource, resolve_source
-from saccade.data.text.corpus import SYNTHETIC_TEXTS, list_text_files
+from saccade.data.text.corpus import (
+    SYNTHETIC_TEXTS,
+    TextCorpus,
+    open_text_corpus,
+    plain_corpus,
+    text_corpus_of,
+)
 from saccade.data.text.word_corpus import (
     WordCorpus,
     WordVocabulary,
     read_word_corpus,
 )
 from saccade.data.word_splitting import is_unspaced
+from saccade.errors import ConfigError
 from saccade.io.memmap import open_memmap
-from saccade.io.text_files import read_blocks, read_lines
+from saccade.io.text_files import read_lines
 from saccade.metrics.word_similarity import WordVectorBenchmark, read_word_benchmark
-from saccade.tasks.base import Choice, PrepareContext, PreparedData, fingerprint_arrays
+from saccade.tasks.base import (
+    Choice,
+    PrepareContext,
+    PreparedData,
+    fingerprint_arrays,
+    role_choices,
+)
 from saccade.tasks.word_vectors.config import VectorsRecipe, WordsConfig
 from saccade.types.progress import Progress, ProgressCounter
 
@@ -46,14 +58,15 @@ def prepare_words(recipe: VectorsRecipe, context: PrepareContext[WordVocabulary]
         corpus = WordCorpus(
             vocabulary.words, vocabulary.counts, open_memmap(ids_path, np.int32), vocabulary.read
         )
-        return _prepared(recipe, vocabulary, corpus, [])
+        return _prepared(recipe, vocabulary, corpus, [], [])
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    blocks, total, notes = _read_blocks(recipe.data, context.on_progress)
-    counter = ProgressCounter(context.on_progress, "reading the text", total or None)
+    text, notes = _open_text(recipe.data, context.on_progress)
+    counter = ProgressCounter(context.on_progress, "reading the text", text.size)
+    recipe = recipe.with_values(data=recipe.data.model_dump(exclude_unset=True) | text.columns)
     data = recipe.data
     corpus = read_word_corpus(
-        blocks,
+        text.read_blocks(),
         min_count=data.min_count,
         split=data.split,
         ids_path=ids_path,
@@ -64,7 +77,7 @@ def prepare_words(recipe: VectorsRecipe, context: PrepareContext[WordVocabulary]
         f"{corpus.read:,} words; {len(vocabulary.words):,} different ones occur "
         f"{data.min_count} times or more."
     )
-    prepared = _prepared(recipe, vocabulary, corpus, notes)
+    prepared = _prepared(recipe, vocabulary, corpus, notes, role_choices(text.choices))
     if data.split == "words" and is_unspaced("".join(vocabulary.words)):
         prepared.choices.append(Choice("data.split", "words", "each character is a token"))
         notes.append(
@@ -75,7 +88,11 @@ def prepare_words(recipe: VectorsRecipe, context: PrepareContext[WordVocabulary]
 
 
 def _prepared(
-    recipe: VectorsRecipe, vocabulary: WordVocabulary, corpus: WordCorpus, notes: list[str]
+    recipe: VectorsRecipe,
+    vocabulary: WordVocabulary,
+    corpus: WordCorpus,
+    notes: list[str],
+    choices: list[Choice],
 ) -> PreparedWords:
     splits = {
         "train": WordSplit(corpus),
@@ -83,37 +100,34 @@ def _prepared(
         "test": WordSplit(corpus, with_benchmarks=True),
     }
     return PreparedData(
-        recipe, vocabulary, splits, lambda: fingerprint_arrays(corpus.ids), notes=notes
+        recipe, vocabulary, splits, lambda: fingerprint_arrays(corpus.ids), choices, notes
     )
 
 
-def _read_blocks(
-    data: WordsConfig, on_progress: Progress
-) -> tuple[Iterator[bytes], int, list[str]]:
-    """Return the text in blocks of whole lines, its size in bytes (0: unknown), and notes."""
+def _open_text(data: WordsConfig, on_progress: Progress) -> tuple[TextCorpus, list[str]]:
+    """Return the text, and notes."""
     source = resolve_source(data, SYNTHETIC_TEXTS, TEXT_DATASETS, what="text")
     if isinstance(source, SyntheticSource):
-        text = source.generate().encode() + b"\n"
-        return iter([text]), len(text), []
-    notes: list[str] = []
+        return text_corpus_of(source.generate(), source.name), []
     if isinstance(source, DatasetSource):
         paths, notes = fetch_dataset(
             source.dataset, lambda done, total: on_progress("downloading", done, total)
         )
-        files = [paths[file.name] for file in source.dataset.files]
-    else:
-        files = list_text_files(source.path)
-    compressed = any(file.suffix in (".gz", ".xz") for file in files)
-    total = 0 if compressed else sum(file.stat().st_size for file in files if file.exists())
-    blocks = (block.content for file in files for block in read_blocks(file))
-    return blocks, total, notes
+        return plain_corpus([paths[file.name] for file in source.dataset.files], source.name), notes
+    corpus = open_text_corpus(source.path, data, "vectors")
+    return corpus, corpus.notes
 
 
 def load_benchmark(
-    recipe: VectorsRecipe, vocabulary: WordVocabulary, path: str | Path
+    recipe: VectorsRecipe, vocabulary: WordVocabulary, data: str | Path | object
 ) -> WordSplit:
     """Read a file of word pairs with similarity scores, or of analogies."""
-    return WordSplit(None, benchmark=read_word_benchmark(Path(path), list(read_lines(path))))
+    if not isinstance(data, str | Path):
+        raise ConfigError(
+            f"got a {type(data).__name__} to evaluate word vectors on; expected a file of word "
+            "pairs with similarity scores, or of analogies."
+        )
+    return WordSplit(None, benchmark=read_word_benchmark(Path(data), list(read_lines(data))))
 
 
 def standard_benchmarks() -> list[WordVectorBenchmark]:

@@ -1,6 +1,7 @@
 """The word vector task. Does not import torch."""
 
 from saccade.data.datasets import TEXT_DATASETS
+from saccade.data.records.role_names import TASK_ROLES
 from saccade.data.text.corpus import SYNTHETIC_TEXTS
 from saccade.registry import import_when_called
 from saccade.tasks.base import AnyTaskSpec, TaskSpec
@@ -17,5 +18,6 @@ WORD_VECTORS: AnyTaskSpec = TaskSpec(
     load_split=import_when_called("saccade.tasks.word_vectors.data:load_benchmark"),
     read_preprocessor=import_when_called("saccade.data.text.word_corpus:WordVocabulary.from_json"),
     components=import_when_called("saccade.tasks.word_vectors.components:word_vector_components"),
+    roles=TASK_ROLES["vectors"],
     torch_free=True,
 )

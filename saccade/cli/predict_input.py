@@ -1,0 +1,198 @@
+r"""Inputs of `predict`: lines of text, or the input column of a file like the training file.
+
+A file with columns (CSV, TSV, JSON, Parquet, …) is read by column: the source or the text, never
+the target. Any other file is lines of text; a .txt file with commas is not CSV. In a line with a
+tab, "source TAB target" or "label TAB text", the target is left out too.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from saccade.data.task_roles import INPUT_ROLES, role_settings
+from saccade.errors import DataError
+from saccade.io.run_folder import read_run_settings
+
+if TYPE_CHECKING:
+    from saccade.data.records.base import Records
+    from saccade.data.tables.schema import TableSchema
+    from saccade.data.task_records import RoleOptions
+
+WarnFunction = Callable[[str], None]
+ReadBlocks = Callable[[str, WarnFunction], Iterator[Iterator[str]]]
+
+
+class InputRow(NamedTuple):
+    """One input: the text that stands for it in outputs, what is predicted from, and its cells."""
+
+    text: str
+    value: str | Mapping[str, str | None]
+    cells: tuple[str | None, ...] = ()
+
+
+class FileInput(NamedTuple):
+    """The inputs of a file, in order."""
+
+    blocks: Callable[[WarnFunction], Iterator[Iterator[InputRow]]]  # as they arrive
+    columns: tuple[str, ...] = ()  # of the cells of a row; none: lines of text
+    first_line: str | None = None  # printed before the predictions
+    notes: tuple[str, ...] = ()
+
+
+class RunColumns(NamedTuple):
+    """The task of a run, its columns, and how a tab in a line is read."""
+
+    task: str
+    columns: dict[str, str | None]  # by role
+    options: "RoleOptions"  # how its files are read
+    keeps_tabs: bool
+
+
+def read_run_columns(run: Path, given: Mapping[str, str]) -> RunColumns:
+    """Return the columns of a run, some of them replaced by those given. Does not import torch."""
+    from saccade.data.task_records import RoleOptions, given_columns
+
+    recipe = read_run_settings(run)["recipe"]
+    task, data = recipe.get("task", "translate"), recipe["data"]
+    role_settings(task, given)  # refuses roles that the task does not have
+    columns = {**given_columns(data, task), **given}
+    keeps_tabs = task not in ("classify", "translate") or data.get("whitespace") == "keep"
+    # another file may have another encoding and another header
+    return RunColumns(task, columns, RoleOptions(delimiter=data.get("delimiter")), keeps_tabs)
+
+
+def open_input(
+    path: str,
+    run: RunColumns,
+    read: ReadBlocks,
+    *,
+    labels: Sequence[str] = (),
+    schema: "TableSchema | None" = None,
+) -> FileInput:
+    """Open the inputs of a file.
+
+    Args:
+        path: a file, or "-" for standard input.
+        run: task and columns of the run.
+        read: reader of the lines of a text file, in blocks.
+        labels: labels of a classifier.
+        schema: of a table.
+    """
+    from saccade.data.records.open import open_records
+    from saccade.data.task_records import LINE_FORMATS, is_record_file
+    from saccade.io.text_files import STANDARD_INPUT
+
+    if path != STANDARD_INPUT and run.task == "table" and schema is not None:
+        records = open_records(path, run.options)
+        if records.format not in LINE_FORMATS or not _is_line_table(path, records, schema):
+            return _table_input(records, schema)
+    elif path != STANDARD_INPUT and run.task in INPUT_ROLES and is_record_file(path):
+        return _column_input(open_records(path, run.options), run)
+    split = TabReader(run, labels)
+
+    numbers = count(1)
+
+    def row(line: str, warn: WarnFunction) -> InputRow:
+        text = split(line, f"{path}, line {next(numbers):,}", warn)
+        return InputRow(text, text)
+
+    return FileInput(lambda warn: ((row(line, warn) for line in b) for b in read(path, warn)))
+
+
+class TabReader:
+    """Removes the target from lines such as "source TAB target"; states it once."""
+
+    def __init__(self, run: RunColumns, labels: Sequence[str] = ()):
+        self.run, self.labels = run, frozenset(labels)
+        self.is_stated = False
+
+    def __call__(self, text: str, where: str, warn: WarnFunction) -> str:
+        """Return the input of a line; `DataError` if a tab cannot be understood."""
+        if "\t" not in text.strip() or self.run.keeps_tabs:
+            return text
+        cells = text.strip("\r\n").split("\t")
+        if self.run.task == "translate" and len(cells) == 2:
+            return self._take(cells[0], "before", where, warn)
+        if cells[0] in self.labels:
+            return self._take(text.partition("\t")[2], "after", where, warn)
+        if cells[-1] in self.labels:
+            return self._take(text.rpartition("\t")[0], "before", where, warn)
+        raise DataError(
+            f"{where}: got {len(cells)} columns with tabs between; expected a text without a tab, "
+            "as in training; try a file named .tsv, whose columns are read by name or position."
+        )
+
+    def _take(self, text: str, side: str, where: str, warn: WarnFunction) -> str:
+        if not self.is_stated:
+            self.is_stated = True
+            warn(f"{where}: read the text {side} the tab; the other column is not used.")
+        return text
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def _column_input(records: "Records", run: RunColumns) -> FileInput:
+    from saccade.data.task_records import find_input_column
+
+    column = find_input_column(records, run.task, run.columns)
+    position = records.columns.index(column.name)
+
+    def rows() -> Iterator[InputRow]:
+        for cells in _cells(records):
+            text = cells[position] or ""
+            yield InputRow(text, text, cells)
+
+    note = _read_note(records, column.name, column.unused)
+    return FileInput(lambda warn: iter([rows()]), records.columns, notes=(note,))
+
+
+def _cells(records: "Records") -> Iterator[tuple[str | None, ...]]:
+    return chain.from_iterable(
+        zip(*chunk.columns.values(), strict=True) for chunk in records.chunks()
+    )
+
+
+def _read_note(records: "Records", column: str, unused: Sequence[str]) -> str:
+    note = f"read column {column!r} of {records.name}"
+    if not unused:
+        return f"{note}."
+    names = ", ".join(map(repr, unused))
+    what = f"the column {names} is" if len(unused) == 1 else f"the columns {names} are"
+    return f"{note}; {what} not used."
+
+
+def _is_line_table(path: str, records: "Records", schema: "TableSchema") -> bool:
+    """Return True if each line of a file is a row as `predict` takes it, after a header or not."""
+    from saccade.io.text_files import read_lines
+
+    first = next((line for line in read_lines(path, records.encoding) if line.strip()), "")
+    names = {column.name for column in schema.columns}
+    return not records.has_header or schema.is_header(first) or not names <= {*records.columns}
+
+
+def _table_input(records: "Records", schema: "TableSchema") -> FileInput:
+    from saccade.data.task_records import LINE_FORMATS
+
+    names = [column.name for column in schema.columns]
+    if not records.has_header and len(records.columns) == len(schema.names):
+        named = dict(zip(schema.names, records.columns, strict=True))
+    else:
+        named = {name: name for name in names}
+    for name in names:
+        records.check_column(named[name])
+    positions = {name: records.columns.index(named[name]) for name in names}
+
+    def rows() -> Iterator[InputRow]:
+        for cells in _cells(records):
+            value: dict[str, Any] = {name: cells[at] for name, at in positions.items()}
+            yield InputRow(schema.delimiter.join(cell or "" for cell in cells), value, cells)
+
+    unused = [name for name in records.columns if name not in named.values()]
+    is_lines = records.format in LINE_FORMATS and records.has_header
+    note = f"read {len(names)} columns of {records.name} by name"
+    if unused:
+        note += f"; not used: {', '.join(map(repr, unused))}"
+    first_line = schema.target.name if is_lines else None
+    return FileInput(lambda warn: iter([rows()]), records.columns, first_line, (f"{note}.",))

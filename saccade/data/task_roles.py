@@ -1,0 +1,26 @@
+"""Columns given by role, as settings of a task. Imports neither torch nor NumPy."""
+
+from collections.abc import Mapping
+
+from saccade.data.records.role_names import TASK_ROLES
+from saccade.errors import ConfigError
+
+INPUT_ROLES = {"classify": "text", "language": "text", "translate": "source"}  # predicted from
+RESERVED_ROLES = ("query", "user", "item")  # of ranking
+ROLE_NAMES = ("source", "target", "text", "label", "time", "weight", *RESERVED_ROLES)
+
+
+def role_settings(task: str, columns: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the settings of columns given by role; ConfigError if the task has no such role.
+
+    The target of `classify` is its label.
+    """
+    given = {name: column for name, column in columns.items() if column is not None}
+    if task == "classify" and "target" in given:
+        given.setdefault("label", given.pop("target"))
+    roles = [role.name for role in TASK_ROLES.get(task, ())]
+    if unknown := [name for name in given if name not in roles]:
+        has = ", ".join(f"--{name}" for name in roles) or "none"
+        refused = ", ".join(f"--{name} {given[name]}" for name in unknown)
+        raise ConfigError(f"got {refused}; the columns that {task} takes are: {has}.")
+    return {f"data.{name}": column for name, column in given.items()}
