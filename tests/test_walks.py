@@ -60,6 +60,7 @@ PLUMBING = {
     "types/results.py": "the prediction as a named tuple",
     "data/source.py": "chooses between path, dataset and synthetic data",
     "data/hashing.py": "hashes by which examples are divided",
+    "data/split_keys.py": "row numbers of each split",
     "data/splits.py": "row numbers of each split",
     "data/samplers.py": "row numbers of samples and of shuffled batches",
     "decoding/config.py": "validates the options of predict",

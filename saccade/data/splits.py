@@ -26,6 +26,7 @@ from pydantic import Field, field_validator, model_validator
 
 from saccade.config import Config
 from saccade.data.hashing import HashArray, hash_bytes
+from saccade.data.records.role_names import SPLIT_ALIASES
 from saccade.data.tokenizers import normalise
 from saccade.errors import ConfigError, DataError
 from saccade.types.arrays import FloatArray, IntArray
@@ -34,21 +35,6 @@ SplitArray = NDArray[np.int8]  # an index into SPLIT_NAMES for each example, or 
 
 SPLIT_NAMES = ("train", "dev", "test")
 TRAIN, DEV, TEST, LEFT_OUT = 0, 1, 2, -1
-SPLIT_ALIASES = {
-    "train": TRAIN,
-    "training": TRAIN,
-    "learn": TRAIN,
-    "dev": DEV,
-    "development": DEV,
-    "valid": DEV,
-    "validation": DEV,
-    "val": DEV,
-    "test": TEST,
-    "testing": TEST,
-    "eval": TEST,
-    "evaluation": TEST,
-    "holdout": TEST,
-}
 
 
 class SplitConfig(Config):
@@ -120,23 +106,24 @@ def divide_examples(
         is_exact: divide by order of the hash and not by its value.
     """
     check_shares(dev_share, test_share)
+    if keys.classes is not None:
+        return split_by_class(keys.inputs, keys.classes, dev_share, test_share)
+    split = split_by_order if is_exact else split_by_hash
     if keys.splits is not None:
         splits = split_by_column(keys.splits)
         # a split that the column does not have is held out from its training examples
         shares = [
-            0.0 if (splits == split).any() else share
-            for split, share in ((DEV, dev_share), (TEST, test_share))
+            0.0 if (splits == number).any() else share
+            for number, share in ((DEV, dev_share), (TEST, test_share))
         ]
         train = np.flatnonzero(splits == TRAIN)
-        splits[train] = split_by_hash(keys.inputs[train], *shares)
+        splits[train] = split(keys.inputs[train], *shares)
     elif keys.times is not None:
         splits = split_by_order(-keys.times, dev_share, test_share)
-    elif keys.classes is not None:
-        splits = split_by_class(keys.inputs, keys.classes, dev_share, test_share)
-    else:
-        hashes = keys.inputs if keys.groups is None else keys.groups
-        split = split_by_order if is_exact else split_by_hash
-        splits = split(hashes, dev_share, test_share)
+    elif keys.groups is not None:
+        splits = split(keys.groups, dev_share, test_share)
+    else:  # equal inputs have equal hashes
+        return split(keys.inputs, dev_share, test_share)
     return leave_out_repeated(splits, keys.inputs)
 
 
@@ -247,10 +234,10 @@ def _prefix(ends: IntArray, size: int) -> int:
 
 def split_by_column(cells: Sequence[str | None]) -> SplitArray:
     """Return the split that a cell of each example names; an empty cell is train."""
-    by_value = {
-        cell: SPLIT_ALIASES.get((cell or "train").strip().casefold(), LEFT_OUT)
-        for cell in set(cells)
-    }
+    by_value = {}
+    for cell in set(cells):
+        name = SPLIT_ALIASES.get((cell or "train").strip().casefold())
+        by_value[cell] = LEFT_OUT if name is None else SPLIT_NAMES.index(name)
     if unknown := sorted(cell or "" for cell, split in by_value.items() if split == LEFT_OUT):
         listed = ", ".join(map(repr, unknown[:5])) + (", …" if len(unknown) > 5 else "")
         raise DataError(
@@ -262,11 +249,14 @@ def split_by_column(cells: Sequence[str | None]) -> SplitArray:
 
 def leave_out_repeated(splits: SplitArray, inputs: HashArray) -> SplitArray:
     """Return the splits without examples whose input is in a later split: train, dev, test."""
-    splits = splits.copy()
-    held_out = np.empty(0, np.uint64)
-    for split in (TEST, DEV, TRAIN):
-        chosen = np.flatnonzero(splits == split)
-        repeated = np.isin(inputs[chosen], held_out)
-        splits[chosen[repeated]] = LEFT_OUT
-        held_out = np.union1d(held_out, inputs[chosen])
+    for split in (TEST, DEV):
+        splits = leave_out_inputs(splits, inputs, inputs[splits == split], range(split))
     return splits
+
+
+def leave_out_inputs(
+    splits: SplitArray, inputs: HashArray, held_out: HashArray, of: Iterable[int] = (TRAIN,)
+) -> SplitArray:
+    """Return the splits without the examples of some of them whose input is held out elsewhere."""
+    repeated = np.isin(splits, list(of)) & np.isin(inputs, held_out)
+    return np.where(repeated, LEFT_OUT, splits).astype(np.int8)

@@ -187,3 +187,13 @@ def test_loads_no_torch(tmp_path: Path) -> None:
     loaded = set(done.stdout.partition("LOADED")[2].split())
     assert "saccade.data.records.summary" in loaded
     assert not {"torch", "matplotlib", "numba", "pandas", "sklearn"} & loaded
+
+
+def test_a_column_of_splits_is_part_of_the_command(saccade: Command) -> None:
+    rows = [f"{text},{n % 3},{['train', 'test'][n % 5 == 0]}" for n, text in enumerate(REVIEWS)]
+    Path("parts.csv").write_text("\n".join(["text,label,part", *rows]) + "\n")
+    result = saccade("data", "parts.csv")
+    assert last_line(result.out) == (
+        "saccade train classify --data parts.csv --text text --label label "
+        "--set data.split_column=part"
+    )

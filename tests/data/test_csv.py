@@ -1,11 +1,9 @@
-"""Reading, writing and splitting of delimited tables."""
+"""Reading and writing of delimited tables."""
 
 import csv
 import gzip
-from hashlib import blake2b
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,10 +13,9 @@ from saccade.data.tables.csv import (
     DELIMITERS,
     MAX_MAGNITUDE,
     read_table,
-    split_rows,
     table_from_columns,
 )
-from saccade.errors import ConfigError, DataError
+from saccade.errors import DataError
 from saccade.io.numbers import is_number
 
 
@@ -120,60 +117,6 @@ def test_is_number_accepts_finite_numbers_only() -> None:
     assert is_number("1e300")
 
 
-# --- splits ---------------------------------------------------------------------------------------
-
-some_rows = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=30, max_size=60)
-
-
-@given(some_rows, st.floats(0.05, 0.3), st.floats(0.05, 0.3), st.integers(0, 3), st.randoms())
-def test_split_rows_is_disjoint_and_independent_of_order(
-    rows: list[tuple[int, int]], dev: float, test: float, seed: int, mixing: object
-) -> None:
-    def sides(rows: list[tuple[int, int]]) -> dict[str, list[tuple[int, int]]]:
-        table = table_from_columns("t", {"a": [a for a, _ in rows], "b": [b for _, b in rows]})
-        found = split_rows(table, dev, test, seed)
-        indices = np.concatenate([*found.values()])
-        assert sorted(indices.tolist()) == list(range(len(rows)))
-        assert all(np.all(np.diff(some) > 0) for some in found.values())
-        return {name: sorted(rows[at] for at in some) for name, some in found.items()}
-
-    try:
-        one = sides(rows)
-    except DataError:  # too small a number of different rows
-        return
-    assert not set(one["train"]) & set(one["test"]) and not set(one["train"]) & set(one["dev"])
-    assert not set(one["dev"]) & set(one["test"])
-    again = list(rows)
-    mixing.shuffle(again)  # type: ignore[attr-defined]
-    assert sides(again) == one
-
-
-def test_split_rows_shares_are_exact_and_depend_on_the_seed() -> None:
-    table = table_from_columns("t", {"a": list(range(200)), "b": list(range(200))})
-    one, other = (split_rows(table, 0.1, 0.2, seed) for seed in (0, 1))
-    assert [len(one[name]) for name in ("train", "dev", "test")] == [140, 20, 40]
-    assert one["test"].tolist() != other["test"].tolist()
-    with pytest.raises(ConfigError, match="expected a sum under 1"):
-        split_rows(table, 0.5, 0.5)
-
-
-def test_split_rows_rejects_small_tables() -> None:
-    with pytest.raises(DataError, match=r"got 3 rows \(1 for train, 1 for dev, 1 for test\)"):
-        split_rows(table_from_columns("t", {"a": [1, 2, 3], "b": [1, 2, 3]}), 0.1, 0.1)
-    with pytest.raises(DataError, match="are kept together; try more rows"):
-        split_rows(table_from_columns("t", {"a": [1] * 50, "b": [1] * 50}), 0.1, 0.1)
+def test_columns_have_one_length() -> None:
     with pytest.raises(ValueError, match=r"columns of \[1, 2\] cells"):
         table_from_columns("t", {"a": [1, 2], "b": [1]})
-
-
-def test_split_rows_are_those_of_the_sorted_digests() -> None:
-    numbers = list(range(50))
-    found = split_rows(table_from_columns("t", {"a": numbers, "b": numbers}), 0.1, 0.2, seed=3)
-
-    def digest(number: int) -> int:
-        text = f"3\x1f{number}\x1f{number}"
-        return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
-
-    order = sorted(numbers, key=digest)
-    assert found["test"].tolist() == sorted(order[:10])
-    assert found["dev"].tolist() == sorted(order[10:15])

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from saccade.config import Config
 from saccade.data.source import DatasetSourceConfig
+from saccade.data.splits import SplitConfig
 
 
 class TokenizerConfig(Config):
@@ -19,7 +20,7 @@ class TokenizerConfig(Config):
     """Use one vocabulary for source and target."""
 
 
-class PairsConfig(DatasetSourceConfig):
+class PairsConfig(SplitConfig, DatasetSourceConfig):
     """Source, splits and tokenization of sentence pairs; `path` may be two files: a.en,a.de."""
 
     source: str | None = None
@@ -30,14 +31,10 @@ class PairsConfig(DatasetSourceConfig):
     """Number of synthetic training pairs."""
     direction: str | None = None
     """Direction of a published dataset, for example en-de or de-en."""
-    dev: str | None = None
-    """File of the dev split; a share is held out if not set."""
-    test: str | None = None
-    """File of the test split; a share is held out if not set."""
     dev_share: float = Field(0.05, ge=0, lt=0.5)
-    """Share of the pairs held out for dev, by a hash of the source."""
+    """Share of the pairs held out for dev."""
     test_share: float = Field(0.05, ge=0, lt=0.5)
-    """Share of the pairs held out for test, by a hash of the source."""
+    """Share of the pairs held out for test."""
     whitespace: Literal["collapse", "keep"] = "collapse"
     """Collapse runs of white space to one space, or keep them."""
     tokenizer: TokenizerConfig = TokenizerConfig()

@@ -163,6 +163,7 @@ class ParallelTexts:
     columns: dict[str, str] = field(default_factory=dict)  # by role; empty: not by name
     choices: list[RoleChoice] = field(default_factory=list)  # that the settings left open
     notes: list[str] = field(default_factory=list)  # for the user: how the file is read
+    records: Records | None = None  # None: two files
 
 
 PairSpec = str | Path | Sequence[str | Path]
@@ -203,12 +204,14 @@ def open_pairs(
         records = open_records(paths[0], config)
     is_tabs = records.delimiter == "\t" and records.text_source and not records.has_quotes
     if records.text_source and (records.format == "text" or is_tabs and len(records.columns) == 1):
-        return ParallelTexts(partial(_read_tsv, records, _PLAIN_PAIR))  # each line is reported
+        # each line is reported
+        return ParallelTexts(partial(_read_tsv, records, _PLAIN_PAIR), records=records)
     is_pair = not records.has_header and len(records.columns) == 2
     if is_tabs and is_pair and not any(given_columns(config, "translate").values()):
         encoding = str(records.encoding).upper()
         note = f"{records.name}: TSV, {encoding}, source TAB target in each line, without a header."
-        return ParallelTexts(partial(_read_tsv, records, _PLAIN_PAIR), notes=[note])
+        read = partial(_read_tsv, records, _PLAIN_PAIR)
+        return ParallelTexts(read, notes=[note], records=records)
     notes = describe_records(records)
     opened = find_roles(records, config, "translate", is_other=is_other, ask=ask)
     names = (opened.columns["source"], opened.columns["target"])
@@ -216,7 +219,7 @@ def open_pairs(
     if is_tabs:
         positions = [records.columns.index(name) for name in names]
         read = partial(_read_tsv, records, _TabColumns(len(records.columns), *positions))
-    return ParallelTexts(read, opened.columns, opened.choices, notes)
+    return ParallelTexts(read, opened.columns, opened.choices, notes, records)
 
 
 def _paths(spec: PairSpec | object) -> list[Path]:

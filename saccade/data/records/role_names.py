@@ -99,6 +99,22 @@ TIME_NAMES = frozenset(
     " datum zeit fecha дата 日期 时间".split()
 )
 
+SPLIT_ALIASES = {  # values of a column of splits
+    "train": "train",
+    "training": "train",
+    "learn": "train",
+    "dev": "dev",
+    "development": "dev",
+    "valid": "dev",
+    "validation": "dev",
+    "val": "dev",
+    "test": "test",
+    "testing": "test",
+    "eval": "test",
+    "evaluation": "test",
+    "holdout": "test",
+}
+
 _LANGUAGE_CODES = frozenset(
     "af am ar as az be bg bn bs ca cs cy da de el en eo es et eu fa fi fr ga gl gu ha he hi hr hu"
     " hy id ig is it ja ka kk km kn ko ky lb lo lt lv mg mk ml mn mr ms mt my nb ne nl nn no or pa"

@@ -23,7 +23,9 @@ from saccade.data.records.role_names import (
 from saccade.data.records.suggest import (
     UNUSED_KINDS,
     Profiles,
+    class_columns,
     longest_text,
+    names_splits,
     suggest_task,
     train_command_line,
 )
@@ -232,7 +234,7 @@ class _Resolution:
             case "text":
                 return profile.kind == "text"
             case "label":
-                return profile.is_class
+                return profile.is_class and not names_splits(profile)
             case "any":
                 return False  # any column may be the target
         return self.suits(role, column) and profile.kind not in UNUSED_KINDS
@@ -353,7 +355,7 @@ class _Resolution:
 
     def _other_label(self) -> str:
         """Return advice that names another column, or another task."""
-        classes = [c for c in self.free_columns() if self.profiles[c].is_class]
+        classes = [c for c in class_columns(self.profiles) if c in self.free_columns()]
         if classes:
             return f"try {self.command({'label': classes[0]})}"
         suggestion = suggest_task(self.profiles, self.records)

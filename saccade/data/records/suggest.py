@@ -10,6 +10,7 @@ from saccade.data.records.role_names import (
     LABEL_ROLE,
     SERIES_ROLE,
     SOURCE_ROLE,
+    SPLIT_ALIASES,
     TABLE_TARGET_ROLE,
     TARGET_ROLE,
     TEXT_ROLE,
@@ -104,7 +105,8 @@ def _classify_rule(used: Profiles) -> _Found:
 def _label_columns(used: Profiles) -> list[str]:
     """Return the columns of classes, and short values with the usual name of a label."""
     close = {match.column for match in match_names(LABEL_ROLE, used) if match.rank < 2}
-    return [c for c, p in used.items() if p.is_class or (c in close and p.kind == "integer")]
+    classes = class_columns(used)
+    return [c for c, p in used.items() if c in classes or (c in close and p.kind == "integer")]
 
 
 def _language_rule(used: Profiles) -> _Found:
@@ -129,7 +131,7 @@ def _forecast_rule(used: Profiles) -> _Found:
 def _table_rule(used: Profiles) -> _Found:
     if len(used) < 2:
         return None
-    targets = [c for c, p in used.items() if p.kind != "date"]
+    targets = [c for c, p in used.items() if p.kind != "date" and not names_splits(p)]
     target = named_column(TABLE_TARGET_ROLE, targets)
     if target is not None:
         return "table", {"target": target}, f"{target!r} is to be predicted from the others"
@@ -146,8 +148,14 @@ def text_columns(profiles: Profiles) -> list[str]:
 
 
 def class_columns(profiles: Profiles) -> list[str]:
-    """Return the columns whose values repeat as classes do."""
-    return [column for column, profile in profiles.items() if profile.is_class]
+    """Return the columns whose values repeat as classes do, without a column of splits."""
+    return [c for c, p in profiles.items() if p.is_class and not names_splits(p)]
+
+
+def names_splits(profile: ColumnProfile) -> bool:
+    """Return True if the values of a column are names of splits: train, validation, test."""
+    values = {value.strip().casefold() for value in profile.counts or ()}
+    return "train" in values and len(values) > 1 and values <= SPLIT_ALIASES.keys()
 
 
 def language_pair(profiles: Profiles) -> tuple[str, str] | None:

@@ -1,6 +1,7 @@
 """Summary of a data set: format, columns, roles, the task that suits it, and what is doubtful."""
 
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from saccade.data.records.roles import RoleChoice, assign_roles, check_header, f
 from saccade.data.records.suggest import (
     TaskSuggestion,
     class_columns,
+    names_splits,
     suggest_task,
     suggested_command,
     text_columns,
@@ -30,6 +32,7 @@ MISSING_SHARE = 0.2  # of the cells of a column
 DUPLICATE_SHARE = 0.05  # of the rows
 CONTROL_SHARE = 0.05  # control characters of a binary file, of all characters
 MAX_LISTED_NAMES = 4
+DIVIDED_TASKS = ("classify", "table", "translate")  # that take `data.split_column`
 JSON_VALUES = 100  # most frequent values of a column in `to_dict`
 
 
@@ -123,28 +126,37 @@ def summarise_data(
     if (task := _task_of(chosen, profile)) is not None:
         try:
             roles = assign_roles(records, profile.columns, TASK_ROLES[task], chosen, task)
-            suggestion = _given_task(task, roles, records)
+            suggestion = _given_task(task, roles, records, profile)
         except DataError as error:
             doubts.append(str(error))
     if not roles and suggestion is not None:
         roles = _suggested_roles(suggestion, records, profile)
-        suggestion = _with_roles(suggestion, roles, records)
+        suggestion = _with_roles(suggestion, roles, records, profile)
     summary = DataSummary(records, _size_of(records.name), profile, suggestion, roles, doubts)
     return summary._replace(doubts=doubts + _doubts(summary))
 
 
-def _given_task(task: str, roles: list[RoleChoice], records: Records) -> TaskSuggestion:
+def _given_task(
+    task: str, roles: list[RoleChoice], records: Records, profile: RecordsProfile
+) -> TaskSuggestion:
     """Return the task whose roles the user gave."""
     reason = " and ".join(f"{choice.column!r} is the {choice.role}" for choice in roles)
-    return _with_roles(TaskSuggestion(task, {}, reason, ""), roles, records)
+    return _with_roles(TaskSuggestion(task, {}, reason, ""), roles, records, profile)
+
+
+def _split_column(profile: RecordsProfile) -> str | None:
+    """Return the column that names the split of each row, if there is one."""
+    return next((name for name, c in profile.columns.items() if names_splits(c)), None)
 
 
 def _with_roles(
-    suggestion: TaskSuggestion, roles: list[RoleChoice], records: Records
+    suggestion: TaskSuggestion, roles: list[RoleChoice], records: Records, profile: RecordsProfile
 ) -> TaskSuggestion:
     """Return the suggestion with these roles, and its command."""
     columns = {choice.role: choice.column for choice in roles}
     command = suggested_command(suggestion.task, records, columns)
+    if suggestion.task in DIVIDED_TASKS and (named := _split_column(profile)) is not None:
+        command += f" --set {shlex.quote(f'data.split_column={named}')}"
     return suggestion._replace(roles=columns, command=command)
 
 

@@ -1,4 +1,4 @@
-r"""Tables: rows of cells with named columns, read from any format; writing and splitting.
+r"""Tables: rows of cells with named columns, read from any format; and writing.
 
 Cells stay text here; their types are inferred by `saccade.data.tables.schema`. A line of a table
 that is predicted on its own is split here too; with semicolons 1,5 is read as 1.5.
@@ -13,14 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from saccade.data.hashing import hash_bytes
 from saccade.data.records.base import ReadOptions, Records
 from saccade.data.records.open import open_records
-from saccade.data.splits import SPLIT_NAMES, split_by_order
-from saccade.errors import ConfigError, DataError
+from saccade.errors import DataError
 from saccade.io.atomic import write_atomically
 from saccade.io.text_files import MAX_LISTED_ERRORS
-from saccade.types.arrays import FloatArray, IntArray
+from saccade.types.arrays import IntArray
 
 DELIMITERS = (",", ";", "\t")
 MISSING_VALUES = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "NULL", "null"})
@@ -142,38 +140,3 @@ def first_errors(errors: list[str]) -> list[str]:
     """Return the first errors, and one line with the number of the others."""
     more = len(errors) - MAX_LISTED_ERRORS
     return errors[:MAX_LISTED_ERRORS] + ([f"… and {more:,} more like these"] if more > 0 else [])
-
-
-# --- splits ---------------------------------------------------------------------------------------
-
-
-def split_rows(
-    table: Table, dev: float, test: float, seed: int = 0, times: FloatArray | None = None
-) -> dict[str, IntArray]:
-    """Return the rows of train, dev and test, each in the table's order.
-
-    Rows are sorted by a hash of the seed and their cells; the first are test, the next dev, so that
-    the shares are exact. Equal rows are in one split, wherever they are in the file. With `times`
-    the last rows are test, those before them dev; rows of the same time are in one split.
-    """
-    if dev + test >= 1:
-        raise ConfigError(
-            f"got data.dev_share={dev} and data.test_share={test}; expected a sum under 1, so that "
-            "rows are left for training."
-        )
-    if times is None:
-        rows = zip(*table.columns.values(), strict=True)
-        digests = hash_bytes("\x1f".join((str(seed), *row)).encode() for row in rows)
-        splits = split_by_order(digests, dev, test)
-    else:
-        splits = split_by_order(-times, dev, test)
-    cuts = {name: np.flatnonzero(splits == split) for split, name in enumerate(SPLIT_NAMES)}
-    sizes = {name: len(rows) for name, rows in cuts.items()}
-    if sizes["train"] < 2 or not sizes["dev"]:
-        counts = ", ".join(f"{size} for {name}" for name, size in sizes.items())
-        raise DataError(
-            f"{table.name}: got {pluralise(len(table), 'row')} ({counts}); expected at least two "
-            "for train and one each for dev and test. Equal rows (with data.time, rows of the same "
-            "time) are kept together; try more rows."
-        )
-    return cuts

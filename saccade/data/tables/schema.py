@@ -30,6 +30,7 @@ from saccade.data.records.profile import (
     profile_records,
 )
 from saccade.data.source import SourceConfig
+from saccade.data.splits import SplitConfig
 from saccade.data.tables.csv import (
     DELIMITERS,
     MAX_MAGNITUDE,
@@ -75,7 +76,7 @@ class ColumnsConfig(Config):
         return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
 
 
-class TableConfig(ColumnsConfig, SourceConfig):
+class TableConfig(ColumnsConfig, SplitConfig, SourceConfig):
     """Source, target, column types and splits of a table."""
 
     RENAMED: ClassVar[Mapping[str, str]] = {"weight_column": "weight"}
@@ -86,8 +87,6 @@ class TableConfig(ColumnsConfig, SourceConfig):
     """Type of the target; inferred from the model and the cells if not set."""
     weight: str | None = None
     """Column with the weight of each row."""
-    time: str | None = None
-    """Column with the time of each row; the last rows are held out."""
     min_count: int = Field(2, ge=1)
     """Number of rows below which a category is encoded as "other"."""
     dev_share: float = Field(0.1, gt=0, lt=1)
@@ -570,7 +569,7 @@ def _as_category(name: str) -> str:
 
 def feature_columns(table: Table, config: TableConfig, target: str) -> list[str]:
     """Return the columns that may be inputs."""
-    excluded = {target, config.weight, *config.ignore}
+    excluded = {target, config.weight, config.split_column, *config.group_by, *config.ignore}
     return [name for name in table.columns if name not in excluded]
 
 

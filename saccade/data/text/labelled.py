@@ -16,6 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from saccade.data.parallel.pairs import excerpt
 from saccade.data.records.base import ReadOptions, Records
 from saccade.data.records.open import open_records
@@ -32,6 +34,7 @@ from saccade.data.task_records import (
 from saccade.errors import DataError
 from saccade.io.text_files import read_lines
 from saccade.seeding import generator
+from saccade.types.arrays import IntArray
 
 LABEL_PREFIX = "__label__"
 MAX_LISTED_LABELS = 8
@@ -53,6 +56,18 @@ class LabelledTexts:
     columns: dict[str, str] = field(default_factory=dict)  # by role; empty: not by columns
     choices: list[RoleChoice] = field(default_factory=list)  # that the settings left open
     notes: list[str] = field(default_factory=list)  # for the user: how the file was read
+    records: Records | None = None  # None: not by columns
+
+    def row_numbers(self) -> IntArray:
+        """Return the line or row of each text in its file."""
+        if self.records is None:
+            return np.arange(sum(1 for _ in self)) + 1
+        column = self.columns["text"]
+        kept = [
+            chunk.numbers[[has_text(cell) for cell in chunk.columns[column]]]
+            for chunk in self.records.chunks([column])
+        ]
+        return np.concatenate([np.zeros(0, np.int64), *kept])
 
     def __iter__(self) -> Iterator[LabelledText]:
         return self.read()
@@ -85,7 +100,7 @@ def open_labelled_texts(
         return LabelledTexts(read_lines, notes=notes)
     opened = find_roles(records, config, "classify", is_other=is_other, ask=ask)
     read_records = partial(_read_records, opened, multi_label)
-    return LabelledTexts(read_records, opened.columns, opened.choices, notes)
+    return LabelledTexts(read_records, opened.columns, opened.choices, notes, records)
 
 
 def read_labelled_texts(
@@ -168,7 +183,7 @@ def _read_records(opened: TaskRecords, multi_label: bool) -> Iterator[LabelledTe
     for chunk in records.chunks([text_column, label_column]):
         cells = (chunk.columns[text_column], chunk.columns[label_column], chunk.numbers.tolist())
         for text, head, number in zip(*cells, strict=True):
-            if not text or text.isspace():
+            if text is None or not has_text(text):
                 continue
             labels = heads.get(head or "")
             if labels is None:
@@ -179,6 +194,11 @@ def _read_records(opened: TaskRecords, multi_label: bool) -> Iterator[LabelledTe
                     f"text {excerpt(text)}; expected one; fill it in, or remove the row."
                 )
             yield LabelledText(labels, text)
+
+
+def has_text(cell: str | None) -> bool:
+    """Return True unless a cell is missing or blank."""
+    return bool(cell) and not str(cell).isspace()
 
 
 def _parse_labels(cell: str, multi_label: bool) -> tuple[str, ...]:

@@ -13,12 +13,13 @@ from saccade.config import flatten, override_settings
 from saccade.data.records.open import open_records
 from saccade.data.samplers import evenly_spaced_rows
 from saccade.data.source import SyntheticSource, resolve_source
+from saccade.data.split_keys import Division, divide_table
+from saccade.data.splits import SPLIT_NAMES
 from saccade.data.synthetic.tables import SYNTHETIC_TABLES
 from saccade.data.tables.csv import (
     Table,
     first_errors,
     pluralise,
-    split_rows,
     table_from_records,
 )
 from saccade.data.tables.schema import (
@@ -31,7 +32,6 @@ from saccade.data.tables.schema import (
     drop_missing_target,
     fit_schema,
     infer_target_type,
-    parse_times,
 )
 from saccade.data.task_records import open_task_records
 from saccade.errors import ConfigError, DataError
@@ -125,15 +125,21 @@ def prepare_table(recipe: TableRecipe, context: PrepareContext[TableSchema]) -> 
     target_type, reason = _target_type(recipe, table.columns[target])
     if schema is None:
         check_table(table, data, target, target_type)
-    indices = _split_indices(table, recipe, schema)
+    online = recipe.train.online
+    if online:
+        _check_online(table, schema)
+    given = {} if online else _given_tables(data, table, target)
+    division = None if online else _divide(table, data, target, target_type, given)
+    indices = _all_rows(table) if division is None else division.rows()
+    notes += [] if division is None else division.notes
     if schema is None:
         schema, more = fit_schema(table, indices["train"], data, target, target_type)
         notes += more
-    example = _as_typed(table.take(indices["test"][:1]), schema)
-    online = recipe.train.online
+    parts = {name: given.get(name, table.take(rows)) for name, rows in indices.items()}
+    example = _as_typed(parts["test"].take(np.arange(1)), schema)
     splits = {
-        name: TableSplit(schema.rows(table.take(some), name), name, example, online)
-        for name, some in indices.items()
+        name: TableSplit(schema.rows(part, name), name, example, online)
+        for name, part in parts.items()
     }
     recipe, more_choices = _with_sizes(recipe, schema, target, target_type, reason)
     choices += more_choices
@@ -160,14 +166,34 @@ def prepare_table(recipe: TableRecipe, context: PrepareContext[TableSchema]) -> 
     )
 
 
-def _split_indices(
-    table: Table, recipe: TableRecipe, schema: TableSchema | None
-) -> dict[str, IntArray]:
-    """Return the rows of train, dev and test; online, all rows are in each."""
-    data = recipe.data
-    if not recipe.train.online:
-        times = None if data.time is None else parse_times(table, data.time)
-        return split_rows(table, data.dev_share, data.test_share, data.seed, times)
+def _divide(
+    table: Table, data: TableConfig, target: str, target_type: TargetType, given: dict[str, Table]
+) -> Division:
+    """Divide the rows into train, dev and test."""
+    classes = table.columns[target] if target_type == "class" else None
+    return divide_table(table, data, data.seed, classes, given)
+
+
+def _given_tables(data: TableConfig, table: Table, target: str) -> dict[str, Table]:
+    """Read the held-out files that are given; their columns are those of the table."""
+    given = {}
+    for name in SPLIT_NAMES[1:]:
+        if (path := getattr(data, name)) is not None:
+            records = open_records(path, data)
+            other = table_from_records(records)
+            if not records.has_header and len(other.columns) == len(table.columns):
+                cells = other.columns.values()
+                other = replace(other, columns=dict(zip(table.columns, cells, strict=True)))
+            if missing := [column for column in table.columns if column not in other.columns]:
+                raise DataError(
+                    f"{path}: got no column {missing[0]!r}; expected the columns of {table.name}: "
+                    f"{', '.join(table.columns)}."
+                )
+            given[name] = drop_missing_target(other, target)
+    return given
+
+
+def _check_online(table: Table, schema: TableSchema | None) -> None:
     if schema is None:
         raise ConfigError(
             "got train.online without a trained run; expected a run, whose schema is known before "
@@ -175,7 +201,11 @@ def _split_indices(
         )
     if not len(table):
         raise DataError(f"got no row with a {schema.target.name!r} in {table.name}.")
-    return dict.fromkeys(("train", "dev", "test"), np.arange(len(table)))
+
+
+def _all_rows(table: Table) -> dict[str, IntArray]:
+    """Return all rows for each split: online, no row is held out."""
+    return dict.fromkeys(SPLIT_NAMES, np.arange(len(table)))
 
 
 def _unknown_classes(table: Table, schema: TableSchema) -> list[str]:

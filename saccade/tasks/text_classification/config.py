@@ -5,13 +5,14 @@ from typing import Literal
 from pydantic import Field
 
 from saccade.data.source import SourceConfig
+from saccade.data.splits import SplitConfig
 from saccade.estimators.text_classifiers.config import FastTextClassifierConfig
 from saccade.tasks.base import Recipe
 from saccade.training.estimator import FitConfig
 
 
-class LabelsConfig(SourceConfig):
-    """Source of labelled texts, and how they are split into words."""
+class LabelsConfig(SplitConfig, SourceConfig):
+    """Source of labelled texts, how they are divided, and how they are split into words."""
 
     text: str | None = None
     """Column of the texts; inferred if not set."""
@@ -23,10 +24,6 @@ class LabelsConfig(SourceConfig):
     """Split into words and punctuation, or only at spaces (text that is tokenized already)."""
     min_count: int = Field(1, ge=1)
     """Number of occurrences below which a word is ignored."""
-    dev_share: float = Field(0.05, ge=0, lt=1)
-    """Share of the texts held out for dev."""
-    test_share: float = Field(0.05, ge=0, lt=1)
-    """Share of the texts held out for test."""
 
 
 class ClassifyRecipe(Recipe):

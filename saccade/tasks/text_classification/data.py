@@ -1,7 +1,7 @@
 """Labelled texts, split by hash and encoded as word and label ids."""
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.data.parallel.pairs import assign_splits
 from saccade.data.source import SyntheticSource, resolve_source
-from saccade.data.splits import SPLIT_NAMES
+from saccade.data.split_keys import Division, describe_division, divide_rows, read_split_cells
+from saccade.data.splits import SPLIT_NAMES, TRAIN, check_shares, hash_texts, split_by_hash
 from saccade.data.text.labelled import (
     LabelledText,
     LabelledTexts,
@@ -76,7 +76,10 @@ def prepare_labelled_texts(
     texts = _read(recipe.data)
     recipe = recipe.with_values(data=recipe.data.model_dump(exclude_unset=True) | texts.columns)
     data = recipe.data
-    reader = _SplittingReader(texts, data.dev_share, data.test_share)
+    check_shares(data.dev_share, data.test_share)
+    given = _given_texts(data)
+    division = _divide(texts, data, given)
+    reader = _SplittingReader(texts, (data.dev_share, data.test_share), division, given)
     if context.preprocessor is None:
         corpus = read_word_corpus(reader.blocks(), min_count=data.min_count, split=data.split)
         ids, vocabulary = corpus.ids, LabelVocabulary(corpus.words, *reader.label_counts())
@@ -89,7 +92,8 @@ def prepare_labelled_texts(
             "expected two labels or more."
         )
     sizes = f"{len(vocabulary.words):,} different words, {len(vocabulary.labels):,} labels"
-    notes = [*texts.notes, f"{reader.count:,} training texts, {sizes}."]
+    notes = [*texts.notes, *(division.notes if division else ())]
+    notes.append(f"{reader.count:,} training texts, {sizes}.")
     label_ids = vocabulary.label_ids
     train = EncodedTexts(_bags(ids), reader.labels(label_ids))
     splits, index = {"train": train}, WordIndex(vocabulary.words)
@@ -117,6 +121,31 @@ def _read(data: LabelsConfig) -> LabelledTexts:
     return open_labelled_texts(source.name, data, data.multi_label)
 
 
+def _given_texts(data: LabelsConfig) -> dict[str, list[LabelledText]]:
+    """Read the held-out files that are given."""
+    return {
+        name: list(open_labelled_texts(path, data, data.multi_label, is_other=True))
+        for name in SPLIT_NAMES[1:]
+        if (path := getattr(data, name)) is not None
+    }
+
+
+def _divide(
+    texts: LabelledTexts, data: LabelsConfig, given: Mapping[str, Sequence[LabelledText]]
+) -> Division | None:
+    """Divide the texts by the settings; None: each by its hash, while it is read."""
+    if not given and not describe_division(data):
+        return None
+    classes = [",".join(text.labels) for text in texts]
+    return divide_rows(
+        data,
+        hash_texts(text.text.encode() for text in texts),
+        read_split_cells(texts.records, data, texts.row_numbers()),
+        classes,
+        {name: hash_texts(t.text.encode() for t in part) for name, part in given.items()},
+    )
+
+
 class _SplittingReader:
     """Streams the training texts as bytes and keeps the held-out ones.
 
@@ -124,29 +153,41 @@ class _SplittingReader:
     millions.
     """
 
-    def __init__(self, texts: Iterable[LabelledText], dev_share: float, test_share: float):
-        self.texts, self.shares = iter(texts), (dev_share, test_share)
-        self.held_out: dict[str, list[LabelledText]] = {name: [] for name in SPLIT_NAMES[1:]}
+    def __init__(
+        self,
+        texts: Iterable[LabelledText],
+        shares: tuple[float, float],
+        division: Division | None,
+        given: Mapping[str, Sequence[LabelledText]],
+    ):
+        self.texts, self.shares, self.division = iter(texts), shares, division
+        self.held_out = {name: list(given.get(name, ())) for name in SPLIT_NAMES[1:]}
         self.count = 0
+        self._read = 0  # texts, of all splits
         self._ids: dict[str, int] = {}
         self._labels, self._starts = array("i"), array("q", [0])
 
     def blocks(self) -> Iterator[bytes]:
         """Yield some thousand training texts at a time, one per line."""
         while texts := list(islice(self.texts, ENCODE_TEXTS_CHUNK)):
-            if any(self.shares):
-                splits = assign_splits((t.text.encode() for t in texts), *self.shares).tolist()
-                for split, name in enumerate(SPLIT_NAMES[1:], 1):
-                    self.held_out[name] += [
-                        t for t, s in zip(texts, splits, strict=True) if s == split
-                    ]
-                texts = [t for t, s in zip(texts, splits, strict=True) if s == 0]
+            splits = self._splits(texts)
+            for split, name in enumerate(SPLIT_NAMES[1:], 1):
+                self.held_out[name] += [t for t, s in zip(texts, splits, strict=True) if s == split]
+            texts = [t for t, s in zip(texts, splits, strict=True) if s == TRAIN]
             for text in texts:
                 for label in text.labels:
                     self._labels.append(self._ids.setdefault(label, len(self._ids)))
                 self._starts.append(len(self._labels))
             self.count += len(texts)
             yield join_lines(texts)
+
+    def _splits(self, texts: Sequence[LabelledText]) -> list[int]:
+        """Return the splits of the next texts."""
+        if self.division is None:
+            hashes = hash_texts(text.text.encode() for text in texts)
+            return split_by_hash(hashes, *self.shares).tolist()
+        self._read += len(texts)
+        return self.division.splits[self._read - len(texts) : self._read].tolist()
 
     def label_counts(self) -> tuple[list[str], list[int]]:
         """Return the labels, most frequent first, and their counts."""

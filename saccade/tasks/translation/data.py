@@ -10,13 +10,19 @@ import numpy as np
 from saccade.data.batching import EncodedPairs, encode_pairs
 from saccade.data.datasets import PAIR_DATASETS
 from saccade.data.parallel.config import PairsConfig, TokenizerConfig
-from saccade.data.parallel.pairs import SentencePairs, split_indices
+from saccade.data.parallel.pairs import SentencePairs
 from saccade.data.parallel.published import MAX_HELD_OUT_PAIRS, PairSplits, load_published_pairs
-from saccade.data.parallel.readers import open_pairs
+from saccade.data.parallel.readers import ParallelTexts, open_pairs
 from saccade.data.samplers import evenly_spaced_rows
-from saccade.data.source import DatasetSource, SyntheticSource, resolve_source
+from saccade.data.source import DatasetSource, PathSource, SyntheticSource, resolve_source
 from saccade.data.special_tokens import unknown_token_note
-from saccade.data.splits import SPLIT_NAMES
+from saccade.data.split_keys import (
+    describe_division,
+    divide_rows,
+    read_split_cells,
+    refuse_division,
+)
+from saccade.data.splits import SPLIT_NAMES, hash_texts
 from saccade.data.synthetic.sequences import SYNTHETIC_PAIRS
 from saccade.data.tokenizers import Tokenizer, tokenizer_from_json, train_tokenizer
 from saccade.errors import ConfigError, DataError
@@ -175,6 +181,8 @@ def load_pair_splits(config: PairsConfig, on_progress: ProgressCallback) -> Pair
             f"got data.direction={config.direction!r} without data.dataset; only a published "
             "dataset has named languages. For files, put the source file first (a.en,a.de)."
         )
+    if not isinstance(source, PathSource):
+        refuse_division(config, source.name)
     if isinstance(source, DatasetSource):
         return load_published_pairs(source.dataset, config, on_progress)
     if isinstance(source, SyntheticSource):
@@ -189,7 +197,7 @@ def load_pair_splits(config: PairsConfig, on_progress: ProgressCallback) -> Pair
         )
     opened = open_pairs(source.path, config)
     config = config.with_values(**opened.columns)
-    splits = _split(opened.read(None), config)
+    splits = _split(opened, config)
     return replace(
         splits,
         notes=[*opened.notes, *splits.notes],
@@ -198,27 +206,27 @@ def load_pair_splits(config: PairsConfig, on_progress: ProgressCallback) -> Pair
     )
 
 
-def _split(pairs: SentencePairs, config: PairsConfig) -> PairSplits:
-    """Use the held-out files that are given; otherwise hold out shares by a hash of the source."""
-    notes = list(pairs.notes)
+def _split(opened: ParallelTexts, config: PairsConfig) -> PairSplits:
+    """Divide the pairs by the settings, by default by a hash of the source."""
+    pairs = opened.read(None)
     given = {
         name: open_pairs(path, config, is_other=True).read(None)
-        for name in ("dev", "test")
+        for name in SPLIT_NAMES[1:]
         if (path := getattr(config, name))
     }
-    shares = {
-        name: 0.0
-        if name in given
-        else min(getattr(config, f"{name}_share"), MAX_HELD_OUT_PAIRS / len(pairs))
-        for name in ("dev", "test")
-    }
-    rows = split_indices(pairs, shares["dev"], shares["test"])
-    splits = {name: pairs.take(rows[name]) for name in SPLIT_NAMES} | given
-    for name in ("dev", "test"):
-        if name not in given and shares[name]:
-            notes.append(
-                f"{len(splits[name])} pairs are held out for {name}, by a hash of the source."
-            )
+    division = divide_rows(
+        config,
+        hash_texts(pairs.source.iter_bytes()),
+        read_split_cells(opened.records, config, pairs.lines.astype(np.int64)),
+        given={name: hash_texts(part.source.iter_bytes()) for name, part in given.items()},
+        max_held_out=MAX_HELD_OUT_PAIRS / len(pairs),
+    )
+    notes = [*pairs.notes, *division.notes]
+    splits = {name: pairs.take(rows) for name, rows in division.rows().items()} | given
+    by_hash = "" if describe_division(config) else ", by a hash of the source"
+    for name in SPLIT_NAMES[1:]:
+        if name not in given and (len(splits[name]) or getattr(config, f"{name}_share")):
+            notes.append(f"{len(splits[name])} pairs are held out for {name}{by_hash}.")
     if not len(splits["train"]):  # a handful of pairs may all belong to the held-out splits
         splits["train"] = pairs
         notes.append(

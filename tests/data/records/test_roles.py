@@ -225,6 +225,12 @@ def test_the_reason_has_the_figures() -> None:
     assert re.fullmatch(r"the only text \(median of \d+ characters\)", found["text"])
 
 
+def test_a_column_of_splits_is_no_label() -> None:
+    parts = [["train", "train", "validation", "test"][n % 4] for n in range(ROWS)]
+    found = chosen(headerless(parts, TEXTS, CLASSES), CLASSIFY, "classify")
+    assert found == {"text": "column 2", "label": "column 3"}
+
+
 def test_the_longest_of_several_texts_is_the_text() -> None:
     bodies = [text * 3 for text in TEXTS]
     records = headerless(STARS, TEXTS, bodies)
