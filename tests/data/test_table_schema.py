@@ -75,7 +75,7 @@ def test_categorical_column_is_one_hot_with_missing_and_other() -> None:
     column = fit_categorical_column(
         "make", ["b", "a", "a", "b", "c", "", "10", "10", "9", "9"], min_count=2
     )
-    assert column == CategoricalColumn("make", ("9", "10", "a", "b"), True, True)
+    assert column == CategoricalColumn("make", ("9", "10", "a", "b"), True, True, mode=0)
     assert column.feature_names == [
         "make=9",
         "make=10",
@@ -95,7 +95,7 @@ def test_categorical_column_is_one_hot_with_missing_and_other() -> None:
 def test_fit_schema_uses_training_rows_only() -> None:
     layout, notes = learned(CARS, "price", train=4)
     assert layout.columns[0] == NumericColumn("age", 7 / 3, float(np.std([1, 2, 4])), True)
-    assert layout.columns[1] == CategoricalColumn("make", ("fiat", "vw"))
+    assert layout.columns[1] == CategoricalColumn("make", ("fiat", "vw"), mode=0)
     assert notes == ["The column 'same' has one value (x) and is left out."]
     assert layout.target == NumericColumn("price", 7.875, float(np.std([10, 8.5, 9, 4])))
     rows = layout.rows(table_from_columns("more", CARS))
@@ -134,7 +134,7 @@ def test_fit_schema_drops_uninformative_columns_with_a_note() -> None:
 def test_fit_schema_follows_categories_and_ignore() -> None:
     columns = {"zip": [1, 1, 2, 2, 3, 3], "n": [1, 2, 3, 4, 5, 6], "y": [1.5, 2, 3, 4, 5, 6]}
     layout, _ = learned(columns, "y", categories="zip", ignore=["n"])
-    assert layout.columns == (CategoricalColumn("zip", ("1", "2", "3")),)
+    assert layout.columns == (CategoricalColumn("zip", ("1", "2", "3"), mode=0),)
     assert TableConfig(ignore="a, b").ignore == ("a", "b")
 
 
