@@ -197,3 +197,16 @@ def test_a_column_of_splits_is_part_of_the_command(saccade: Command) -> None:
         "saccade train classify --data parts.csv --text text --label label "
         "--set data.split_column=part"
     )
+
+
+def test_two_parallel_files(saccade: Command) -> None:
+    Path("a.en").write_text("\n".join(REVIEWS) + "\n", encoding="utf-8")
+    Path("a.de").write_text("\n".join(GERMAN) + "\n", encoding="utf-8")
+    result = saccade("data", "a.en,a.de")
+    assert result.out.startswith("a.en,a.de: two parallel files, 2 columns, 40 rows")
+    row = {line.split()[0]: line.split()[1:3] for line in result.out.splitlines() if line.strip()}
+    assert row["en"] == ["text", "source"] and row["de"] == ["text", "target"]
+    assert last_line(result.out) == "saccade train translate --data a.en,a.de"
+    Path("a.de").write_text("\n".join(GERMAN[:9]) + "\n", encoding="utf-8")
+    result = saccade("data", "a.en,a.de")
+    assert result.code == 2 and "got fewer lines in a.de" in result.err

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from saccade.data.records.base import Records
+from saccade.data.records.parallel import PARALLEL_FORMAT
 from saccade.data.records.profile import ColumnProfile
 from saccade.data.records.role_names import (
     LABEL_ROLE,
@@ -42,8 +43,9 @@ def train_command_line(task: str, data: str, roles: Mapping[str, str]) -> str:
 
 
 def suggested_command(task: str, records: Records, roles: Mapping[str, str]) -> str:
-    """Return the command that trains a task; the only column of plain text has no name."""
-    return train_command_line(task, records.name, {} if records.format == "text" else roles)
+    """Return the command that trains a task; the columns of plain text have no name."""
+    is_plain = records.format in ("text", PARALLEL_FORMAT)
+    return train_command_line(task, records.name, {} if is_plain else roles)
 
 
 def suggest_task(profiles: Profiles, records: Records) -> TaskSuggestion | None:

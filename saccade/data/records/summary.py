@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from saccade.data.records.base import ReadOptions, Records
 from saccade.data.records.open import open_records
+from saccade.data.records.parallel import open_parallel, parallel_paths
 from saccade.data.records.profile import (
     ColumnProfile,
     RecordsProfile,
@@ -112,7 +113,11 @@ def summarise_data(
         given: column by role, where the user named one; they decide the task.
         on_rows: receives the number of rows of each chunk that was read.
     """
-    records = open_records(data, options)
+    paths = parallel_paths(data) if isinstance(data, str) else None
+    if isinstance(data, str) and paths is not None:
+        records = open_parallel(data, paths, options or ReadOptions())
+    else:
+        records = open_records(data, options)
     chosen = {role: find_column(records, name) for role, name in (given or {}).items() if name}
     profile = profile_chunks(records.chunks(), on_rows)
     doubts = []
