@@ -43,7 +43,7 @@ def read_split_cells(records: Records | None, config: SplitConfig, numbers: IntA
         if names:
             raise ConfigError(
                 f"got {', '.join(map(repr, names))} to divide the examples by, but the data has no "
-                "columns beside them; expected a file with columns; try without data.split_column, "
+                "columns; expected a file with columns; try without data.split_column, "
                 "data.group_by and data.time."
             )
         return Table("", {}, numbers)
