@@ -17,12 +17,14 @@ from saccade.data.records.delimited_rows import DECIMAL_COMMA, Layout, read_deli
 from saccade.data.records.dialect import (
     SAMPLE_CHARACTERS,
     SAMPLE_ROWS,
+    USUAL_DELIMITERS,
     CellRows,
     Dialect,
-    consistency,
     detect_dialect,
+    fallback_dialect,
     lines_of,
     parse_sample,
+    row_lengths,
 )
 from saccade.data.records.header import HeaderChoice, choose_header, detect_header, header_note
 from saccade.errors import DataError
@@ -36,6 +38,7 @@ from saccade.io.text_files import (
 )
 
 DELIMITED_SUFFIXES = (".csv", ".tsv", ".tab")
+MAX_COMMENT_LINES = 50  # at the start of a file
 MIN_TABLE_ROWS = 5  # with the same number of cells, in a file whose suffix does not name a format
 
 _INTEGER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)([eE][+-]?\d+)?")
@@ -48,16 +51,21 @@ def open_text(source: ByteSource, options: ReadOptions) -> Records:
     if not sample.strip():
         raise DataError(f"{source.name}: got an empty file; expected rows or lines of text.")
     notes = encoding_notes(encoding, options)
-    dialect = detect_dialect(sample, is_whole, source.suffix, options.delimiter, options.quoting)
+    comments = _comment_lines(sample)
+    rest = sample.split("\n", comments)[comments]
+    dialect = detect_dialect(rest, is_whole, source.suffix, options.delimiter, options.quoting)
     has_suffix = source.suffix in DELIMITED_SUFFIXES or options.delimiter is not None
     if dialect is None and has_suffix:
-        dialect = Dialect("\t" if source.suffix in (".tsv", ".tab") else ",")  # one column
-    rows = None if dialect is None else parse_sample(sample, is_whole, dialect)
+        dialect = fallback_dialect(rest, source.suffix)
+    rows = None if dialect is None else parse_sample(rest, is_whole, dialect)
     if dialect is None or not (has_suffix or _is_table(rows or [], dialect)):
         return _open_lines(source, encoding.name, notes)
     if rows is None:  # an error that reading reports with its line
-        rows = Dialect(dialect.delimiter, has_quotes=False).split(lines_of(sample)[:1])
-    return _open_delimited(source, dialect, encoding.name, rows, options, notes)
+        rows = Dialect(dialect.delimiter, has_quotes=False).split(lines_of(rest)[:1])
+    if comments:
+        first = "line is" if comments == 1 else f"{comments} lines are"
+        notes += (f"the first {first} left out as comments (#)",)
+    return _open_delimited(source, dialect, encoding.name, rows, options, notes, comments)
 
 
 def _sample(source: ByteSource, encoding: str) -> tuple[str, bool]:
@@ -71,9 +79,21 @@ def _sample(source: ByteSource, encoding: str) -> tuple[str, bool]:
     return text[:cut], is_whole
 
 
+def _comment_lines(sample: str) -> int:
+    """Return the number of comments at the start; one like the line below it is a header."""
+    lines = lines_of(sample)[: MAX_COMMENT_LINES + 1]
+    count = next((n for n, line in enumerate(lines) if not line.startswith("#")), 0)
+    if count and any(
+        0 < lines[count - 1].count(delimiter) == lines[count].count(delimiter)
+        for delimiter in USUAL_DELIMITERS
+    ):
+        return count - 1
+    return count
+
+
 def _is_table(rows: CellRows, dialect: Dialect) -> bool:
     """Return True unless the delimiter may be an ordinary character of a text."""
-    width, share = consistency(rows)
+    width, _, share = row_lengths(rows, dialect)
     if share < 1 or width < 2:
         return False
     if dialect.delimiter == "\t" or (width > 2 and len(rows) >= MIN_TABLE_ROWS):
@@ -127,21 +147,29 @@ def _open_delimited(
     rows: CellRows,
     options: ReadOptions,
     notes: tuple[str, ...],
+    comments: int,
 ) -> Records:
-    width, _ = consistency(rows)
-    even = [row for row in rows[1:] if len(row) == width][:SAMPLE_ROWS]
+    width, min_width, _ = row_lengths(rows, dialect)
+    padded = ([*row, *[""] * (width - len(row))] for row in rows if min_width <= len(row) <= width)
+    even = list(islice(padded, int(min_width <= len(rows[0]) <= width), SAMPLE_ROWS))
     first, found = rows[0], list(notes)
+    if first[0].startswith("#") and not any(row[0].startswith("#") for row in even):
+        first = [first[0].lstrip("# "), *first[1:]]
     if len(first) == width - 1 and options.header is not False and _has_row_names(even):
         first = ["", *first]
         found.append("the first column has no name: it has the names of the rows")
-    if len(first) == width:
+    if min_width <= len(first) <= width:
+        first = [*first, *[""] * (width - len(first))]
         choice = choose_header([first, *even], options.header, dialect.delimiter != "\t")
-    else:  # an error, reported when the rows are read
+    elif len(first) > width:  # an error, reported when the rows are read
+        width, min_width, even = len(first), len(first), []
+        choice = HeaderChoice(True, "it is longer than the rows below")
+    else:
         first, choice = [""] * width, HeaderChoice(False, "the first row has another length")
     names, renamed = different_names(first if choice.is_header else [""] * width)
     data = even if choice.is_header else [first, *even]
     commas = _decimal_commas(names, data) if dialect.delimiter == ";" else frozenset()
-    layout = Layout(source, encoding, dialect, names, choice.is_header, commas)
+    layout = Layout(source, encoding, dialect, names, choice.is_header, commas, min_width, comments)
     return Records(
         source.name,
         "tsv" if dialect.delimiter == "\t" else "csv",
@@ -164,7 +192,7 @@ def _has_row_names(rows: CellRows) -> bool:
 def _decimal_commas(names: tuple[str, ...], rows: CellRows) -> frozenset[str]:
     """Return the columns whose cells are all numbers, some of them with a decimal comma."""
     found = set()
-    for name, cells in zip(names, zip(*rows, strict=True), strict=True):
+    for name, cells in zip(names, zip(*rows, strict=True), strict=bool(rows)):
         present = [cell.strip() for cell in cells if cell.strip()]
         if any(map(DECIMAL_COMMA.fullmatch, present)) and all(
             DECIMAL_COMMA.fullmatch(cell) or _INTEGER.fullmatch(cell) for cell in present
@@ -178,6 +206,12 @@ def _layout_notes(layout: Layout, choice: HeaderChoice, options: ReadOptions) ->
     dialect, expected = layout.dialect, {".csv": ","}.get(layout.source.suffix, "\t")
     if options.delimiter is None and dialect.delimiter != expected and len(layout.columns) > 1:
         notes.append(f"columns are separated by {layout.delimiters} (detected)")
+    if dialect.max_cells:
+        notes.append(
+            f"{layout.delimiters} in the last column ({layout.columns[-1]!r}) belong to its text"
+        )
+    if layout.min_width < len(layout.columns):
+        notes.append(f"some rows have {layout.min_width} cells: the last ones are missing")
     if options.quoting is None and dialect.has_backslashes:
         notes.append("a backslash before a quotation mark makes it an ordinary character")
     if options.quoting is None and dialect.ignores_quotes:

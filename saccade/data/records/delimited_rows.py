@@ -38,6 +38,8 @@ class Layout:
     columns: tuple[str, ...]
     has_header: bool
     decimal_commas: frozenset[str]  # columns of numbers with a decimal comma
+    min_width: int  # cells of a row; with fewer than there are columns, the last are missing
+    comments: int  # lines before the first row
 
     @property
     def delimiters(self) -> str:
@@ -101,7 +103,7 @@ def _columns(layout: Layout) -> Iterator[tuple[list[tuple[str, ...]], IntArray]]
 
 def _rows(layout: Layout) -> Iterator[tuple[CellRows, IntArray]]:
     """Yield some rows, empty ones too, and the lines that they start on."""
-    blocks = read_text_blocks(layout.source, layout.encoding)
+    blocks = _blocks(layout)
     if not layout.dialect.has_quotes:
         for block in blocks:
             lines = lines_of(block.text)
@@ -110,7 +112,7 @@ def _rows(layout: Layout) -> Iterator[tuple[CellRows, IntArray]]:
                 yield rows, np.arange(len(rows)) + (block.first_line + start)
         return
     reader = layout.dialect.rows(_lines(blocks))
-    done = 0
+    done = before = 0
     while True:
         try:
             with large_cells():
@@ -119,12 +121,23 @@ def _rows(layout: Layout) -> Iterator[tuple[CellRows, IntArray]]:
             raise _parse_error(layout, str(error)) from None
         if not rows:
             return
-        numbers = np.arange(done + 1, done + 1 + len(rows))
+        numbers = np.arange(done + 1, done + 1 + len(rows)) + layout.comments
         done, before = reader.line_num, done
         if done - before != len(rows):  # line ends inside cells
             inside = np.array([sum(cell.count("\n") for cell in row) for row in rows])
             numbers[1:] += np.cumsum(inside)[:-1]
         yield rows, numbers
+
+
+def _blocks(layout: Layout) -> Iterator[TextBlock]:
+    """Yield the text of the file, without the comments at its start."""
+    blocks = read_text_blocks(layout.source, layout.encoding)
+    comments = layout.comments
+    for text, line in blocks:
+        while comments and text:
+            text, line, comments = text[text.index("\n") + 1 :], line + 1, comments - 1
+        if text:
+            yield TextBlock(text, line)
 
 
 def _lines(blocks: Iterator[TextBlock]) -> Iterator[str]:
@@ -142,6 +155,7 @@ class _WrongRows:
         self.count = 0
         self.complaints: list[str] = []
         self.first_line = 0
+        self.is_started = False
 
     def left_out(self, rows: CellRows, numbers: IntArray) -> tuple[CellRows, IntArray]:
         """Return the rows without empty lines, cells after the last column and wrong rows."""
@@ -151,9 +165,12 @@ class _WrongRows:
         for row, number in zip(rows, numbers.tolist(), strict=True):
             if len(row) > width and not any(row[width:]):
                 row = row[:width]
-            elif len(row) == width - 1 and self.layout.has_header and number == 1:
+            elif self.layout.min_width <= len(row) < width:
+                row = [*row, *[""] * (width - len(row))]
+            elif len(row) == width - 1 and self.layout.has_header and not self.is_started:
                 row = ["", *row]  # as R writes a table: no name above the names of the rows
             if len(row) == width:
+                self.is_started = True
                 kept.append(row)
                 kept_numbers.append(number)
             elif any(cell.strip() for cell in row):
@@ -166,7 +183,8 @@ class _WrongRows:
         self.count += 1
         if self.count <= MAX_LISTED_ERRORS:
             got = "1 cell" if cells == 1 else f"{cells:,} cells"
-            self.complaints.append(f"line {line:,}: got {got}")
+            expected = len(self.layout.columns)
+            self.complaints.append(f"line {line:,}: got {got}; expected {expected}")
 
     def check(self) -> None:
         """Raise one error for all wrong rows."""
@@ -174,8 +192,8 @@ class _WrongRows:
             return
         layout = self.layout
         more = self.count - len(self.complaints)
-        unknown = " or more" if self.count >= MAX_COUNTED_ERRORS else ""
-        listed = self.complaints + ([f"… and {more:,}{unknown} others"] if more else [])
+        over = "more than " if self.count >= MAX_COUNTED_ERRORS else ""
+        listed = self.complaints + ([f"… and {over}{more:,} more"] if more else [])
         columns = layout.columns[:8] + (("…",) if len(layout.columns) > 8 else ())
         quotes = (
             f"put quotation marks around cells that contain {layout.delimiters}"
@@ -198,15 +216,15 @@ class _WrongRows:
 
 def _parse_error(layout: Layout, error: str) -> DataError:
     """Return the error of the csv module with the line of the row and of the open quote."""
-    reader = layout.dialect.rows(_lines(read_text_blocks(layout.source, layout.encoding)))
-    start = 1
+    reader = layout.dialect.rows(_lines(_blocks(layout)))
+    start = layout.comments + 1
     try:
         with large_cells():
             for _ in reader:
-                start = reader.line_num + 1
+                start = layout.comments + reader.line_num + 1
     except csv.Error:
         pass
-    name, reached = layout.source.name, reader.line_num
+    name, reached = layout.source.name, layout.comments + reader.line_num
     off = "or --set data.quoting=false if quotation marks are ordinary characters."
     if "new-line" in error:
         return DataError(

@@ -103,6 +103,55 @@ def test_backslash_before_quotes(tmp_path: Path) -> None:
     assert rows_of(records) == [('he said "no, no"', "1"), ("b", "2")]
 
 
+def test_backslashes_in_plain_text(tmp_path: Path) -> None:
+    text = '3\t" He said \\"no\\" there\n' * 3 + "1\tends with a backslash\\\n" * 3
+    records = open_records(write(tmp_path, "a.tsv", text))
+    assert rows_of(records)[0] == ("3", '" He said \\"no\\" there')
+    assert rows_of(records)[5] == ("1", "ends with a backslash\\")
+
+
+@pytest.mark.parametrize(("delimiter", "name"), [(",", "commas"), ("\t", "tabs")])
+def test_delimiters_in_a_free_text(tmp_path: Path, delimiter: str, name: str) -> None:
+    texts = ["well, it was good", "no", "bad, really bad, and long", 'a "fine" one, or not'] * 2
+    texts = [text.replace(",", delimiter) for text in texts]
+    lines = [f"{n % 2}{delimiter}{text}\n" for n, text in enumerate(texts)]
+    records = open_records(write(tmp_path, "a.csv", f"label{delimiter}text\n" + "".join(lines)))
+    assert rows_of(records) == [(str(n % 2), text) for n, text in enumerate(texts)]
+    assert f"{name} in the last column ('text') belong to its text" in records.notes
+    message = complaint(write(tmp_path, "b.csv", "".join(lines)))  # are there 2 or 3 columns?
+    assert "got rows of a wrong length; expected 3 cells" in message
+    assert f"(column 1, column 2, column 3) with {name} between" in message
+
+
+def test_one_column_with_commas(tmp_path: Path) -> None:
+    text = "review\nit was good, very good\nbad, and long, and sad\nno comment at all from me\n"
+    records = open_records(write(tmp_path, "a.csv", text))
+    assert records.columns == ("review",)
+    assert rows_of(records)[1] == ("bad, and long, and sad",)
+
+
+def test_missing_last_cells_between_tabs(tmp_path: Path) -> None:
+    text = "".join(f"{n}\ta{n}\tb" + "\tc\td\n" * (n % 4 == 0) + "\n" for n in range(40))
+    records = open_records(write(tmp_path, "a.tsv", text))
+    assert rows_of(records)[:2] == [("0", "a0", "b", "c", "d"), ("1", "a1", "b", "", "")]
+    assert "some rows have 3 cells: the last ones are missing" in records.notes
+
+
+def test_comments_at_the_start(tmp_path: Path) -> None:
+    text = "# a table\n# of words\n# word 1\tword 2\tscore\na\tb\t1\nc\td\t2\n"
+    records = open_records(write(tmp_path, "a.txt", text))
+    assert records.columns == ("word 1", "word 2", "score")
+    assert rows_of(records) == [("a", "b", "1"), ("c", "d", "2")]
+    assert numbers_of(records) == [4, 5]
+    assert records.notes[0] == "the first 2 lines are left out as comments (#)"
+    text = '# made by hand\ntext,n\n"a, b",1\n"c, d" e,2\n'
+    message = complaint(write(tmp_path, "b.csv", text))
+    assert "line 4: got a quotation mark that opens a cell" in message
+    text = "# A title\nand text, as usual\n# Another\nand more, too\n"
+    assert open_records(write(tmp_path, "c.txt", text)).format == "text"
+    assert numbers_of(open_records(write(tmp_path, "d.csv", "#tag,n\na,1\nb,2\n"))) == [2, 3]
+
+
 def test_spaces_after_delimiters(tmp_path: Path) -> None:
     text = "".join(f"{age}, State-gov, <=50K\n" for age in range(20, 40))
     records = open_records(write(tmp_path, "adult.data", text))
@@ -237,7 +286,7 @@ def test_ragged_rows_are_listed(tmp_path: Path) -> None:
     message = complaint(path)
     assert message.startswith(
         f"{path}: got rows of a wrong length; expected 2 cells (text, label) with commas between:\n"
-        "  - line 22: got 1 cell\n  - line 23: got 3 cells\nTry: put quotation marks around cells"
+        "  - line 22: got 1 cell; expected 2\n  - line 23: got 3 cells; expected 2\nTry: put "
     )
     assert message.endswith(f"sed 22d {path} > new-file")
 
