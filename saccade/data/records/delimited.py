@@ -163,7 +163,7 @@ def _open_delimited(
         choice = choose_header([first, *even], options.header, dialect.delimiter != "\t")
     elif len(first) > width:  # an error, reported when the rows are read
         width, min_width, even = len(first), len(first), []
-        choice = HeaderChoice(True, "it is longer than the rows below")
+        choice = HeaderChoice(dialect.delimiter != "\t", "it is longer than the rows below")
     else:
         first, choice = [""] * width, HeaderChoice(False, "the first row has another length")
     names, renamed = different_names(first if choice.is_header else [""] * width)
