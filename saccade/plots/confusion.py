@@ -12,7 +12,7 @@ from saccade.inspection.figures import ConfusionMatrix
 from saccade.plots.attention import attention_figure, map_font
 from saccade.plots.fonts import missing_message
 from saccade.plots.style import TEXT_COLOR, LabelFont, image_format, write_figure
-from saccade.plots.terminal import visible_text
+from saccade.plots.terminal import shorten_name
 from saccade.types.arrays import FloatArray
 
 MAX_PLOTTED_CLASSES = 40  # the classes with most examples
@@ -49,10 +49,7 @@ def plotted_classes(matrix: ConfusionMatrix) -> NDArray[np.int64]:
 
 def class_label(name: str) -> str:
     """Return the name of a class in one line of limited length; its spaces stay spaces."""
-    visible = visible_text(" ".join(name.split()) or name).replace("␣", " ")
-    if len(visible) <= MAX_CLASS_NAME_LENGTH:
-        return visible
-    return f"{visible[: MAX_CLASS_NAME_LENGTH - 1]}…"
+    return shorten_name(name, MAX_CLASS_NAME_LENGTH)
 
 
 def confusion_title(matrix: ConfusionMatrix) -> str:

@@ -17,7 +17,7 @@ from saccade.plots.style import (
     style_axes,
     write_figure,
 )
-from saccade.plots.terminal import visible_text
+from saccade.plots.terminal import shorten_name
 
 MAX_IMPORTANCE_BARS = 20
 MAX_COLUMN_NAME_LENGTH = 32  # characters
@@ -76,7 +76,4 @@ def importance_figure(importance: FeatureImportance, font: LabelFont) -> Figure:
 
 
 def _label(name: str, font: LabelFont) -> str:
-    text = visible_text(" ".join(name.split()) or name).replace("␣", " ")
-    if len(text) > MAX_COLUMN_NAME_LENGTH:
-        text = f"{text[: MAX_COLUMN_NAME_LENGTH - 1]}…"
-    return replace_missing(text, font.missing)
+    return replace_missing(shorten_name(name, MAX_COLUMN_NAME_LENGTH), font.missing)

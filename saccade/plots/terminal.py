@@ -58,6 +58,12 @@ def visible_text(token: str) -> str:
     return visible
 
 
+def shorten_name(name: str, limit: int) -> str:
+    """Return a name (of a class, a column) in one line of limited length; spaces stay spaces."""
+    visible = visible_text(" ".join(name.split()) or name).replace("␣", " ")
+    return visible if len(visible) <= limit else f"{visible[: limit - 1]}…"
+
+
 def visible_letter(letter: str, at: int) -> str:
     """Return the visible form of one character; a joiner is kept if one precedes it."""
     if letter in VISIBLE_SIGNS:
