@@ -21,7 +21,7 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-WORDS = 'the quick brown fox jumps over a lazy dog, and runs home été 你好 "so" they say'.split()
+WORDS = 'the quick brown fox jumps over a lazy dog, and runs home été 你好 "so" they write'.split()
 READERS = ("open_records", "pandas", "polars")
 
 

@@ -33,7 +33,7 @@ def test_memory_is_constant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nam
     monkeypatch.setattr(text_files, "READ_BLOCK_BYTES", 1 << 16)
     path = tmp_path / name
     peaks = []
-    for count in (9_000, 22_000):
+    for count in (20_000, 40_000):
         path.write_text("".join(map(ROWS[name], range(count))), encoding="utf-8")
         peaks.append(peak_bytes(path))
     assert peaks[1] < 1.2 * peaks[0]
