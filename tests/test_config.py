@@ -149,7 +149,7 @@ def test_config_descriptions_are_the_strings_under_the_fields() -> None:
     found = field_descriptions(TrainConfig)
     assert found.keys() == TrainConfig.model_fields.keys()
     assert [name for name, description in found.items() if not description] == []
-    assert found["steps"] == "Number of optimizer steps."
+    assert found["steps"].startswith("Number of optimizer steps; if not set,")
     assert found["seed"] != field_descriptions(FitConfig)["seed"], "the subclass has its own"
 
 

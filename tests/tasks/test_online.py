@@ -281,7 +281,7 @@ def test_online_report_has_the_running_scores(
     else:
         run = finetune_run(start("softmax"), str(data), out, TrainOptions(), online=True).run
     files = {path.name: path.stat().st_size for path in (out / "report").iterdir()}
-    assert {*files} == {"online.png", "curves.png", "confusion.png"}
+    assert {*files} == {"online.png", "curves.png", "confusion.png", "importance.png"}
     assert files["online.png"] > 1000
     figure = objective_of(run).figures()["online.png"]
     assert isinstance(figure, OnlineLearningCurve)
