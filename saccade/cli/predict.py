@@ -22,7 +22,7 @@ from saccade.cli.predict_file import (
     read_input_blocks,
     with_cells,
 )
-from saccade.cli.predict_input import InputRow, TabReader, open_input, read_run_columns
+from saccade.cli.predict_input import InputRow, TargetRemover, open_input, read_run_columns
 from saccade.cli.resumable_output import ResumableOutput, run_fingerprint
 from saccade.cli.roles import with_role_options
 from saccade.errors import ConfigError
@@ -142,9 +142,9 @@ def predict_command(
     predict = partial(predictor.predict, **options)
     format_prediction: FormatFunction = partial(_format_prediction, n_best=n_best, json=json)
     if file is None:
-        read_tabs = TabReader(run_columns, predictor.labels)
+        without_target = TargetRemover(run_columns, predictor.labels)
         warn = stderr_console().print
-        texts = [read_tabs(text, f"input {n}", warn) for n, text in enumerate(texts, 1)]
+        texts = [without_target(text, f"input {n}", warn) for n, text in enumerate(texts, 1)]
         if stream:
             _stream(texts[0], predict, held_back=max(map(len, stop or [""])))
         else:

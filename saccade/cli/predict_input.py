@@ -5,12 +5,14 @@ the target. Any other file is lines of text; a .txt file with commas is not CSV.
 tab, "source TAB target" or "label TAB text", the target is left out too.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saccade.data.task_roles import INPUT_ROLES, role_settings
+from saccade.data.text.labels import match_prefixed_labels
 from saccade.errors import DataError
 from saccade.io.run_folder import read_run_settings
 
@@ -87,9 +89,12 @@ def open_input(
         records = open_records(path, run.options)
         if records.format not in LINE_FORMATS or not _is_line_table(path, records, schema):
             return _table_input(records, schema)
-    elif path != STANDARD_INPUT and run.task in INPUT_ROLES and is_record_file(path):
-        return _column_input(open_records(path, run.options), run)
-    split = TabReader(run, labels)
+    elif path != STANDARD_INPUT and run.task in INPUT_ROLES and not _is_empty(path):
+        records = open_records(path, run.options)
+        has_tabs = records.delimiter == "\t" and not run.keeps_tabs
+        if is_record_file(path) or has_tabs or records.format not in LINE_FORMATS:
+            return _column_input(records, run)
+    split = TargetRemover(run, labels)
 
     numbers = count(1)
 
@@ -100,8 +105,12 @@ def open_input(
     return FileInput(lambda warn: ((row(line, warn) for line in b) for b in read(path, warn)))
 
 
-class TabReader:
-    """Removes the target from lines such as "source TAB target"; states it once."""
+def _is_empty(path: str) -> bool:
+    return os.path.isfile(path) and os.path.getsize(path) == 0
+
+
+class TargetRemover:
+    """Remover of the target from "source TAB target", "label TAB text" and "__label__NAME text"."""
 
     def __init__(self, run: RunColumns, labels: Sequence[str] = ()):
         self.run, self.labels = run, frozenset(labels)
@@ -109,15 +118,17 @@ class TabReader:
 
     def __call__(self, text: str, where: str, warn: WarnFunction) -> str:
         """Return the input of a line; `DataError` if a tab cannot be understood."""
+        if self.run.task == "classify" and (matched := match_prefixed_labels(text)):
+            return self._take(text[matched.end() :], "after the labels", where, warn)
         if "\t" not in text.strip() or self.run.keeps_tabs:
             return text
         cells = text.strip("\r\n").split("\t")
         if self.run.task == "translate" and len(cells) == 2:
-            return self._take(cells[0], "before", where, warn)
+            return self._take(cells[0], "before the tab", where, warn)
         if cells[0] in self.labels:
-            return self._take(text.partition("\t")[2], "after", where, warn)
+            return self._take(text.partition("\t")[2], "after the tab", where, warn)
         if cells[-1] in self.labels:
-            return self._take(text.rpartition("\t")[0], "before", where, warn)
+            return self._take(text.rpartition("\t")[0], "before the tab", where, warn)
         raise DataError(
             f"{where}: got {len(cells)} columns with tabs between; expected a text without a tab, "
             "as in training; try a file named .tsv, whose columns are read by name or position."
@@ -126,7 +137,7 @@ class TabReader:
     def _take(self, text: str, side: str, where: str, warn: WarnFunction) -> str:
         if not self.is_stated:
             self.is_stated = True
-            warn(f"{where}: read the text {side} the tab; the other column is not used.")
+            warn(f"{where}: read the text {side}; the rest of the line is not used.")
         return text
 
 

@@ -13,22 +13,19 @@ from typing import NamedTuple
 
 from saccade.data.records.base import ReadOptions, Records
 from saccade.data.records.delimited import DELIMITED_SUFFIXES
-from saccade.data.records.json import JSON_SUFFIXES
+from saccade.data.records.files import DATA_SUFFIXES
 from saccade.data.records.open import open_records
 from saccade.data.records.role_names import TASK_ROLES
 from saccade.data.records.roles import AskColumn, RoleChoice, find_column, resolve_roles
 from saccade.data.task_roles import INPUT_ROLES
 from saccade.errors import DataError
 from saccade.io.atomic import write_atomically
-from saccade.io.byte_source import COMPRESSED_SUFFIXES
+from saccade.io.byte_source import plain_suffix
 from saccade.registry import did_you_mean
 
-RECORD_SUFFIXES = (
-    *DELIMITED_SUFFIXES,
-    *JSON_SUFFIXES,
-    *(".arrow", ".feather", ".ipc", ".parquet", ".pq"),
-    *(".ods", ".xls", ".xlsb", ".xlsm", ".xlsx", ".db", ".sqlite", ".sqlite3"),
-)
+RECORD_SUFFIXES = frozenset(  # of files that have columns, and of archives
+    (suffix for suffix, kind in DATA_SUFFIXES.items() if kind != "text")
+) | {*DELIMITED_SUFFIXES, ".tar", ".tbz2", ".tgz", ".txz", ".zip"}
 LINE_FORMATS = ("csv", "text", "tsv")  # formats of `Records` that are lines of text
 
 _UNNAMED = re.compile(r"column (\d+)")
@@ -133,11 +130,14 @@ def _as_in(records: Records, given: Mapping[str, str | None]) -> dict[str, str |
 
 
 def is_record_file(path: str | Path) -> bool:
-    """Return True if the name of a file is that of a format with columns."""
-    name = Path(str(path).partition("#")[0])
-    if name.suffix.lower() in COMPRESSED_SUFFIXES:
-        name = name.with_suffix("")
-    return name.suffix.lower() in RECORD_SUFFIXES
+    """Return True if data has columns by its name: a table, an archive, a folder or an address.
+
+    Other files are plain text, also if commas divide every line into the same number of cells.
+    """
+    name = str(path)
+    if not os.path.isfile(name):
+        return True
+    return plain_suffix(name) in RECORD_SUFFIXES
 
 
 # --- inputs of predictions ------------------------------------------------------------------------

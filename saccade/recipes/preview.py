@@ -14,7 +14,8 @@ from saccade.data.records.roles import ROLE_SAMPLE_ROWS, AskColumn, RoleChoice
 from saccade.data.records.suggest import suggest_task, train_command_line
 from saccade.data.task_records import RoleOptions, TaskRecords, describe_records, open_task_records
 from saccade.data.text.corpus import open_text_corpus
-from saccade.data.text.labelled import LABEL_PREFIX, open_labelled_texts
+from saccade.data.text.labelled import open_labelled_texts
+from saccade.data.text.labels import LABEL_PREFIX
 from saccade.errors import ConfigError
 from saccade.io.text_files import STANDARD_INPUT
 

@@ -155,7 +155,7 @@ def _best(
     text: str, is_whole: bool, suffix: str, delimiters: Iterable[str], quotes: bool | None
 ) -> Dialect | None:
     """Return the dialect with consistent rows and the largest number of cells."""
-    best: tuple[bool, float, int] = (False, 0.0, 0)
+    best: tuple[bool, bool, float, int] = (False, False, 0.0, 0)
     found = None
     for delimiter in delimiters:
         if delimiter not in text:
@@ -167,8 +167,9 @@ def _best(
         width, _, share = row_lengths(rows, dialect)
         is_even = share >= CONSISTENT_SHARE if suffix == ".csv" else share == 1
         fits = _has_numbers(rows, width) if delimiter in TEXT_DELIMITERS else width > 1
-        # with decimal commas between semicolons, only the header does not fit the commas
-        rank = (share == 1, round(share, 2), width)
+        # with decimal commas between semicolons, only the header does not fit the commas; a tab is
+        # no part of ordinary text, a comma is
+        rank = (share == 1, share == 1 and delimiter == "\t", round(share, 2), width)
         if is_even and fits and rank > best:
             best, found = rank, dialect
     return found

@@ -19,7 +19,7 @@ from saccade.data.task_records import (
 )
 from saccade.errors import DataError
 from saccade.io.byte_source import COMPRESSED_SUFFIXES
-from saccade.io.text_files import STANDARD_INPUT, read_blocks, read_lines
+from saccade.io.text_files import STANDARD_INPUT, file_encoding, read_blocks, read_lines
 
 BLOCK_CHARACTERS = 1 << 20  # of a column of texts that are joined into a block
 
@@ -145,7 +145,18 @@ def plain_corpus(files: list[Path], name: str, encoding: str | None = None) -> T
         lambda: _file_lines(files, name, encoding),
         lambda: (block.content for file in files for block in read_blocks(file, encoding)),
         _file_size(files),
+        notes=_describe_files(files, name, encoding),
     )
+
+
+def _describe_files(files: list[Path], name: str, encoding: str | None) -> list[str]:
+    """Return a note about plain files: how many there are, and the encoding of the first."""
+    if name == STANDARD_INPUT:
+        return []
+    found = file_encoding(files[0], encoding)
+    count = "" if len(files) == 1 else f"{len(files):,} files, "
+    guessed = "" if found.is_certain or encoding else " (detected)"
+    return [f"{name}: {count}lines of text, {found.name.upper()}{guessed}."]
 
 
 def text_corpus_of(text: str, name: str) -> TextCorpus:

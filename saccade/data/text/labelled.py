@@ -5,7 +5,6 @@ In fastText's format a line may have several labels; in the others too, with com
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -31,14 +30,13 @@ from saccade.data.task_records import (
     find_roles,
     given_columns,
 )
+from saccade.data.text.labels import LABEL_PREFIX, match_prefixed_labels
 from saccade.errors import DataError
 from saccade.io.text_files import read_lines
 from saccade.seeding import generator
 from saccade.types.arrays import IntArray
 
-LABEL_PREFIX = "__label__"
 MAX_LISTED_LABELS = 8
-_LABELS = re.compile(rf"(?:{LABEL_PREFIX}\S*\s*)+").match
 
 
 class LabelledText(NamedTuple):
@@ -142,7 +140,7 @@ def _read_lines(records: Records, multi_label: bool) -> Iterator[LabelledText]:
     for number, line in enumerate(_lines(records), 1):
         if not line or line.isspace():
             continue
-        if matched := _LABELS(line):
+        if matched := match_prefixed_labels(line):
             head, text = matched[0], line[matched.end() :].rstrip()
         else:
             head, tab, text = line.partition("\t")
