@@ -10,7 +10,6 @@ from saccade.errors import ConfigError
 from saccade.inspection.attention_map import AttentionMap, attention_title, crop_map
 from saccade.inspection.figures import AttentionGrid
 from saccade.plots.render import save_figure
-from saccade.plots.terminal import render_terminal
 from saccade.tasks.base import AttentionKey
 
 MAX_TERMINAL_ROWS, MAX_TERMINAL_COLUMNS = 40, 60  # tokens of a map in a terminal
@@ -65,6 +64,8 @@ class AttentionMaps:
 
     def terminal(self, width: int = 80, colour: bool = True) -> str:
         """Return the first map as text for a terminal; of a large one, a part."""
+        from saccade.plots.terminal import render_terminal
+
         first = next(iter(self.maps.values()))
         return render_terminal(
             crop_map(first, MAX_TERMINAL_ROWS, MAX_TERMINAL_COLUMNS), width, colour

@@ -5,7 +5,6 @@ from typing import Any
 
 from saccade.errors import ConfigError
 from saccade.inspection.attribution import Attribution
-from saccade.plots.attribution_text import render_attribution
 from saccade.plots.figure_json import figure_to_json
 from saccade.plots.render import save_figure
 
@@ -29,6 +28,8 @@ class Explanation:
 
     def terminal(self, width: int = 80, colour: bool = True) -> str:
         """Return the attribution as text for a terminal."""
+        from saccade.plots.attribution_text import render_attribution
+
         return render_attribution(self.attribution, width, colour)
 
     def to_dict(self) -> dict[str, Any]:

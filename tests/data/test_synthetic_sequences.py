@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.data.splits import SPLIT_NAMES, hash_split
+from saccade.data.synthetic.registry import SYNTHETIC_PAIRS
 from saccade.data.synthetic.sequences import (
     SYNTHETIC_DESCRIPTIONS,
-    SYNTHETIC_PAIRS,
     generate_copy,
     generate_reverse,
 )

@@ -15,10 +15,9 @@ from saccade.data.synthetic.base import (
     generate_pairs,
     uniform_stream,
 )
-from saccade.data.synthetic.dates import DATES_DESCRIPTION, generate_dates
+from saccade.data.synthetic.dates import DATES_DESCRIPTION
 from saccade.data.synthetic.spelled_numbers import (
     SPELLED_NUMBERS_DESCRIPTION,
-    generate_spelled_numbers,
 )
 from saccade.errors import ConfigError
 from saccade.types.progress import ProgressCallback
@@ -95,11 +94,3 @@ def _draw(
         return None
 
     return draw
-
-
-SYNTHETIC_PAIRS: dict[str, Callable[..., SyntheticPairs]] = {
-    "dates": generate_dates,
-    "numbers": generate_spelled_numbers,
-    "reverse": generate_reverse,
-    "copy": generate_copy,
-}

@@ -23,7 +23,7 @@ from saccade.data.split_keys import (
     refuse_division,
 )
 from saccade.data.splits import SPLIT_NAMES, hash_texts
-from saccade.data.synthetic.sequences import SYNTHETIC_PAIRS
+from saccade.data.synthetic.registry import SYNTHETIC_PAIRS
 from saccade.data.tokenizers import Tokenizer, tokenizer_from_json, train_tokenizer
 from saccade.errors import ConfigError, DataError
 from saccade.io.text_files import MAX_LISTED_ERRORS

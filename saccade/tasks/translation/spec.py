@@ -2,7 +2,7 @@
 
 from saccade.data.datasets import PAIR_DATASETS
 from saccade.data.records.role_names import TASK_ROLES
-from saccade.data.synthetic.sequences import SYNTHETIC_PAIRS
+from saccade.data.synthetic.registry import SYNTHETIC_PAIRS
 from saccade.models.registry import TRANSLATION_MODELS
 from saccade.registry import import_when_called
 from saccade.tasks.base import AnyTaskSpec, TaskSpec
