@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from saccade.cli.main import run as command
 from saccade.errors import ConfigError, DataError, RunError
@@ -23,7 +24,9 @@ from saccade.workflows.compare.measure import (
 )
 from saccade.workflows.compare.significance import (
     pairwise_differences,
+    permutation_p,
     rank_models,
+    seeds_needed,
     separation_probability,
 )
 
@@ -88,6 +91,7 @@ def test_pairwise_differences_overlapping_seeds_are_undecided():
     (result,) = pairwise_differences(rows, EXACT)
     assert result.interval[0] > 0 and result.seeds_overlap and not result.is_significant
     assert "a and b: undecided" in result.summary and " overlap" in result.summary
+    assert result.seeds_needed > 2 and f"{result.seeds_needed} seeds needed" in result.summary
 
 
 def test_pairwise_differences_small_test_set_is_undecided():
@@ -97,6 +101,7 @@ def test_pairwise_differences_small_test_set_is_undecided():
     (result,) = pairwise_differences(rows, EXACT)
     assert result.seeds_overlap is False and result.interval[0] < 0 < result.interval[1]
     assert not result.is_significant and "do not overlap" in result.summary
+    assert result.seeds_needed is None and "test examples needed" in result.summary
 
 
 def test_pairwise_differences_one_seed():
@@ -136,13 +141,56 @@ def test_pairwise_differences_by_loss_needs_seeds():
             [losses("low", *low[:seeds]), losses("high", *high[:seeds])], LOSS
         )
         assert not result.is_significant
-        assert f"{probability} probable by seed variation alone: 4 seeds needed" in result.summary
+        assert f"{probability} probable by seed variation alone; 4 seeds needed" in result.summary
+        assert result.seeds_needed == 4
     (result,) = pairwise_differences([losses("low", *low), losses("high", 1.3, *high[1:])], LOSS)
     assert not result.is_significant and result.seeds_overlap
     (result,) = pairwise_differences([losses("low", 1.0), losses("high", 2.0)], LOSS)
     assert not result.is_significant and "one seed" in result.summary
+    assert result.seeds_needed == 4 and result.summary.endswith("; 4 seeds needed).")
     order = rank_models([losses("high", 2.0), losses("low", 1.0)], LOSS)
     assert [r.model for r in order] == ["low", "high"]
+
+
+@pytest.mark.parametrize(("a", "b"), [(3, 3), (5, 4), (2, 6), (12, 12)])
+def test_permutation_p_is_that_of_scipy(a, b):
+    draw = np.random.default_rng([a, b])
+    first, second = draw.normal(0, 1, a), draw.normal(1, 1, b)
+    expected = scipy.stats.permutation_test(
+        (first, second), lambda x, y: abs(np.mean(x) - np.mean(y)), alternative="greater", rng=draw
+    )
+    exact = a + b < 20
+    assert permutation_p(first, second) == pytest.approx(
+        expected.pvalue, rel=1e-9 if exact else 0.2
+    )
+
+
+def test_permutation_p_of_separated_scores_is_the_formula():
+    for seeds in (2, 3, 5):
+        first = [1.0 + 0.1 * seed for seed in range(seeds)]
+        found = permutation_p(first, [score + 5 for score in first])
+        assert found == pytest.approx(separation_probability(seeds, seeds))
+
+
+def test_many_seeds_decide_in_spite_of_one_overlap():
+    low = [1.0, 1.1, 1.2, 1.0, 1.1, 1.2, 1.65, 1.1]
+    high = [score + 0.6 for score in low]
+    (result,) = pairwise_differences([losses("low", *low), losses("high", *high)], LOSS)
+    assert result.seeds_overlap and result.is_significant and result.better == "low"
+
+
+def test_seeds_needed_decide_about_half_of_the_time():
+    draw = np.random.default_rng(5)
+    difference, spread = 1.0, 1.0
+    pattern = np.array([-1.0, 1.0]) * spread / np.sqrt(2)  # two seeds with this deviation
+    needed = seeds_needed([*pattern], [*(pattern + difference)], 0.05)
+    assert needed == 8  # 2 · 1.96²
+    decided = sum(
+        permutation_p(draw.normal(0, spread, needed), draw.normal(difference, spread, needed))
+        < 0.05
+        for _ in range(200)
+    )
+    assert 70 < decided < 140
 
 
 def test_separation_probability_by_simulation():
@@ -244,6 +292,22 @@ def test_compare_trains_every_model_with_every_seed(compared):
     assert [d.is_significant for d in found.differences] == [False]  # six steps teach nothing
     assert "Same tokenizer for all, fitted once" in found.notes[0]
     assert json.loads(json.dumps(found.to_dict()))["rows"][0]["seeds"][1]["seed"] == 2
+
+
+def test_short_trainings_have_curves(words_file, tmp_path):
+    settings = {name: value for name, value in SMALL.items() if name != "train.evaluate_every"}
+    settings["train.patience"] = 3
+    call = {"models": ["seq2seq"], "steps": 20, "seeds": 1, "set": settings, "out": tmp_path}
+    found = compare_models(str(words_file), **call)
+    train = load_run(tmp_path / "seq2seq-1").recipe.train
+    assert train.evaluate_every == 2 and train.patience > 3
+    assert len(found.rows[0].runs[0].curve) == 10
+
+
+def test_comparison_is_shown_in_notebooks(compared):
+    found, _ = compared
+    shown = found._repr_html_()
+    assert "<td>bahdanau</td>" in shown and "undecided" in shown and "image/png;base64," in shown
 
 
 def test_compare_reuses_finished_runs(compared, words_file):

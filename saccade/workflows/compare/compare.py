@@ -28,6 +28,7 @@ from saccade.runs.train import TrainOptions, resume
 from saccade.tasks.base import PrepareContext
 from saccade.tasks.registry import read_recipe, task_spec_for
 from saccade.training.device import set_num_threads
+from saccade.types.html import html_image, html_paragraph, html_table
 from saccade.types.results import ComparisonMetric
 from saccade.workflows.compare.measure import (
     ModelResults,
@@ -42,6 +43,7 @@ from saccade.workflows.compare.significance import (
 )
 
 DEFAULT_MINUTES = 2.0  # of each training
+MIN_CURVE_POINTS = 10  # evaluations of a training by steps, for a curve
 
 
 class Comparison(NamedTuple):
@@ -54,6 +56,25 @@ class Comparison(NamedTuple):
     folder: Path
     plot: Path
     compared: str = "model"  # heading of the first column
+
+    def _repr_html_(self) -> str:
+        """Return the table, the verdicts and the curves for a notebook."""
+        columns = [self.compared, "parameters", "dev", "test", "seeds", "ms"]
+        rows = [
+            [
+                row.model,
+                f"{row.runs[0].parameters:,}",
+                *(f"{row.mean(name):.4g}" for name in ("dev", "test")),
+                f"{min(row.values('test')):.3g}–{max(row.values('test')):.3g}",
+                f"{row.mean('milliseconds'):.3g}",
+            ]
+            for row in self.rows
+        ]
+        parts = [html_paragraph(self.metric.label), html_table(columns, rows)]
+        parts += [html_paragraph(difference.summary) for difference in self.differences]
+        if self.plot.suffix == ".png" and self.plot.exists():
+            parts.append(html_image(self.plot.read_bytes(), f"{self.metric.label} over training"))
+        return "".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON."""
@@ -124,7 +145,8 @@ def compare_models(
     except ValueError as error:
         raise ConfigError(str(error)) from None
     by_clock = minutes is not None and steps is None and "train.steps" not in (set or {})
-    trainings = _Trainings(folder, recipes, by_clock, options)
+    keeps_interval = "train.evaluate_every" in (set or {})
+    trainings = _Trainings(folder, recipes, by_clock, keeps_interval, options)
     trainings.check(seeds)
     may_fail = sweep is not None and only is None
     runs, metric, left_out = _train_all(trainings, list(recipes), seeds, may_fail, options)
@@ -281,10 +303,16 @@ class _Trainings:
     """The runs of a comparison in folders MODEL-SEED: new, interrupted or finished."""
 
     def __init__(
-        self, folder: Path, recipes: dict[str, Any], by_clock: bool, options: TrainOptions
+        self,
+        folder: Path,
+        recipes: dict[str, Any],
+        by_clock: bool,
+        keeps_interval: bool,
+        options: TrainOptions,
     ):
         self.folder, self.recipes, self.options = folder, recipes, options
         self.by_clock = by_clock  # the time budget ends a training, not its steps
+        self.keeps_interval = keeps_interval  # between evaluations: it was requested
         self.preprocessor: Any = None
         self.data: Any = None  # data settings, once resolved
         self.prepared: dict[str, tuple[Any, str]] = {}  # by model: recipe, data fingerprint
@@ -375,10 +403,28 @@ class _Trainings:
             )
             recipe = prepared.recipe
             self.preprocessor, self.data = prepared.preprocessor, recipe.data
-            if self.by_clock:
-                recipe = override_settings(recipe, {"train.steps": None})
+            recipe = override_settings(recipe, self._curve_settings(recipe))
             self.prepared[model] = recipe, prepared.fingerprint()
         return self.prepared[model]
+
+    def _curve_settings(self, recipe: Any) -> dict[str, Any]:
+        """Return the settings by which a short training, too, is evaluated often enough.
+
+        A recipe's interval between evaluations suits the recipe's own length; where a time budget
+        ends a training, it plans the evaluations itself.
+        """
+        length: dict[str, Any] = {"train.steps": None} if self.by_clock else {}
+        if self.keeps_interval or "evaluate_every" not in type(recipe.train).model_fields:
+            return length
+        if self.by_clock:
+            return length | {"train.evaluate_every": None}
+        train = recipe.train
+        before = train.evaluation_interval
+        interval = min(before, max(1, int(train.max_steps) // MIN_CURVE_POINTS))
+        settings = {"train.evaluate_every": interval}
+        if train.patience is not None:  # the same number of steps without improvement
+            settings["train.patience"] = train.patience * before // interval
+        return settings
 
     def _check_same_data(self, folder: Path, fingerprint: str) -> None:
         """Refuse data that has changed since another run of the comparison started."""
