@@ -47,7 +47,7 @@ def demo_command(
             {"source": source, "text": text}
             for (source, _), text in zip(examples, predictions, strict=True)
         ]
-        print_json({"run": str(out), "test": scores, "answers": answers})
+        print_json({"run": str(out), "test": scores.to_dict(), "answers": answers})
         return
     count, percent = scores["examples"], 100 * scores["exact"]
     print(f"\nExact match on {count:,.0f} held-out dates: {percent:.2f} %\n")
