@@ -1,16 +1,21 @@
 """`saccade export`: write a run in another tool's format."""
 
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from saccade.cli.console import stderr_console
 from saccade.cli.opening import open_run
 from saccade.cli.options import RunArgument, parse_overrides
+from saccade.errors import SaccadeError
 from saccade.interop.registry import ENGINES, EXPORTS
 from saccade.registry import lookup
+
+if TYPE_CHECKING:
+    from saccade.runs.run import Run
 
 
 def export_command(
@@ -46,8 +51,26 @@ def export_command(
     """
     options = parse_overrides(set)
     lookup(EXPORTS, to, "export format")
-    folder = open_run(run).export(to, out, **options)
+    opened = open_run(run)
+    folder = opened.export(to, out, **options)
     if out is None and to in ENGINES:
+        console = stderr_console()
+        for message in _verify(opened):
+            console.print(message, soft_wrap=True)
         command = f"saccade predict {shlex.quote(str(run))} … --engine {to}"
-        stderr_console().print(f"To predict with it: {command}", soft_wrap=True)
+        console.print(f"To predict with it: {command}", soft_wrap=True)
     print(folder)
+
+
+def _verify(run: "Run") -> Iterator[str]:
+    """Compare the export with the run, and yield what that means for `predict`."""
+    from saccade.interop.ctranslate2.engine import is_verified_export
+
+    try:
+        inputs, same = run.verify_export()
+    except SaccadeError as error:  # for example the data is gone
+        yield f"The export could not be compared with the run: {error}"
+        return
+    yield f"Its predictions equal those of the run for {same} of {inputs} dev inputs."
+    if is_verified_export(run.folder):
+        yield "saccade predict uses it for greedy decoding from now on, since it starts faster."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from saccade.cli.console import json_line, stderr_console
-from saccade.cli.opening import check_file
+from saccade.cli.opening import check_file, open_run
 from saccade.cli.options import BeamOption, RunArgument, is_debug, parse_overrides
 from saccade.cli.predict_file import (
     ROW_FORMATS,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 INCOMPLETE_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # decoded from a part of a character's bytes
 DEFAULT_DECODING = {"beam": 1, "n_best": 1}
+DEFAULT_ENGINE = "fused"
 
 
 @with_role_options
@@ -75,12 +76,12 @@ def predict_command(
         typer.Option("--stream/--no-stream", help="Print text while it is generated."),
     ] = None,
     engine: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Inference engine: fused, torch (the model's own code), or ctranslate2 (after "
-            "saccade export)."
+            "saccade export); chosen if not given, see below."
         ),
-    ] = "fused",
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per input.")] = False,
     *,
     columns: dict[str, str],
@@ -113,23 +114,15 @@ def predict_command(
     tabs.
 
     The engine "fused" computes a Transformer or a GPT with fewer operations; other models run on
-    "torch". With --debug, the engine that was used is printed on standard error.
+    "torch". Without --engine, greedy decoding uses "ctranslate2" if the run has an export that
+    gives the same predictions (saccade export compares them), since it does not load PyTorch; all
+    else uses "fused". With --debug, the engine that was used is printed on standard error.
     """
     texts, file = _texts_or_file(texts or [], file)
     if out is not None and file is None:
         raise ConfigError("--out needs --file; predictions for texts are printed.")
     run_columns = read_run_columns(run, columns)
     check_file(None if file == STANDARD_INPUT else file)
-    predictor = _open_predictor(run, engine, with_scores=json or n_best > 1)
-    if is_debug(context):
-        stderr_console().print(f"engine: {predictor.engine_name or 'none, nothing is decoded'}")
-    if stream and not predictor.can_stream:
-        raise ConfigError("--stream needs a language model; this run's predictions come whole.")
-    if stream is None:
-        single = file is None and len(texts) == 1 and beam == n_best == 1 and not json
-        stream = predictor.can_stream and single and sys.stdout.isatty()
-    if stream and (file is not None or len(texts) != 1 or json):
-        raise ConfigError("--stream needs a single text, without --file and --json.")
     options = _decoding_options(
         beam=beam,
         n_best=n_best,
@@ -139,6 +132,17 @@ def predict_command(
         max_new_tokens=max_new_tokens,
         stop=tuple(stop) if stop else None,
     )
+    chosen = engine or _default_engine(run, needs_torch=bool(options or json or stream))
+    predictor = _open_predictor(run, chosen, with_scores=json or n_best > 1)
+    if is_debug(context):
+        stderr_console().print(f"engine: {predictor.engine_name or 'none, nothing is decoded'}")
+    if stream and not predictor.can_stream:
+        raise ConfigError("--stream needs a language model; this run's predictions come whole.")
+    if stream is None:
+        single = file is None and len(texts) == 1 and beam == n_best == 1 and not json
+        stream = predictor.can_stream and single and sys.stdout.isatty()
+    if stream and (file is not None or len(texts) != 1 or json):
+        raise ConfigError("--stream needs a single text, without --file and --json.")
     predict = partial(predictor.predict, **options)
     format_prediction: FormatFunction = partial(_format_prediction, n_best=n_best, json=json)
     if file is None:
@@ -161,7 +165,7 @@ def predict_command(
         request = {
             "run fingerprint": run_fingerprint(run),
             "json": json,
-            "engine": None if engine == "fused" else engine,
+            "engine": None if engine == DEFAULT_ENGINE else engine,
             **options,
         }
         with ResumableOutput(out, request) as output:
@@ -192,6 +196,13 @@ class _Predictor(NamedTuple):
     schema: "TableSchema | None" = None
 
 
+def _default_engine(run: Path, needs_torch: bool) -> str:
+    """Return the engine that gives the same predictions and starts fastest."""
+    from saccade.interop.ctranslate2.engine import ENGINE_NAME, is_verified_export
+
+    return ENGINE_NAME if not needs_torch and is_verified_export(run) else DEFAULT_ENGINE
+
+
 def _open_predictor(run: Path, engine: str, with_scores: bool) -> _Predictor:
     from saccade.interop.registry import ENGINES
     from saccade.registry import lookup
@@ -200,10 +211,9 @@ def _open_predictor(run: Path, engine: str, with_scores: bool) -> _Predictor:
         exported = ENGINES[engine](run, with_scores)
         return _Predictor(exported.predict, exported.truncate, False, engine)
     from saccade.inference.engine_names import DECODER_ENGINES
-    from saccade.runs.run import load_run
 
     lookup(dict.fromkeys([*DECODER_ENGINES, *ENGINES]), engine, "engine")
-    opened = load_run(run)
+    opened = open_run(run)
     predictor = opened.predictor
     predict: PredictFunction = partial(opened.predict, engine=engine)  # type: ignore[assignment]
     engine_name = predictor.engine_name(engine)

@@ -43,7 +43,7 @@ from saccade.data.task_roles import role_settings
 from saccade.errors import ConfigError, DataError, RunError, SaccadeError
 from saccade.inspection.checks import CheckResult, skipped
 from saccade.inspection.figures import ComputationGraph, FeatureImportance, GradientNorms
-from saccade.interop.ctranslate2.engine import export_folder
+from saccade.interop.ctranslate2.engine import export_folder, write_parity
 from saccade.interop.registry import EXPORTS, IMPORTS, SUBPROCESS_ENGINES, ModelParts
 from saccade.io.atomic import read_checksummed_json, write_checksummed_json, write_checksummed_text
 from saccade.io.run_folder import (
@@ -404,6 +404,20 @@ class Run:
         if to in self._engines:  # it has the old export open
             self._engines[to].close()
         return out
+
+    def verify_export(self, inputs: int = 64) -> tuple[int, int]:
+        """Compare greedy predictions of the CTranslate2 export with those of this run.
+
+        Returns the number of inputs of the dev split that were compared, and for how many of them
+        the predictions were equal. The result is stored with the export: `saccade predict` uses an
+        export for which all are equal.
+        """
+        texts = self.evaluator.inputs(self.split("dev"))[:inputs]
+        own = self.predict(texts)
+        exported = self.predict(texts, engine="ctranslate2")
+        same = sum(a.text == b.text for a, b in zip(own, exported, strict=True))
+        write_parity(self.folder, len(texts), same)
+        return len(texts), same
 
     def _engine(self, name: str) -> Any:
         """Return an inference engine, started on first use."""

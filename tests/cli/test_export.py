@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from saccade.interop.ctranslate2.engine import is_verified_export, write_parity
+from saccade.io.tensors import read_tensors, write_tensors
 from saccade.runs.run import load_run
 from saccade.runs.train import TrainOptions, train_recipe
 
@@ -152,3 +154,66 @@ def test_export_refuses_unsupported_runs(
     result = saccade("export", two_runs[model], *arguments)
     assert result.code == 2 and message in result.err
     assert not (two_runs[model] / "exports").exists()
+
+
+def engine_of(saccade: Command, run: Path, *more: str) -> str:
+    result = saccade("predict", run, "abc", *more, "--debug")
+    assert result.code == 0, result.err
+    return str(result.err.strip().splitlines()[0].removeprefix("engine: "))
+
+
+def test_verified_export_is_the_default_of_greedy_decoding(
+    saccade: Command, two_runs: dict[str, Path], tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(two_runs["transformer"], tmp_path / "run"))
+    assert engine_of(saccade, run) == "fused"
+    own = saccade("predict", run, "abc", "fed").out
+    load_run(run).export("ctranslate2")
+    assert engine_of(saccade, run) == "fused", "it was not compared"
+    result = saccade("export", run, "--to", "ctranslate2")
+    inputs = len(load_run(run).split("dev").pairs)
+    assert f"equal those of the run for {inputs} of {inputs} dev inputs" in result.err
+    assert "saccade predict uses it for greedy decoding" in result.err
+    assert engine_of(saccade, run) == "ctranslate2"
+    assert saccade("predict", run, "abc", "fed").out == own
+    for other in (["--beam", "2"], ["--sample"], ["--json"], ["--engine", "fused"]):
+        assert engine_of(saccade, run, *other) == "fused", other
+    weights, metadata = read_tensors(run / "model.safetensors")
+    write_tensors(run / "model.safetensors", {n: w * 2 for n, w in weights.items()}, metadata)
+    assert engine_of(saccade, run) == "fused", "the export is of other weights"
+
+
+@pytest.mark.parametrize("why", ["different", "none", "int8", "damaged"])
+def test_other_exports_are_not_the_default(
+    why: str, saccade: Command, exported: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(exported, tmp_path / "run"))
+    write_parity(run, 8, 8)
+    assert is_verified_export(run)
+    if why == "int8":
+        load_run(run).export("ctranslate2", quantization="int8")
+        write_parity(run, 8, 8)
+    elif why == "damaged":
+        path = run / "exports/ctranslate2/parity.json"
+        path.write_text(path.read_text().replace("8", "9"))
+    else:
+        write_parity(run, *{"different": (8, 7), "none": (0, 0)}[why])
+    assert not is_verified_export(run) and engine_of(saccade, run) == "fused"
+
+
+def test_default_prediction_through_an_export_does_not_load_torch(
+    exported: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(exported, tmp_path / "run"))
+    write_parity(run, 8, 8)
+    program = (
+        "import sys; from saccade.cli.main import run\n"
+        "assert run(['predict', sys.argv[1], 'abc']) == 0\n"
+        "assert 'ctranslate2' in sys.modules and 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(run)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0 and done.stdout == load_run(run).predict("abc").text + "\n", (
+        done.stderr
+    )

@@ -18,6 +18,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,13 +29,14 @@ from saccade.config import Config, build_config
 from saccade.data.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 from saccade.data.tokenizers import Tokenizer, group_by_length, tokenizer_from_json, truncate
 from saccade.errors import ConfigError, DataError, MissingPackageError, RunError, SaccadeError
-from saccade.io.atomic import corrupt_file_error, read_checksummed_json
+from saccade.io.atomic import corrupt_file_error, read_checksummed_json, write_checksummed_json
 from saccade.io.run_folder import read_run_settings, weights_checksum
 from saccade.types.progress import Progress, ProgressCounter, ignore_progress
 from saccade.types.results import Prediction
 
 ENGINE_NAME = "ctranslate2"
 EXPORT_INFO_FILE = "saccade.json"  # next to CTranslate2's own files
+PARITY_FILE = "parity.json"  # comparison with the predictions of the run
 EXPORT_FORMAT = 1
 ENGINE_BATCH_TOKENS = 4096  # source tokens of a batch, padding included
 # decoding options that CTranslate2 does not have, or not with the same effect
@@ -86,6 +88,31 @@ def parse_engine_options(options: dict[str, Any]) -> EngineDecodingConfig:
             f"{decoding.n_best} or more."
         )
     return decoding
+
+
+def write_parity(run: Path, inputs: int, same: int) -> None:
+    """Record for how many of some inputs the export of a run gave the run's own predictions."""
+    parity = {"weights": weights_checksum(run), "inputs": inputs, "same": same}
+    write_checksummed_json(export_folder(run) / PARITY_FILE, parity)
+
+
+def is_verified_export(run: Path) -> bool:
+    """Return True if a run has an export of its weights that gives the same greedy predictions.
+
+    It must be in float32, and `write_parity` must have recorded that all predictions were equal.
+    """
+    folder = export_folder(run)
+    if not (folder / PARITY_FILE).exists() or find_spec("ctranslate2") is None:
+        return False
+    try:
+        info = read_checksummed_json(folder / EXPORT_INFO_FILE)
+        parity = read_checksummed_json(folder / PARITY_FILE)
+        checksum = weights_checksum(run)
+    except RunError:
+        return False
+    is_same = parity["inputs"] > 0 and parity["same"] == parity["inputs"]
+    is_fresh = info["weights"] == parity["weights"] == checksum
+    return is_same and is_fresh and info["quantization"] == "float32"
 
 
 def export_folder(run: Path) -> Path:
