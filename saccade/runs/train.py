@@ -249,6 +249,8 @@ def _run_session(run: Run, options: TrainOptions, session: _Session) -> TrainRes
         with stop_on_signal() as stop:
             stop_reason, figures = _run_loop(run, options, console, session, stop)
     else:
+        if run.recipe.train.model_dump().get("minutes") is not None:
+            options.log(f"train.minutes does not limit {run.recipe.model_name}: it has no steps.")
         estimator = _make_estimator(run)
         # a fit that cannot be resumed is interrupted immediately
         with stop_on_signal() if estimator.is_resumable else nullcontext(StopFlag()) as stop:

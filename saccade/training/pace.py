@@ -84,9 +84,10 @@ class Pace:
             return state.step % self.settings.evaluation_interval == 0
         if not state.eval_seconds:
             return False
-        # evenly spread; the last one comes after the last step
-        count = count_evaluations(self.budget, state.eval_seconds)
-        return int(count * self.progress) > int(count * state.last_eval_progress)
+        interval = 1 / count_evaluations(self.budget, state.eval_seconds)
+        # none shortly before the last one, which comes after the last step
+        progress = self.progress
+        return state.last_eval_progress + interval <= progress <= 1 - interval / 2
 
     def timing_is_due(self) -> bool:
         """Return True if an evaluation is to be timed, from which the others are planned."""

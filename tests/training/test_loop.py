@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -330,6 +331,22 @@ def test_evaluations_have_their_share_of_a_time_budget(example_seconds: float) -
     assert result.events[-1] == of(EvalEvent, result)[-1]
     assert 100 + 300 - 0.5 <= objective.clock.now <= 100 + 300 + 1.0
     assert of(StepEvent, result)[-1].step == pytest.approx(planned.plan.steps, rel=0.05)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0], ids=["faster", "same", "slower"])
+def test_evaluations_whose_duration_changes_keep_their_distance(factor: float) -> None:
+    class Changing(Slow):
+        def evaluate(self, examples: int) -> Validation:
+            found = super().evaluate(examples)
+            self.example_seconds *= factor
+            return found
+
+    result = run_slow(Changing(0.5, 0.004), minutes=5, evaluate_every=None)
+    progress = {event.step: event.progress for event in of(StepEvent, result)}
+    at = [progress[event.step] for event in of(EvalEvent, result)]
+    *distances, last = [later - earlier for earlier, later in pairwise(at)]
+    # of up to 20 evaluations; the last may be nearer to the one before it
+    assert all(distance >= 0.05 for distance in distances) and last >= 0.025
 
 
 def test_evaluation_interval_that_is_given_holds_in_a_time_budget() -> None:

@@ -2,13 +2,15 @@
 
 A setting that was given is kept. Every choice states the statistic it follows from.
 
-Models for sentences are sized for about an hour of training on two cores; for longer training set
-more steps. A training step takes about six operations per weight and token, two forward and four
-backward (Kaplan et al. 2020).
+Models for sentences are sized for about an hour of training on two cores, or for `train.minutes`:
+in a short time, many small steps of a small model with few tokens learn more than few large ones
+(docs/lab-notes.md has the measurements). For longer training set more steps. A training step takes
+about six operations per weight and token, two forward and four backward (Kaplan et al. 2020).
 """
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +27,26 @@ DEFAULT_SECONDS = 3600.0  # of training on sentences, without train.minutes
 MIN_STEPS, MAX_STEPS = 400, 100_000
 TRAIN_FLOPS = 8e10  # operations per second that training reaches on two cores
 TARGET_TOKEN_SHARE = 0.8  # of a batch's token budget; padding and longer sources take the rest
-MAX_BATCH_TOKENS = 4096
+
+
+class TimeLimits(NamedTuple):
+    """Largest sizes of a model for sentences that learns most in a time, and its learning rate."""
+
+    minutes: float  # up to which these hold
+    vocab_size: int
+    width: int
+    depth: int
+    batch_tokens: int
+    learning_rate: float  # of the transformer
+    max_dropout: float
+
+
+TIME_LIMITS = (
+    TimeLimits(6, 4000, 128, 2, 512, 4e-3, 0.1),
+    TimeLimits(20, 8000, 128, 2, 1024, 3e-3, 0.1),
+    TimeLimits(40, 8000, 256, 4, 2048, 2e-3, 0.3),
+    TimeLimits(math.inf, 8000, 256, 4, 4096, 1e-3, 0.3),
+)
 
 
 @dataclass(frozen=True)
@@ -80,30 +101,54 @@ def auto_configure(
         why = f"answers have {facts.target_words:.0f} words on average"
         kind = choose("data.tokenizer.kind", "bpe", why)
     vocabulary = {"character": 100, "word": 10_000}.get(kind, 0)  # or near enough
+    minutes = recipe.train.minutes
     if kind == "bpe":
         # no more: in an hour, the rare pieces of a larger one are hardly met
         size = 2000 if facts.pairs < 8_000 else 4000 if facts.pairs < 20_000 else 8000
-        vocabulary = choose("data.tokenizer.size", size, f"{facts.pairs:,} pairs")
+        size, why = _limit(size, "vocab_size", facts, minutes)
+        vocabulary = choose("data.tokenizer.size", size, why)
         choose(
             "data.tokenizer.shared",
             facts.shared_chars > 0.3,
             f"{100 * facts.shared_chars:.0f} % of the letters occur on both sides",
         )
     model = recipe.model_name
-    met = _choose_sizes(model, kind, facts, vocabulary or 8000, choose)
-    _choose_training(model, kind, facts, met, recipe.train.minutes, choose)
+    met = _choose_sizes(model, kind, facts, vocabulary or 8000, minutes, choose)
+    _choose_training(model, kind, facts, met, minutes, choose)
     return override_settings(recipe, {choice.path: choice.value for choice in choices}), choices
 
 
-def _choose_sizes(model: str, kind: str, facts: PairStats, vocabulary: int, choose: Any) -> float:
-    """The model's sizes, and about how many weights a target token meets."""
+def _time_limits(minutes: float | None) -> TimeLimits:
+    """Return the sizes for a time budget; without one, those for an hour."""
+    return next(limits for limits in TIME_LIMITS if (minutes or math.inf) <= limits.minutes)
+
+
+def _limit(size: int, name: str, facts: PairStats, minutes: float | None) -> tuple[int, str]:
+    """Return a size that suits the number of pairs, or less if time is short, and the reason."""
+    limit = getattr(_time_limits(minutes), name)
+    return (limit, f"for {minutes:g} min") if limit < size else (size, f"{facts.pairs:,} pairs")
+
+
+def _choose_sizes(
+    model: str,
+    kind: str,
+    facts: PairStats,
+    vocabulary: int,
+    minutes: float | None,
+    choose: Any,
+) -> float:
+    """Choose the model's sizes; return about how many weights a target token meets."""
     why = f"{facts.pairs:,} pairs"
     letters = kind == "character"
+    if letters:
+        minutes = None  # a model of letters is small, and learns in minutes
     if model == "transformer":
         # nothing wider: of so many pairs an hour sees a part, and of a wider model less
-        width = choose("model.width", 128 if letters or facts.pairs < 50_000 else 256, why)
+        width = 128 if letters or facts.pairs < 50_000 else 256
+        width = choose("model.width", *_limit(width, "width", facts, minutes))
         depth = 2 if letters or facts.pairs < 8_000 else 4
-        depth = choose("model.depth", depth, "letters" if letters else why)
+        depth, reason = _limit(depth, "depth", facts, minutes)
+        depth = choose("model.depth", depth, "letters" if letters else reason)
         # other widths than ours must be divisible too
         heads = next(h for h in (max(1, width // 32), 4, 2, 1) if width % h == 0)
         choose("model.heads", heads, f"a width of {width}")
@@ -113,10 +158,13 @@ def _choose_sizes(model: str, kind: str, facts: PairStats, vocabulary: int, choo
             hidden = choose("model.hidden", 2 * width, why_hidden) or hidden
         met = depth * (12 * width**2 + 4 * width * hidden) + width * vocabulary
     else:
-        width = choose("model.width", 128 if letters or facts.pairs < 20_000 else 256, why)
+        width = 128 if letters or facts.pairs < 20_000 else 256
+        width = choose("model.width", *_limit(width, "width", facts, minutes))
         met = 32 * width**2 + width * vocabulary
-    small = facts.pairs < 50_000 and not letters
-    choose("model.dropout", 0.3 if small else 0.1, why)
+    dropout = 0.3 if facts.pairs < 50_000 and not letters else 0.1
+    if dropout > _time_limits(minutes).max_dropout:
+        dropout, why = _time_limits(minutes).max_dropout, f"for {minutes:g} min: few epochs"
+    choose("model.dropout", dropout, why)
     return float(met)
 
 
@@ -126,11 +174,15 @@ def _choose_training(
     letters = kind == "character"
     per_token = 1.0 if letters else CHARS_PER_TOKEN
     longer = max(facts.source_chars, facts.target_chars) / per_token + 1
+    limits = _time_limits(None if letters else minutes)
     # fewer where there are few pairs, so that an epoch has at least 50 steps
-    limit = 128.0 if letters else MAX_BATCH_TOKENS / longer
+    limit = 128.0 if letters else limits.batch_tokens / longer
     rows = min(limit, max(16, facts.pairs // 50))
-    budget = int(np.clip(rows * longer + 1e-6, 256, MAX_BATCH_TOKENS))  # 4095.999… is 4096
-    budget = choose("train.batch_tokens", budget, f"about {rows:.0f} pairs of {longer:.0f} tokens")
+    budget = int(np.clip(rows * longer + 1e-6, 256, limits.batch_tokens))  # 4095.999… is 4096
+    why = f"about {budget / longer:.0f} pairs of {longer:.0f} tokens"
+    if budget == limits.batch_tokens < TIME_LIMITS[-1].batch_tokens:
+        why += f", for {minutes:g} min"
+    budget = choose("train.batch_tokens", budget, why)
     epoch = max(1.0, facts.pairs * longer / budget)
     step_seconds = 6 * met * budget * TARGET_TOKEN_SHARE / TRAIN_FLOPS
     steps = choose("train.steps", *_steps(letters, facts, epoch, step_seconds, minutes))
@@ -139,8 +191,11 @@ def _choose_training(
             choose(choice.path, choice.value, choice.reason)
     if not letters:
         choose("train.patience", 8, "the rate falls to the end, and the scores rise as it does")
-    rate = 2e-3 if model != "transformer" else 1e-3
-    choose("train.learning_rate", rate, f"usual for {model} of this size")
+    rate, why = 2e-3, f"usual for {model} of this size"
+    if model == "transformer":
+        rate = limits.learning_rate
+        why = why if limits is TIME_LIMITS[-1] else f"for {minutes:g} min of small steps"
+    choose("train.learning_rate", rate, why)
     choose(
         "train.label_smoothing",
         0.0 if letters else 0.1,

@@ -157,6 +157,37 @@ def test_auto_configure_limits_the_epochs_of_small_corpora() -> None:
     assert int(steps.reason.partition(", about ")[2].split()[0]) < 15
 
 
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("stats", [LETTERS, SENTENCES, PairStats(10**6, 80.0, 90.0, 15.0, 0.6)])
+def test_auto_configure_sizes_grow_with_the_time_budget(model: str, stats: PairStats) -> None:
+    names = ("model.width", "data.tokenizer.size", "train.batch_tokens")
+    names += ("model.depth",) if model == "transformer" else ()
+    found = [configured(stats, model, train={"minutes": m}) for m in (1, 10, 30, 90)]
+    for name in names:
+        values = [settings[name] or 0 for settings in found]
+        assert values == sorted(values), name  # type: ignore[type-var]
+    hour = configured(stats, model)
+    same = {name: hour[name] for name in (*names, "model.dropout", "train.learning_rate")}
+    assert {name: found[-1][name] for name in same} == same
+    smaller = {name for name in names if found[0][name] != hour[name]}
+    assert bool(smaller) == (stats is not LETTERS)
+
+
+@given(st.sampled_from(MODELS), st.integers(1, 10**7), st.floats(0.01, 1000), st.floats(1, 80))
+def test_auto_configure_reasons_name_the_time_budget_where_it_decided(
+    model: str, pairs: int, minutes: float, words: float
+) -> None:
+    stats = PairStats(pairs, 60.0, 65.0, words, 0.8)
+    hour = {choice.path: choice for choice in auto_configure(translate_recipe(model), stats)[1]}
+    recipe = translate_recipe(model).with_values(train={"minutes": minutes})
+    _, choices = auto_configure(recipe, stats)
+    by_time = f"{minutes:g} min"
+    for choice in choices:
+        if choice.path != "train.steps":
+            assert (by_time in choice.reason) == (choice.value != hour[choice.path].value), choice
+        assert "on two cores" not in choice.reason
+
+
 def configured_with_sizes(stats: PairStats, **sizes: int) -> dict[str, object]:
     recipe_given = translate_recipe("transformer").with_values(
         model={"name": "transformer", **sizes}
