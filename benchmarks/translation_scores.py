@@ -78,10 +78,17 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         facts = [f"`{row.model}`", row.data, f"{row.parameters:,}", str(row.seed)]
         facts += [f"{row.steps:,}", f"{row.minutes:.1f}", f"{row.tokens_per_second:,.0f}"]
-        scores = [f"{row.greedy[name]:.2f} / {row.beam[name]:.2f}" for name in FIGURES.values()]
+        scores = [_both(row.greedy, row.beam, name) for name in FIGURES.values()]
         lines.append([*facts, *scores, row.published])
     markdown = ["| " + " | ".join(cells) + " |" for cells in lines]
     return "\n".join([*markdown, "", *_conventions(rows)])
+
+
+def _both(greedy: Evaluation, beam: Evaluation, name: str) -> str:
+    """Return a score of both searches; a dash where it has no meaning for the data."""
+    if name not in greedy:
+        return "–"
+    return f"{greedy[name]:.2f} / {beam[name]:.2f}"
 
 
 def _conventions(rows: Sequence[Row]) -> list[str]:
@@ -90,6 +97,8 @@ def _conventions(rows: Sequence[Row]) -> list[str]:
     for title, name in FIGURES.items():
         counted: dict[str, list[str]] = {}
         for row in rows:
+            if name not in row.greedy:
+                continue
             where = counted.setdefault(row.greedy.conventions[name], [])
             where += [row.data] if row.data not in where else []
         for signature, where in counted.items():

@@ -5,8 +5,10 @@ import itertools
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,11 @@ settings.register_profile(
 )
 settings.register_profile("fuzz", deadline=None, max_examples=200, print_blob=True)
 settings.load_profile(os.environ.get("SACCADE_HYPOTHESIS", "house"))
+
+
+# a shell starts background jobs with Ctrl-C ignored, which their processes would inherit
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # The longest test files start first, so that no core waits for one of them at the end.

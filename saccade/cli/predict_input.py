@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from saccade.data.tables.schema import TableSchema
     from saccade.data.task_records import RoleOptions
 
+TEXT_SUFFIXES = ("", ".txt", ".text")  # of files that are lines of text, whatever their bytes
+
 WarnFunction = Callable[[str], None]
 ReadBlocks = Callable[[str, WarnFunction], Iterator[Iterator[str]]]
 
@@ -90,10 +92,11 @@ def open_input(
         if records.format not in LINE_FORMATS or not _is_line_table(path, records, schema):
             return _table_input(records, schema)
     elif path != STANDARD_INPUT and run.task in INPUT_ROLES and not _is_empty(path):
-        records = open_records(path, run.options)
-        has_tabs = records.delimiter == "\t" and not run.keeps_tabs
-        if is_record_file(path) or has_tabs or records.format not in LINE_FORMATS:
-            return _column_input(records, run)
+        found = _open_columns(path, run.options)
+        if found is not None:
+            has_tabs = found.delimiter == "\t" and not run.keeps_tabs
+            if is_record_file(path) or has_tabs or found.format not in LINE_FORMATS:
+                return _column_input(found, run)
     split = TargetRemover(run, labels)
 
     numbers = count(1)
@@ -103,6 +106,18 @@ def open_input(
         return InputRow(text, text)
 
     return FileInput(lambda warn: ((row(line, warn) for line in b) for b in read(path, warn)))
+
+
+def _open_columns(path: str, options: "RoleOptions") -> "Records | None":
+    """Open a file by columns; None for a text file that cannot be, which is read line by line."""
+    from saccade.data.records.open import open_records
+
+    try:
+        return open_records(path, options)
+    except DataError:
+        if Path(path).suffix.lower() not in TEXT_SUFFIXES:
+            raise
+        return None
 
 
 def _is_empty(path: str) -> bool:

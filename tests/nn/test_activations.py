@@ -12,6 +12,7 @@ from saccade.nn import activations
 from saccade.nn.activations import gelu
 from saccade.nn.dropout import AlphaDropout
 from saccade.nn.kernels import gelu as gelu_kernel
+from saccade.types.names import Activation
 
 
 @pytest.fixture(params=[True, False], ids=["framework", "own"])
@@ -88,7 +89,7 @@ def test_activations_match_equations(name: str) -> None:
 
 def test_activations_all_have_an_equation() -> None:
     assert set(BY_HAND) | {"gelu", "softmax"} == set(activations.ACTIVATIONS)
-    assert list(get_args(activations.Activation)) == sorted(activations.ACTIVATIONS)
+    assert list(get_args(Activation)) == sorted(activations.ACTIVATIONS)
 
 
 def test_activations_subgradients_at_kinks() -> None:

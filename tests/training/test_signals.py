@@ -73,7 +73,7 @@ def test_interrupted_command_exits_with_the_code_of_the_signal(
         except KeyboardInterrupt:  # as the import of a C extension does
             raise ImportError("half imported") from None
 
-    monkeypatch.setattr("saccade.runs.run.load_run", interrupted)
+    monkeypatch.setattr("saccade.io.run_folder.read_run_settings", interrupted)
     assert saccade(["evaluate", "runs/none"]) == code
     assert capsys.readouterr().err.splitlines()[-1] == "Stopped."
 

@@ -208,7 +208,7 @@ def test_transfer_reports_missing_or_changed_old_data(table: Run, tmp_path: Path
     assert not on_old.after and "than when the run was started" in on_old.reason
     assert "unknown; got other training data" in describe_transfer([on_old])[0]
     old.unlink()
-    assert "There is no file" in transfer_reports(run.run)[1].reason
+    assert "is gone" in transfer_reports(run.run)[1].reason
     assert transfer_reports(run.run)[0].after  # that of the new data is known all the same
 
 

@@ -96,7 +96,7 @@ class TranslationInspector(Inspector[PairSplit]):
         source = self.example_input(splits["test"])
         options = self.predictor.parse_options({})
         answer = self.predictor.predict([source], options, PredictContext())[0].text
-        maps = self.attention_maps(source, answer)
+        maps = self.attention_maps(source)  # by its ids: the text may have other tokens
         cross = [map_ for (kind, _, _), map_ in maps.items() if kind == "cross"]
         title = attention_title(self.recipe.model_name, source, answer)
         return {"attention.png": AttentionGrid(cross, title)} if cross else {}
