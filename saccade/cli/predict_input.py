@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from saccade.data.tables.schema import TableSchema
     from saccade.data.task_records import RoleOptions
 
-TEXT_SUFFIXES = ("", ".txt", ".text")  # of files that are lines of text, whatever their bytes
+LINE_SUFFIXES = ("", ".txt", ".text")  # of files that are lines of text, whatever their bytes
 
 WarnFunction = Callable[[str], None]
 ReadBlocks = Callable[[str, WarnFunction], Iterator[Iterator[str]]]
@@ -115,7 +115,7 @@ def _open_columns(path: str, options: "RoleOptions") -> "Records | None":
     try:
         return open_records(path, options)
     except DataError:
-        if Path(path).suffix.lower() not in TEXT_SUFFIXES:
+        if Path(path).suffix.lower() not in LINE_SUFFIXES:
             raise
         return None
 

@@ -19,6 +19,11 @@ from saccade.errors import RunError
 from saccade.runs import train
 from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.train import TrainOptions, resume, train_recipe
+from saccade.training.checkpoint import BackgroundWriter
+
+# each checkpoint is complete before the next step, at which the disk may be filled
+submit = BackgroundWriter.submit
+BackgroundWriter.submit = lambda writer, action: (submit(writer, action), writer.wait())
 
 words, root, *steps = sys.argv[1:]
 train.write_report = lambda run, figures, log: None
