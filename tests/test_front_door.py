@@ -161,7 +161,7 @@ def test_table_missing_values_are_empty_cells(tmp_path: Path) -> None:
 def test_labelled_texts_in_memory(tmp_path: Path) -> None:
     many = [{"mood": "good", "review": f"fine {n}"} for n in range(30)]
     many += [{"mood": "bad", "review": f"poor {n}"} for n in range(30)]
-    quick = {"model.epochs": 1, "train.threads": 1}
+    quick = {"model.word_ngrams": 1, "model.char_ngrams": 0, "model.penalty": 1, "train.threads": 1}
     run = saccade.train("classify", data=many, target="mood", set=quick, progress=False)
     assert run.predict("fine 3").text in ("good", "bad")
     assert (run.recipe.data.label, run.recipe.data.text) == ("mood", "review")

@@ -133,6 +133,30 @@ def confusion_table(evaluation: Evaluation, max_classes: int = 20) -> Table | No
     return table
 
 
+MAX_LISTED_MISTAKES = 5
+
+
+def listed_tables(evaluation: Evaluation, all: bool) -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of rows that an evaluation has, by title: mistakes, with `all` also scores.
+
+    Of the mistakes a few are listed unless all are asked for.
+    """
+    mistakes = evaluation.tables.get("mistakes", [])
+    tables = {"Most confident mistakes:": mistakes[: None if all else MAX_LISTED_MISTAKES]}
+    if all:
+        tables["By class:"] = evaluation.tables.get("classes", [])
+        tables["By confidence:"] = evaluation.tables.get("reliability", [])
+    return {title: rows for title, rows in tables.items() if rows}
+
+
+def rows_table(rows: list[dict[str, Any]]) -> Table:
+    """Return a table with a column for each key of the rows."""
+    table = make_table(*rows[0])
+    for row in rows:
+        table.add_row(*map(str, row.values()))
+    return table
+
+
 def format_metric(name: str, value: float) -> str:
     """Format a metric for a table."""
     if name.endswith("exact"):

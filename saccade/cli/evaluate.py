@@ -7,7 +7,9 @@ import typer
 from saccade.cli.console import (
     COUNT_NAMES,
     confusion_table,
+    listed_tables,
     print_json,
+    rows_table,
     scores_table,
     stderr_console,
     stdout_console,
@@ -62,3 +64,5 @@ def evaluate_command(
         stderr_console().print(f"{more} with --all, and in --json.")
     if confusion := confusion_table(evaluation):
         console.print("", confusion)
+    for title, rows in listed_tables(evaluation, all).items():
+        console.print("", title, rows_table(rows))

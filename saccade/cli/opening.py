@@ -35,8 +35,8 @@ def check_file(data: str | Path | None) -> None:
 
 
 def load_torch_for(recipe: "Recipe") -> None:
-    """Import torch if the task of a recipe needs it, with a line in the terminal meanwhile."""
+    """Import torch if the model of a recipe needs it, with a line in the terminal meanwhile."""
     from saccade.tasks.registry import task_spec_for
 
-    if not task_spec_for(recipe).torch_free:
+    if not task_spec_for(recipe).torch_free(recipe):
         load_torch()

@@ -65,7 +65,7 @@ def _ranges(codes: list[int]) -> str:
 
 
 @cache
-def _splitter() -> Callable[[str], list[str]]:
+def _word_pattern() -> re.Pattern[str]:
     combining, spaceless, letters = _classes()
     inside = f"[{letters}{combining}{_JOINERS}]"
     return re.compile(
@@ -74,7 +74,7 @@ def _splitter() -> Callable[[str], list[str]]:
         rf"|{inside}+(?:['’][{letters}]{inside}*)*"
         r"|[\U0001f1e6-\U0001f1ff]{2}"  # a flag emoji is two regional indicators
         rf"|\S[{combining}]*(?:\u200d\S[{combining}]*)*"  # emoji joined by U+200D
-    ).findall
+    )
 
 
 @cache
@@ -89,7 +89,12 @@ def _is_combining() -> Callable[[str], Any]:
 
 def split_words(text: str) -> list[str]:
     """Return the words, numbers and symbols of a text, without the spaces between them."""
-    return _splitter()(text)
+    return _word_pattern().findall(text)
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Return start and end of each word that `split_words` returns."""
+    return [match.span() for match in _word_pattern().finditer(text)]
 
 
 def is_unspaced(text: str) -> bool:

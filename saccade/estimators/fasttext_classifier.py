@@ -81,6 +81,7 @@ class ClassifierKernelArgs(NamedTuple):
     outputs: Float32Array
     loss_code: int  # one of LABEL_LOSSES
     sigmoid_table: Float32Array
+    label_weights: Float32Array  # factors of the learning rate for texts of each label
 
 
 def train_on_texts(
@@ -115,7 +116,7 @@ def _train_on_texts(
     state: RngState,
     buffers: ClassifierBuffers,
 ) -> float:
-    paths, inputs, shared_outputs, loss_code, table = args
+    paths, inputs, shared_outputs, loss_code, table, label_weights = args
     h, e, p, copied_labels, label_rows = buffers
     width, size = inputs.shape[1], shared_outputs.shape[0]
     outputs = label_rows[0] if len(copied_labels) > 0 else shared_outputs
@@ -131,6 +132,10 @@ def _train_on_texts(
         mean_rows(h, inputs, rows)
         e[:] = 0
         if loss_code == ONE_VS_ALL_LOSS:
+            weight = np.float32(0)
+            for true_label in labels:
+                weight += label_weights[true_label]
+            learning_rate *= weight / np.float32(len(labels))
             for label in range(size):
                 target = np.float32(0)
                 for true_label in labels:
@@ -142,6 +147,7 @@ def _train_on_texts(
                 sgd_pair(h, e, u, (target - probability) * learning_rate)
         else:
             true_label = labels[random_below(state, len(labels)) if len(labels) > 1 else 0]
+            learning_rate *= label_weights[true_label]
             if loss_code == SOFTMAX_LOSS:
                 softmax_into(h, outputs, p)
                 total += negative_log(p[true_label])
@@ -234,9 +240,16 @@ class FastTextClassifier:
     """Input rows of words and n-grams, and output rows of labels or nodes of their Huffman tree."""
 
     def __init__(
-        self, config: FastTextClassifierConfig, rows: int, label_counts: IntArray, seed: int
+        self,
+        config: FastTextClassifierConfig,
+        rows: int,
+        label_counts: IntArray,
+        seed: int,
+        label_weights: FloatArray | None = None,
     ):
         self.config, self.seed = config, seed
+        weights = np.ones(len(label_counts)) if label_weights is None else label_weights
+        self.label_weights = weights.astype(np.float32)
         self.paths = huffman_paths(label_counts)
         random = np.random.default_rng([seed, rows])
         self.inputs = aligned_zeros(rows, config.width)
@@ -288,7 +301,9 @@ class FastTextClassifier:
     def kernel_args(self) -> ClassifierKernelArgs:
         """Return the arguments of the kernel; the weights are shared, not copied."""
         loss_code = LABEL_LOSSES[self.config.loss]
-        return ClassifierKernelArgs(self.paths, self.inputs, self.outputs, loss_code, SIGMOID_TABLE)
+        return ClassifierKernelArgs(
+            self.paths, self.inputs, self.outputs, loss_code, SIGMOID_TABLE, self.label_weights
+        )
 
     def predict_proba(self, bags: Bags) -> Float32Array:
         """Return the probability of each label, (texts, labels).
@@ -309,7 +324,7 @@ def _epoch_order(seed: int, epoch: int, size: int) -> IntArray:
 def label_probabilities(bags: Bags, args: ClassifierKernelArgs, found: Float32Array) -> None:
     """Write the probability of each label of each text to `found`; an empty text has h = 0."""
     starts, rows = bags
-    paths, inputs, outputs, loss_code, _ = args
+    paths, inputs, outputs, loss_code, _, _ = args
     h = np.empty(inputs.shape[1], np.float32)
     for text in range(len(starts) - 1):
         h[:] = 0

@@ -62,6 +62,22 @@ class ConfusionMatrix:
 
 
 @dataclass(frozen=True, eq=False)
+class ReliabilityDiagram:
+    """Share of correct predictions by their confidence, of predictions grouped into bins."""
+
+    confidence: FloatArray  # mean of each bin
+    accuracy: FloatArray
+    counts: NDArray[np.int64]
+    temperature: float = 1.0  # by which the logits were divided
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error: mean gap of accuracy and confidence."""
+        gaps = np.abs(self.accuracy - self.confidence)
+        return float(gaps @ self.counts / max(int(self.counts.sum()), 1))
+
+
+@dataclass(frozen=True, eq=False)
 class GradientNorms:
     """Gradient norms by distance in time, and the global norm over the training steps."""
 
@@ -389,6 +405,7 @@ Figure = (
     | Attribution
     | TrainingCurves
     | ConfusionMatrix
+    | ReliabilityDiagram
     | GradientNorms
     | KernelFit
     | ForecastCurves

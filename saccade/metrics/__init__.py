@@ -1,6 +1,19 @@
 """Metrics, each with its convention and the tool that it agrees with."""
 
-from saccade.metrics.classification import accuracy, confusion_matrix, f1_scores, macro_f1
+from saccade.metrics.calibration import (
+    ReliabilityBins,
+    expected_calibration_error,
+    reliability,
+)
+from saccade.metrics.classification import (
+    ClassReport,
+    accuracy,
+    class_report,
+    confusion_matrix,
+    f1_scores,
+    macro_f1,
+    micro_f1,
+)
 from saccade.metrics.language_modeling import (
     LanguageMetric,
     bits_per_character,
@@ -26,8 +39,10 @@ from saccade.metrics.translation import (
 )
 
 __all__ = [
+    "ClassReport",
     "LanguageMetric",
     "PairedBootstrapResult",
+    "ReliabilityBins",
     "RougeScore",
     "SacreBleuScore",
     "accuracy",
@@ -37,17 +52,21 @@ __all__ = [
     "bleu_from_statistics",
     "bleu_statistics",
     "chrf",
+    "class_report",
     "confusion_matrix",
     "distribution_cross_entropy",
     "entropy",
     "exact_match",
+    "expected_calibration_error",
     "f1_scores",
     "kl_divergence",
     "macro_f1",
     "mae",
+    "micro_f1",
     "paired_bootstrap",
     "perplexity",
     "r_squared",
+    "reliability",
     "rmse",
     "rouge",
     "rouge_l",

@@ -4,9 +4,11 @@ Convention: a target of −1 is a class that the model does not know. It counts 
 accuracy, and is left out of the confusion matrix and of the classes over which F1 is averaged.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from saccade.types.arrays import FloatArray, IntArray
+from saccade.types.arrays import BoolArray, FloatArray, IntArray
 
 
 def confusion_matrix(targets: IntArray, predictions: IntArray, num_classes: int) -> IntArray:
@@ -44,3 +46,34 @@ def macro_f1(targets: IntArray, predictions: IntArray, num_classes: int) -> floa
     Agrees with scikit-learn's `f1_score(average="macro")`.
     """
     return float(np.nanmean(f1_scores(targets, predictions, num_classes)))
+
+
+class ClassReport(NamedTuple):
+    """Precision, recall and F1 of each class, and the number of its examples.
+
+    A precision without predictions and a recall without examples are 0, as scikit-learn's
+    `precision_recall_fscore_support(zero_division=0)`.
+    """
+
+    precision: FloatArray
+    recall: FloatArray
+    f1: FloatArray
+    support: IntArray
+
+
+def class_report(is_true: BoolArray, is_predicted: BoolArray) -> ClassReport:
+    """Return the report of predictions, given as tables of (examples, classes)."""
+    hits = (is_true & is_predicted).sum(0)
+    support, predicted = is_true.sum(0), is_predicted.sum(0)
+    return ClassReport(
+        hits / np.maximum(predicted, 1),
+        hits / np.maximum(support, 1),
+        2.0 * hits / np.maximum(support + predicted, 1),
+        support,
+    )
+
+
+def micro_f1(is_true: BoolArray, is_predicted: BoolArray) -> float:
+    """Return F1 over all examples and classes together; 0 if nothing is true or predicted."""
+    hits = int((is_true & is_predicted).sum())
+    return 2.0 * hits / max(int(is_true.sum()) + int(is_predicted.sum()), 1)

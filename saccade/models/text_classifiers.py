@@ -10,7 +10,9 @@ Padding has id 0 and is at the end of a row; it never changes a result. The pool
 without a known word is zeros, so that its logits are the bias alone.
 """
 
+import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -36,16 +38,34 @@ from saccade.types.shapes import Hidden, Lengths, TokenIds
 
 
 class TextNetwork(nn.Module):
-    """Base of the classifiers: embed the ids, encode, pool, project to logits."""
+    """Base of the classifiers: embed the ids, encode, pool, project to logits.
+
+    `calibration` is the temperature of its probabilities and the threshold of several labels, which
+    are fitted after training; the logits do not depend on it.
+    """
 
     embedding: nn.Module
     output: nn.Linear
+    calibration: Tensor
 
-    def forward(self, ids: TokenIds, lengths: Lengths) -> Float[Tensor, "B V"]:
-        """Return the logits of each text."""
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calibration", torch.tensor([1.0, 0.5]))
+
+    @property
+    def word_vectors(self) -> Float[Tensor, "N D"]:
+        """The vector of each id, without its position."""
+        embedding: Any = self.embedding
+        if isinstance(embedding, TokenEmbedding):
+            return embedding.table.weight * math.sqrt(embedding.table.embedding_dim)
+        table: Tensor = embedding.weight
+        return table
+
+    def forward(self, ids: TokenIds, lengths: Lengths | None = None) -> Float[Tensor, "B V"]:
+        """Return the logits of each text; `lengths` is None if no row is padded."""
         return self.classify(self.embedding(ids), lengths)
 
-    def classify(self, x: Hidden, lengths: Lengths) -> Float[Tensor, "B V"]:
+    def classify(self, x: Hidden, lengths: Lengths | None) -> Float[Tensor, "B V"]:
         """Return the logits of embedded texts, for attributions to the words."""
         raise NotImplementedError
 
@@ -66,7 +86,7 @@ class TextCNN(TextNetwork):
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(len(config.kernels) * config.filters, config.outputs)
 
-    def classify(self, x: Hidden, lengths: Lengths) -> Float[Tensor, "B V"]:
+    def classify(self, x: Hidden, lengths: Lengths | None) -> Float[Tensor, "B V"]:
         """Return the logits of embedded texts."""
         is_word = _is_word(x, lengths)
         x = self.dropout(x)
@@ -91,9 +111,10 @@ class BiLSTMClassifier(TextNetwork):
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(2 * config.hidden, config.outputs)
 
-    def classify(self, x: Hidden, lengths: Lengths) -> Float[Tensor, "B V"]:
+    def classify(self, x: Hidden, lengths: Lengths | None) -> Float[Tensor, "B V"]:
         """Return the logits of embedded texts."""
-        read_lengths = lengths.clamp(min=1)  # an LSTM reads at least one position
+        # an LSTM reads at least one position
+        read_lengths = None if lengths is None else lengths.clamp(min=1)
         encoded = self.encoder(self.dropout(x), read_lengths).outputs[:, None]  # (B, 1, T, D)
         keys = self.attention.score.prepare(encoded)
         query = x.new_ones(len(x), 1, 1, 1)
@@ -122,7 +143,7 @@ class TextTransformer(TextNetwork):
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(config.width, config.outputs)
 
-    def classify(self, x: Hidden, lengths: Lengths) -> Float[Tensor, "B V"]:
+    def classify(self, x: Hidden, lengths: Lengths | None) -> Float[Tensor, "B V"]:
         """Return the logits of embedded texts."""
         is_word = _is_word(x, lengths)
         mask = Mask.lengths(lengths)
@@ -130,7 +151,7 @@ class TextTransformer(TextNetwork):
         for block in blocks:
             x = block(x, mask)
         total = (self.norm(x) * is_word).sum(1)
-        return self.output(self.dropout(total / lengths.clamp(min=1)[:, None]))
+        return self.output(self.dropout(total / is_word.sum(1).clamp(min=1)))
 
 
 def _word_vectors(config: TextClassifierConfig) -> nn.Embedding:
@@ -142,7 +163,9 @@ def _word_vectors(config: TextClassifierConfig) -> nn.Embedding:
     return table
 
 
-def _is_word(x: Hidden, lengths: Lengths) -> Float[Tensor, "B T 1"]:
+def _is_word(x: Hidden, lengths: Lengths | None) -> Float[Tensor, "B T 1"]:
     """Return 1 at the words of each row and 0 at its padding."""
+    if lengths is None:
+        return torch.ones_like(x[..., :1])
     positions = torch.arange(x.shape[1], device=x.device)
     return (positions < lengths[:, None])[..., None].to(x.dtype)

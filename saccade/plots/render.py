@@ -16,6 +16,7 @@ DRAW: dict[type, Callable[[Any, Path], list[str]]] = {
     Attribution: import_when_called("saccade.plots.attribution:save_attribution"),
     figures.TrainingCurves: import_when_called("saccade.plots.curves:save_training_curves"),
     figures.ConfusionMatrix: import_when_called("saccade.plots.confusion:save_confusion_matrix"),
+    figures.ReliabilityDiagram: import_when_called("saccade.plots.reliability:save_reliability"),
     figures.GradientNorms: import_when_called("saccade.plots.gradients:save_gradient_figure"),
     figures.KernelFit: import_when_called("saccade.plots.fits:save_kernel_fit"),
     figures.ForecastCurves: import_when_called("saccade.plots.fits:save_forecast_curves"),

@@ -92,7 +92,7 @@ def resolve_recipe(
             recipe = what.with_values(model={"name": model})
     elif what in RECIPES or what.endswith(".toml"):
         recipe = named_recipe(what, model)
-        auto_model = what == "translate" and model is None
+        auto_model = what in ("classify", "translate") and model is None
     elif data is None and (Path(what).exists() or "," in what):
         name, reason = choose_task(what, changes)
         notes = (f"{what}: the task is {name}: {reason}.",)

@@ -9,6 +9,6 @@ def vectors_recipe(model: str = "skipgram") -> VectorsRecipe:
     return VectorsRecipe(data={"synthetic": "python"}, model={"name": model})
 
 
-def classify_recipe(model: str = "fasttext") -> ClassifyRecipe:
+def classify_recipe(model: str = "ngrams") -> ClassifyRecipe:
     """Classify your own texts (--data, label TAB text), or the language of dates."""
     return ClassifyRecipe(data={"synthetic": "languages"}, model={"name": model})

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from saccade.inspection.figures import Figure, TrainingCurves
+from saccade.io.atomic import write_atomically
 from saccade.plots.render import save_figure
 from saccade.runs.run import Run
 
@@ -16,6 +17,8 @@ def write_report(
     figures = {**run.inspector.figures(run.data().splits), **training_figures}
     if run.is_trained_by_loop:
         figures["curves.png"] = TrainingCurves(run.metrics())
+    for name, content in run.inspector.report_files(run.data().splits).items():
+        write_atomically(folder / name, content.encode())
     for name, figure in figures.items():
         for message in save_figure(figure, folder / name):
             log(message)

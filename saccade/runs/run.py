@@ -509,8 +509,8 @@ class Run:
 
     @property
     def weight_files(self) -> WeightFiles:
-        """Functions that read and write weights: as arrays where the task has no torch."""
-        if self.spec.torch_free:
+        """Functions that read and write weights: as arrays where the model has no torch."""
+        if self.spec.torch_free(self.recipe):
             return WeightFiles(read_arrays, write_arrays)
         return WeightFiles(read_tensors, write_tensors)
 

@@ -80,7 +80,7 @@ def train_recipe(recipe: Recipe, folder: Path, options: TrainOptions) -> TrainRe
     started = time.monotonic()
     check_folder_is_free(folder, options.overwrite)
     check_files_exist(recipe)
-    if not task_spec_for(recipe).torch_free:
+    if not task_spec_for(recipe).torch_free(recipe):
         from saccade.training.device import resolve_device
 
         resolve_device(recipe.train.model_dump()["device"])  # before an old run is removed
@@ -169,7 +169,7 @@ def _evaluate_before(run: Run, options: TrainOptions) -> dict[str, float]:
 
 def _set_threads(recipe: Recipe, threads: int | None) -> int:
     """Set the number of threads (None: all cores); return it."""
-    if task_spec_for(recipe).torch_free:
+    if task_spec_for(recipe).torch_free(recipe):
         return threads or available_cpus()
     from saccade.training.device import set_num_threads
 
@@ -256,8 +256,18 @@ def _run_session(run: Run, options: TrainOptions, session: _Session) -> TrainRes
         with stop_on_signal() if estimator.is_resumable else nullcontext(StopFlag()) as stop:
             stop_reason = _fit(run, estimator, console, stop)
     if stop_reason != "stop":
+        _calibrate(run)
         write_report(run, figures, options.log)
     return TrainResult(run, stop_reason, stop.number)
+
+
+def _calibrate(run: Run) -> None:
+    """Fit the calibration of a trained model, and save it with the weights."""
+    calibrate = run.components.calibrate
+    if calibrate is not None:
+        calibrate(run.recipe, run.model, run.preprocessor, run.data().splits)
+        _, metadata = run.weight_files.read(run.folder / "model.safetensors")
+        run.save_weights(run.model.state_dict(), metadata)
 
 
 def _run_loop(

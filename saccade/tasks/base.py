@@ -291,6 +291,10 @@ class Inspector(ABC, Generic[SplitT]):
         """Return the figures of the training report by file name."""
         return {}
 
+    def report_files(self, splits: Mapping[str, SplitT]) -> dict[str, str]:
+        """Return texts of the training report by file name, such as a table of mistakes."""
+        return {}
+
     def checks(self, split: SplitT, count: int) -> Iterator[CheckResult]:
         """Run the invariance checks on `count` examples of a split."""
         yield from ()
@@ -333,6 +337,8 @@ class Components(Generic[RecipeT, PreprocessorT, ModelT, SplitT]):
     estimator: (
         Callable[[RecipeT, ModelT, PreprocessorT, Mapping[str, SplitT]], Estimator] | None
     ) = None
+    # fits what turns outputs into probabilities to the dev split, after training
+    calibrate: Callable[[RecipeT, ModelT, PreprocessorT, Mapping[str, SplitT]], None] | None = None
     is_incremental: bool = True  # False: other data means fitting again from the start
 
 
@@ -352,8 +358,9 @@ class TaskSpec(Generic[RecipeT, PreprocessorT, ModelT, SplitT]):
     load_split: Callable[[RecipeT, PreprocessorT, str | Path | object], SplitT]
     read_preprocessor: Callable[[dict[str, Any]], PreprocessorT]
     components: Callable[[RecipeT], Components[RecipeT, PreprocessorT, ModelT, SplitT]]
+    # recipes whose weights are NumPy arrays, and which never import torch
+    torch_free: Callable[[RecipeT], bool] = lambda recipe: False
     roles: tuple[Role, ...] = ()  # of columns: the settings data.NAME and the options --NAME
-    torch_free: bool = False  # weights are NumPy arrays, and torch is never imported
     transferable_data_settings: tuple[str, ...] | None = None  # None: no warm start
 
 

@@ -36,6 +36,8 @@ class FitContext:
     resume_state: Mapping[str, Any] | None = None  # the last checkpoint; None: start afresh
     threads: int = 1
     scratch_dir: Path | None = None  # folder for large intermediate files; None: memory
+    # records the metrics on the dev split, before a fit that includes it
+    evaluate_dev: Callable[[], None] = lambda: None
 
     @property
     def start_block(self) -> int:

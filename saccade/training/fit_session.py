@@ -68,13 +68,23 @@ def run_fit_session(
         checkpoint.parent.mkdir(exist_ok=True)
         files.write(checkpoint, state, {"seconds": log.seconds()})
 
+    on_dev: list[tuple[dict[str, float], float]] = []
     with ExitStack() as stack:
         bar = stack.enter_context(show_progress(console, f"fitting {name}"))
-        context = FitContext(bar.update, log.write, stop, save, state, threads, scratch_dir)
+        context = FitContext(
+            bar.update,
+            log.write,
+            stop,
+            save,
+            state,
+            threads,
+            scratch_dir,
+            lambda: on_dev.append(evaluate()),
+        )
         estimator.fit(context)
         if stop():
             return "stop"
-    metrics, score = evaluate()
+    metrics, score = on_dev[-1] if on_dev else evaluate()
     metadata = {"step": 1, "goodness": score, "ended": "fitted"}
     files.write(folder / "model.safetensors", state_dict(), metadata)
     log.write({**{f"dev_{name}": value for name, value in metrics.items()}, "best": True})

@@ -1,5 +1,6 @@
 """Bags of ids: ragged rows in two flat arrays. Does not import torch."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,3 +36,10 @@ def make_bags(rows: list[list[int]]) -> Bags:
     """Return lists of ids as bags."""
     starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     return Bags(starts, np.array([number for row in rows for number in row], np.int32))
+
+
+def join_bags(parts: Sequence[Bags]) -> Bags:
+    """Return the rows of all parts, one after another."""
+    lengths = np.concatenate([np.zeros(1, np.int64), *(np.diff(part.starts) for part in parts)])
+    rows = np.concatenate([np.zeros(0, np.int32), *(part.rows for part in parts)])
+    return Bags(np.cumsum(lengths), rows)

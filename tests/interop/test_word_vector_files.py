@@ -149,7 +149,8 @@ def test_read_binary_vectors_refuses_invalid_files(fasttexts: Path, tmp_path: Pa
 
 
 def test_export_word_vectors_refuses_other_tasks(tmp_path: Path) -> None:
-    recipe = resolve_recipe("classify", changes={"model.epochs": 1}).recipe
+    changes = {"model.epochs": 1, "model.word_ngrams": 1}
+    recipe = resolve_recipe("classify", model="fasttext", changes=changes).recipe
     run = train_recipe(recipe, tmp_path / "run", TrainOptions()).run
     with pytest.raises(ConfigError, match="only word vectors"):
         run.export("word2vec", tmp_path / "out")

@@ -16,6 +16,7 @@ from saccade.models import (
     KERNEL_MODELS,
     LANGUAGE_MODELS,
     TABULAR_MODELS,
+    TEXT_CLASSIFICATION_MODELS,
     TRANSLATION_MODELS,
     CausalLM,
     CellName,
@@ -45,6 +46,7 @@ REGISTRIES = {
     "language": LANGUAGE_MODELS,
     "forecasting": FORECASTING_MODELS,
     "tabular": TABULAR_MODELS,
+    "text_classification": TEXT_CLASSIFICATION_MODELS,
     "kernel": KERNEL_MODELS,
 }
 ALL_MODELS = [(kind, name) for kind, registry in REGISTRIES.items() for name in registry]
@@ -82,6 +84,8 @@ def inputs_of(kind: str, rows: int = 3) -> tuple[Tensor, ...]:
             return (torch.randn(rows, 9).double(),)
         case "tabular":
             return (torch.randn(rows, 3).double(),)
+        case "text_classification":
+            return (torch.randint(1, VOCAB, (rows, 7)),)
     return (torch.rand(rows).double(),)
 
 

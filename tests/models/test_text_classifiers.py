@@ -55,6 +55,13 @@ def test_neither_padding_nor_neighbours_change_logits(
 
 
 @pytest.mark.parametrize("name", TEXT_CLASSIFICATION_MODELS)
+def test_lengths_may_be_left_out_where_no_row_is_padded(name: str) -> None:
+    model = build(name)
+    ids, lengths = padded([[3, 7, 1], [2, 2, 9]], 3)
+    torch.testing.assert_close(model(ids), model(ids, lengths))
+
+
+@pytest.mark.parametrize("name", TEXT_CLASSIFICATION_MODELS)
 def test_text_without_words_gets_the_bias(name: str) -> None:
     model = build(name)
     torch.testing.assert_close(model(*padded([[]], 3))[0], model.output.bias)

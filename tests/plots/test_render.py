@@ -36,6 +36,7 @@ FIGURES: list[figures.Figure] = [
     Attribution(["age", "job"], np.array([1.5, -0.2]), "yes", "occlusion", 1.0, cells=["31", "?"]),
     figures.TrainingCurves(RECORDS),
     figures.ConfusionMatrix(np.array([[5, 1], [0, 7]]), ["no rain", "rain\n"]),
+    figures.ReliabilityDiagram(np.array([0.3, 0.9]), np.array([0.2, 1.0]), np.array([5, 9]), 1.5),
     figures.GradientNorms(np.geomspace(1, 1e-3, 10)[None], RECORDS, 1.0),
     figures.KernelFit(LINE, [LINE], 0.3, LINE, MAP),
     figures.ForecastCurves(

@@ -75,6 +75,11 @@ TASKS: dict[str, tuple[list[str], list[str], str]] = {
         [*QUICK, *SMALL_MODEL],
         "the cat",
     ),
+    "classify-ngrams": (
+        ["classify", "--data=labels.tsv"],
+        ["train.threads=1"],
+        "the cat",
+    ),
     "kernel-regression": (
         ["kernel-regression", "--model=kernel", "--data=points.tsv"],
         ["train.threads=1"],
@@ -105,6 +110,10 @@ def results(words_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     (folder / "pairs.tsv").write_text(words_file.read_text())
     (folder / "series.txt").write_text("\n".join(str((n * 7) % 23 / 10) for n in range(300)) + "\n")
     (folder / "text.txt").write_text("the cat sat on the mat and ate a rat .\n" * 200)
+    labels = [
+        f"{'cat' if n % 2 else 'dog'}\tthe {'cat' if n % 2 else 'dog'} {n}" for n in range(80)
+    ]
+    (folder / "labels.tsv").write_text("\n".join(labels) + "\n")
     points = [f"{n / 10}\t{(n * 7) % 13 / 10}" for n in range(40)]
     (folder / "points.tsv").write_text("\n".join(points) + "\n")
     done = subprocess.run(

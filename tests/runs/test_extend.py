@@ -190,7 +190,7 @@ def test_classifier_is_fitted_again_with_more_epochs(tmp_path: Path) -> None:
     data = tmp_path / "texts.tsv"
     data.write_text("".join(f"{'ab'[n % 2]}\tword {n % 2} and {n}\n" for n in range(60)))
     changes = {"model.epochs": 1, "train.threads": 1}
-    recipe = resolve_recipe("classify", data=str(data), changes=changes).recipe
+    recipe = resolve_recipe("classify", data=str(data), model="fasttext", changes=changes).recipe
     train_recipe(recipe, tmp_path / "run", TrainOptions())
     with pytest.raises(ConfigError, match=r"model.epochs: 1 → 25") as caught:
         resume(tmp_path / "run", {"model.epochs": 25}, TrainOptions())

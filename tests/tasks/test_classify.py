@@ -6,7 +6,6 @@ from pathlib import Path
 import fasttext
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from saccade.data.parallel.pairs import assign_split
 from saccade.data.text.labelled import LabelledText, generate_dates_by_language, read_labelled_texts
@@ -16,15 +15,17 @@ from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.tasks.base import PrepareContext
 from saccade.tasks.text_classification.config import ClassifyRecipe
-from saccade.tasks.text_classification.data import (
-    EncodedTexts,
-    LabelVocabulary,
-    prepare_labelled_texts,
+from saccade.tasks.text_classification.data import prepare_labelled_texts
+from saccade.tasks.text_classification.evaluate import (
+    LabelEvaluator,
+    label_confusion,
+    score_texts,
 )
-from saccade.tasks.text_classification.evaluate import LabelEvaluator, label_confusion
-from saccade.tasks.text_classification.model import TextClassifier
-from saccade.types.bags import Bags
-from saccade.types.results import ComparisonMetric
+from saccade.tasks.text_classification.scorer import Calibration, LabelScorer
+from saccade.tasks.text_classification.texts import LabelVocabulary, TextSplit, WordEncoder
+from saccade.types.arrays import FloatArray
+from saccade.types.bags import make_bags
+from saccade.types.results import ComparisonMetric, Prediction
 
 LOSSES = ("softmax", "hierarchical_softmax", "one_vs_all")
 
@@ -59,9 +60,10 @@ def topics(count: int = 600) -> list[LabelledText]:
 
 
 def train_classifier(data: Path, folder: Path, **changes: object) -> Run:
-    """Train a run with one thread."""
-    settings = {"train.threads": 1, "model.epochs": 10, **changes}
-    recipe = resolve_recipe("classify", data=str(data), changes=settings).recipe
+    """Train fastText with one thread."""
+    fixed = {"model.epochs": 10, "model.word_ngrams": 1, "model.learning_rate": 0.1}
+    settings = {"train.threads": 1, **fixed, **changes}
+    recipe = resolve_recipe("classify", data=str(data), model="fasttext", changes=settings).recipe
     return train_recipe(recipe, folder, TrainOptions()).run
 
 
@@ -74,7 +76,6 @@ def test_classifier_separates_topics_and_predicts_after_reload(
     changes = {"model.loss": loss, "model.word_ngrams": ngrams}
     trained = train_classifier(path, tmp_path / "run", **changes)
     scores = trained.evaluate()
-    assert scores["precision_at_1"] == 1
     assert scores["accuracy"] == scores["macro_f1"] == 1
     run = load_run(tmp_path / "run")
     first, second = run.predict(["the MOON today", "cheese and soup"], n_best=2)
@@ -82,7 +83,7 @@ def test_classifier_separates_topics_and_predicts_after_reload(
     assert {first.text, first.alternatives[0].text} == {"sky", "food"}
     assert all(result.passed for result in run.check() if result.num_inputs)
     assert (tmp_path / "run" / "report" / "confusion.png").exists()
-    confusion = label_confusion(trained.model, trained.split("test"))
+    confusion = label_confusion(score_texts(trained.evaluator.scorer, trained.split("test")))
     assert np.array_equal(confusion, np.diag(np.diag(confusion)))
 
 
@@ -131,17 +132,19 @@ def test_fasttext_labels_are_read_only_before_the_text(tmp_path: Path) -> None:
 def test_prepared_texts_keep_held_out_words_out_of_the_vocabulary(tmp_path: Path) -> None:
     rows = [LabelledText((f"{number % 3}",), f"word{number} same") for number in range(400)]
     path = write_texts(tmp_path / "rows.tsv", rows)
-    recipe = resolve_recipe("classify", data=str(path), changes={"data.test_share": 0.2}).recipe
+    changes = {"data.test_share": 0.2, "model.epochs": 1, "model.word_ngrams": 1}
+    recipe = resolve_recipe("classify", data=str(path), model="fasttext", changes=changes).recipe
     prepared = prepare_labelled_texts(recipe, PrepareContext())
     splits, words = prepared.splits, prepared.preprocessor.words
     assert {assign_split(row.text, 0.05, 0.2) for row in rows} == set(splits)
     for name, split in splits.items():
         own = [row for row in rows if assign_split(row.text, 0.05, 0.2) == name]
-        assert len(split.words.starts) - 1 == len(own)
+        assert list(split.texts) == [row.text for row in own]
         labels = [prepared.preprocessor.labels[number] for number in split.labels.rows]
         assert labels == [row.labels[0] for row in own]
         known = [word for row in own for word in row.text.split() if word in words]
         assert [words[number] for number in split.words.rows] == known
+        assert split.is_held_out == (name != "train")
     learned = {row.text.split()[0] for row in rows if assign_split(row.text, 0.05, 0.2) == "train"}
     assert set(words) == learned | {"same"}
     again = prepare_labelled_texts(recipe, PrepareContext(preprocessor=prepared.preprocessor))
@@ -160,9 +163,12 @@ def test_multi_label_classifier_predicts_every_true_label(tmp_path: Path) -> Non
     [best] = run.predict(["it is redish it is blueish"], n_best=3)
     scores = {one.text: one.score for one in (best, *best.alternatives)}
     assert scores["red"] > 0.5 and scores["blue"] > 0.5 and scores["green"] < 0.5
+    assert run.predict("it is redish it is blueish").text in ("red,blue", "blue,red")
+    assert run.predict("it is greenish").text == "green"
     evaluation = run.evaluate()
-    assert not {"accuracy", "macro_f1"} & {*evaluation, *evaluation.floors["majority label"]}
-    assert run.comparison_metric == ComparisonMetric("loss", False)
+    assert evaluation["micro_f1"] > 0.95 > evaluation.floors["majority label"]["micro_f1"]
+    assert evaluation["exact"] > 0.9 and "accuracy" not in evaluation
+    assert run.comparison_metric == ComparisonMetric("micro_f1", True, 100.0)
 
 
 def test_classifier_is_as_precise_as_fasttext(
@@ -173,7 +179,7 @@ def test_classifier_is_as_precise_as_fasttext(
     test = write_texts(tmp_path / "test.txt", rows[5000:], fasttext_format=True)
     changes = {"data.split": "whitespace", "data.dev_share": 0, "data.test_share": 0}
     run = train_classifier(path, tmp_path / "run", **changes)
-    ours = run.evaluate(test)["precision_at_1"]
+    ours = run.evaluate(test)["accuracy"]
     theirs = fasttext.load_model(
         str(learned_by_fasttext("train_supervised", path, epoch=10, thread=1))
     )
@@ -213,49 +219,92 @@ def test_classifier_needs_a_data_source() -> None:
 # --- metrics and baselines ----------------------------------------------------------------------
 
 
-class FixedProbabilities(TextClassifier):
-    """A model whose probabilities are given."""
+class FixedScorer(LabelScorer):
+    """A model whose logits are given."""
 
-    probabilities: NDArray[np.float32]
+    calibration = Calibration()
 
-    def predict_proba(self, words: Bags) -> NDArray[np.float32]:
-        return self.probabilities
+    def logits(self, texts: object) -> FloatArray:
+        found: FloatArray = self.model
+        return found
 
 
-def encode(rows: list[list[int]]) -> EncodedTexts:
-    """Texts without words, with these labels."""
-    starts = np.cumsum([0, *map(len, rows)])
-    labels = Bags(starts, np.array([label for row in rows for label in row], np.int32))
-    return EncodedTexts(Bags(np.zeros(len(rows) + 1, np.int64), np.empty(0, np.int32)), labels)
+def encode(rows: list[list[int]], unknown: dict[str, int] | None = None) -> TextSplit:
+    """Texts with these labels."""
+    texts = [f"text {number}" for number in range(len(rows))]
+    return TextSplit(texts, make_bags(rows), WordEncoder([], "words"), unknown or {})
 
 
 def make_evaluator(predicted: list[int], multi_label: bool = False) -> LabelEvaluator:
     """Evaluator of a model that predicts these of three labels with probability 0.6."""
     recipe = ClassifyRecipe.model_validate({"data": {"multi_label": multi_label}})
-    vocabulary = LabelVocabulary(["word"], ["a", "b", "c"], [3, 2, 1])
-    model = FixedProbabilities(recipe, vocabulary)
-    model.probabilities = (0.2 + 0.4 * np.eye(3)[predicted]).astype(np.float32)
-    return LabelEvaluator(recipe, model, vocabulary)
+    vocabulary = LabelVocabulary([], ["a", "b", "c"], [3, 2, 1])
+    probabilities = 0.2 + 0.4 * np.eye(3)[predicted]
+    logits = np.log(probabilities / (1 - probabilities)) if multi_label else np.log(probabilities)
+    return LabelEvaluator(FixedScorer(recipe, logits, vocabulary))
 
 
 def test_single_label_evaluator_reports_accuracy_and_macro_f1() -> None:
     evaluator = make_evaluator([0, 1, 0, 2, 0])
-    scores = evaluator.evaluate(encode([[0], [1], [1], [2], [-1]]))  # the last label is unknown
-    assert scores["accuracy"] == scores["precision_at_1"] == pytest.approx(3 / 5)
+    scores = evaluator.evaluate(encode([[0], [1], [1], [2], [-1]], {"new": 1}))
+    assert scores["accuracy"] == pytest.approx(3 / 5)
     f1 = (2 / 4, 2 / 3, 1)  # 2 TP / (2 TP + FP + FN)
     assert scores["macro_f1"] == pytest.approx(np.mean(f1))
+    assert scores["loss"] == pytest.approx(-(3 * np.log(0.6) + np.log(0.2)) / 4)
+    assert scores["ece"] == pytest.approx(0)  # 3 of 5 are correct with confidence 0.6
     assert set(scores.conventions) == set(scores) - {"examples"}
-    assert "1 unknown labels count as errors" in scores.conventions["accuracy"]
+    convention = scores.conventions["accuracy"]
+    assert "1 texts with labels that the run does not know ('new') count as errors" in convention
+    assert scores.tables["unknown_labels"] == {"new": 1}
     assert evaluator.metric == ComparisonMetric("accuracy", True, 100.0)
+    assert evaluator.headline == ("accuracy", "macro_f1")
+
+
+def test_evaluation_has_report_by_label_confusion_and_mistakes() -> None:
+    scores = make_evaluator([0, 1, 0, 2]).evaluate(encode([[0], [1], [1], [2]]))
+    report = {row.pop("label"): row for row in scores.tables["classes"]}
+    assert report["a"] == {"precision": 0.5, "recall": 1.0, "f1": 0.6667, "support": 1}
+    assert report["b"] == {"precision": 1.0, "recall": 0.5, "f1": 0.6667, "support": 2}
+    assert scores.tables["confusion"]["counts"] == [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
+    assert scores.tables["mistakes"] == [
+        {"text": "text 2", "true": "b", "predicted": "a", "probability": 0.6}
+    ]
+    assert scores.tables["reliability"] == [{"confidence": 0.6, "accuracy": 0.75, "texts": 4}]
+
+
+def test_evaluation_of_unknown_labels_only_has_no_nan() -> None:
+    scores = make_evaluator([0, 1]).evaluate(encode([[-1], [-1]], {"x": 1, "y": 1}))
+    assert scores["accuracy"] == scores["macro_f1"] == 0
+    assert all(np.isfinite(value) for value in scores.values())
+    assert scores.omitted == {"loss": "the run knows none of the labels"}
+    assert scores.tables["mistakes"] == []
+
+
+def test_report_and_confusion_of_many_labels_are_bounded() -> None:
+    count = 500
+    recipe = ClassifyRecipe()
+    vocabulary = LabelVocabulary([], [f"label {n}" for n in range(count)], [2] * count)
+    scorer = FixedScorer(recipe, np.eye(count), vocabulary)
+    scores = LabelEvaluator(scorer).evaluate(encode([[n] for n in range(count)]))
+    assert len(scores.tables["classes"]) == 100 and "confusion" not in scores.tables
+    assert scores["recall_at_5"] == scores["accuracy"] == 1
 
 
 def test_macro_f1_is_reported_only_for_texts_of_one_label() -> None:
     split = encode([[0, 1], [1], [2]])
     scores = make_evaluator([1, 1, 0]).evaluate(split)
     assert scores["accuracy"] == pytest.approx(2 / 3) and "macro_f1" not in scores
+
+
+def test_multi_label_evaluator_reports_f1_and_exact_matches() -> None:
+    split = encode([[0, 1], [1], [2]])
     multi = make_evaluator([1, 1, 0], multi_label=True)
-    assert not {"accuracy", "macro_f1"} & set(multi.evaluate(split))
-    assert multi.metric == ComparisonMetric("loss", False)
+    scores = multi.evaluate(split)
+    assert scores["micro_f1"] == pytest.approx(2 * 2 / (4 + 3))
+    assert scores["macro_f1"] == pytest.approx(np.mean([0, 1, 0]))
+    assert scores["exact"] == pytest.approx(1 / 3)
+    assert "accuracy" not in scores and "confusion" not in scores.tables
+    assert multi.metric == ComparisonMetric("micro_f1", True, 100.0)
 
 
 def test_floor_is_a_model_that_predicts_the_majority_label() -> None:
@@ -263,19 +312,41 @@ def test_floor_is_a_model_that_predicts_the_majority_label() -> None:
     split = encode([[0], [1], [1], [2], [-1]])
     evaluator = make_evaluator([1] * 5)
     scores = evaluator.evaluate(split)
-    assert evaluator.floors(train, split) == {
-        "majority label": {
-            name: pytest.approx(scores[name], rel=1e-15)
-            for name in ("accuracy", "macro_f1", "precision_at_1", "recall_at_1")
-        }
+    floors = evaluator.floors(train, split)
+    assert floors["majority label"] == {
+        name: pytest.approx(scores[name], rel=1e-15) for name in ("accuracy", "macro_f1")
     }
     assert scores["accuracy"] == pytest.approx(2 / 5)
 
 
-def test_multi_label_floor_has_precision_and_recall_of_the_majority_label() -> None:
+def test_multi_label_floor_has_f1_of_the_majority_label() -> None:
     split = encode([[0, 1], [1, 2], [2], [0, 1, 2]])
     evaluator = make_evaluator([1] * 4, multi_label=True)
     scores = evaluator.evaluate(split)
     floor = evaluator.floors(encode([[1, 0], [1]]), split)["majority label"]
-    assert floor == pytest.approx({"precision_at_1": 3 / 4, "recall_at_1": 3 / 8})
     assert floor == pytest.approx({name: scores[name] for name in floor})
+
+
+def test_paired_scores_are_those_of_single_texts() -> None:
+    evaluator = make_evaluator([0, 1, 2])
+    split = encode([[0], [2], [-1]])
+    predictions = [Prediction("a"), Prediction("b"), Prediction("c")]
+    scores = evaluator.score_each(split, predictions)
+    assert scores is not None and scores.tolist() == [100, 0, 0]
+    assert evaluator.inputs(split) == list(split.texts)
+
+
+# --- rejected labels ------------------------------------------------------------------------------
+
+
+def test_labels_that_do_not_repeat_are_refused(tmp_path: Path) -> None:
+    rows = [LabelledText((f"own{n}",), f"class {n % 2} text") for n in range(60)]
+    path = write_texts(tmp_path / "unique.txt", rows, fasttext_format=True)
+    message = r"different labels .* expected labels that repeat.* --text COLUMN --label COLUMN"
+    with pytest.raises(DataError, match=message):
+        train_classifier(path, tmp_path / "run", **{"data.dev_share": 0, "data.test_share": 0})
+    rows = [LabelledText((f"own{n % 2}",), "good") for n in range(60)]
+    same = write_texts(tmp_path / "same.txt", rows, fasttext_format=True)
+    with pytest.raises(DataError, match=r"got 60 texts, which are all held out"):
+        train_classifier(same, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -39,5 +39,7 @@ class NGramClassifierConfig(Config):
     """Largest number of n-grams; the most frequent ones are kept."""
     penalty: float = Field(0.0625, gt=0)
     """Strength λ of the regularisation λ/2 ‖W‖²."""
+    refit: bool = True
+    """Whether the final weights are fitted to train and dev together, after calibration on dev."""
     loss: Literal["softmax", "one_vs_all"] | None = None
     """Loss; `one_vs_all` for texts with several labels. If not set, by the number of labels."""

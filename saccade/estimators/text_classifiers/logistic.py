@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from saccade.estimators.text_classifiers.sparse import SparseRows
-from saccade.types.arrays import BoolArray, Float32Array
+from saccade.types.arrays import BoolArray, Float32Array, FloatArray
 
 MEMORY = 6  # steps from which the inverse Hessian is estimated
 MAX_STEPS = 200
@@ -151,12 +151,22 @@ def _fit(
         loss = float(np.mean(losses * row_weights, dtype=np.float64))
         return loss + ridge / 2 * float(np.vdot(weights, weights)), gradient
 
-    if start is None:
-        params = np.zeros(size + labels, np.float32)
-    else:
+    prior = np.zeros(size + labels, np.float32)
+    prior[size:] = _prior_logits(targets, row_weights)
+    # the entropy of the labels is the loss of the best bias, and the scale of what is learned
+    min_decrease = tolerance * objective(prior)[0]
+    params = prior
+    if start is not None:
         params = np.concatenate([start.weights.ravel(), start.biases]).astype(np.float32)
     diagonal = _inverse_diagonal(rows, targets, ridge)
-    return unpack(minimise_lbfgs(objective, params, diagonal, tolerance, stop))
+    return unpack(minimise_lbfgs(objective, params, diagonal, min_decrease, stop))
+
+
+def _prior_logits(targets: BoolArray, row_weights: Float32Array) -> FloatArray:
+    """Return the biases that give each label its share of the rows."""
+    shares = targets @ row_weights.astype(np.float64) / max(float(row_weights.sum()), 1e-9)
+    shares = np.clip(shares, 1e-6, 1 - 1e-6)
+    return np.log(shares) - np.log1p(-shares) if len(targets) == 1 else np.log(shares)
 
 
 def _inverse_diagonal(rows: SparseRows, targets: BoolArray, ridge: float) -> Float32Array:
@@ -180,12 +190,12 @@ def minimise_lbfgs(
     objective: ValueAndGradient,
     params: Float32Array,
     inverse_diagonal: Float32Array,
-    tolerance: float,
+    min_decrease: float,
     stop: Callable[[], bool] = lambda: False,
 ) -> Float32Array:
     """Minimise a smooth function whose inverse Hessian is roughly the given diagonal.
 
-    Ends when a step decreases the value by less than `tolerance` of it.
+    Ends when a step decreases the value by less than `min_decrease`.
     """
     value, gradient = objective(params)
     memory: list[_Step] = []
@@ -204,7 +214,7 @@ def minimise_lbfgs(
             memory = [*memory[1 - MEMORY :], _Step(change, gradient_change, 1 / product)]
         decrease = value - new_value
         params, value, gradient = new_params, new_value, new_gradient
-        if decrease <= tolerance * abs(value):
+        if decrease <= min_decrease:
             break
     return params
 

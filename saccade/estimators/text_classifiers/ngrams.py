@@ -94,14 +94,15 @@ def fit_weights(
     loss: str,
     penalty: float,
     start: LinearWeights | None = None,
+    tolerance: float = 1e-4,
     stop: Callable[[], bool] = lambda: False,
     threads: int = 1,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> LinearWeights:
     """Fit the weights by one of the losses, from a start that may be the fit of another penalty."""
     if loss == "softmax":
-        return fit_softmax(data, penalty, start, stop=stop)
-    return fit_one_vs_all(data, penalty, start, stop=stop, threads=threads, on_progress=on_progress)
+        return fit_softmax(data, penalty, start, tolerance, stop)
+    return fit_one_vs_all(data, penalty, start, tolerance, stop, threads, on_progress)
 
 
 class NGramClassifier:
@@ -126,17 +127,35 @@ class NGramClassifier:
         stop: Callable[[], bool] = lambda: False,
         threads: int = 1,
         on_progress: Callable[[str], None] = lambda what: None,
-    ) -> None:
-        """Fit vocabulary, n-gram weights and logistic regression to labelled texts."""
+    ) -> SparseRows:
+        """Fit vocabulary, n-gram weights and logistic regression; return the texts as rows."""
         on_progress("counting n-grams")
         self.features, rows = fit_features(self.config, self.split, texts, labels, self.num_labels)
+        self.linear = LinearWeights(
+            np.zeros((self.num_labels, rows.num_columns), np.float32),
+            np.zeros(self.num_labels, np.float32),
+        )
+        self.fit_rows(rows, labels, label_weights, None, stop, threads, on_progress)
+        return rows
+
+    def fit_rows(
+        self,
+        rows: SparseRows,
+        labels: Bags,
+        label_weights: FloatArray | None = None,
+        start: LinearWeights | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        threads: int = 1,
+        on_progress: Callable[[str], None] = lambda what: None,
+    ) -> None:
+        """Fit the logistic regression to weighted rows, from other weights if they are given."""
         on_progress("fitting the weights")
         data = training_rows(rows, labels, self.num_labels, label_weights)
-        loss = choose_loss(self.config, rows.num_columns, self.num_labels)
         self.linear = fit_weights(
             data,
-            loss,
+            choose_loss(self.config, rows.num_columns, self.num_labels),
             self.config.penalty,
+            start,
             stop=stop,
             threads=threads,
             on_progress=lambda done: on_progress(f"fitted {done} of {self.num_labels} labels"),

@@ -66,6 +66,15 @@ class SparseRows:
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
         return SparseRows(starts, owners[order], self.values[order], self.num_rows)
 
+    def append(self, other: "SparseRows") -> "SparseRows":
+        """Return the rows of both, those of `other` last."""
+        return SparseRows(
+            np.concatenate([self.starts, other.starts[1:] + self.starts[-1]]),
+            np.concatenate([self.columns, other.columns]),
+            np.concatenate([self.values, other.values]),
+            self.num_columns,
+        )
+
     def take(self, chosen: IntArray) -> "SparseRows":
         """Return the rows at the indices, in that order."""
         lengths = self.starts[chosen + 1] - self.starts[chosen]

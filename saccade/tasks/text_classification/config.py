@@ -1,14 +1,33 @@
-"""Settings of the text classification task."""
+"""Settings of the text classification task. Does not import torch or numba."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny, field_validator
 
+from saccade.config import Config
 from saccade.data.source import SourceConfig
 from saccade.data.splits import SplitConfig
-from saccade.estimators.text_classifiers.config import FastTextClassifierConfig
+from saccade.estimators.text_classifiers.config import (
+    FastTextClassifierConfig,
+    NGramClassifierConfig,
+)
+from saccade.models.choice import ModelChoice
+from saccade.models.registry import TEXT_CLASSIFICATION_MODELS, ModelEntry
 from saccade.tasks.base import Recipe
+from saccade.training.config import TrainConfig
 from saccade.training.estimator import FitConfig
+
+ESTIMATORS = {
+    "fasttext": ModelEntry(
+        FastTextClassifierConfig, "saccade.estimators.fasttext_classifier:FastTextClassifier"
+    ),
+    "ngrams": ModelEntry(
+        NGramClassifierConfig, "saccade.estimators.text_classifiers.ngrams:NGramClassifier"
+    ),
+}
+TEXT_CLASSIFIERS = {**ESTIMATORS, **TEXT_CLASSIFICATION_MODELS}
+
+ClassWeights = Literal["none", "balanced"]
 
 
 class LabelsConfig(SplitConfig, SourceConfig):
@@ -23,7 +42,21 @@ class LabelsConfig(SplitConfig, SourceConfig):
     split: Literal["words", "whitespace"] = "words"
     """Split into words and punctuation, or only at spaces (text that is tokenized already)."""
     min_count: int = Field(1, ge=1)
-    """Number of occurrences below which a word is ignored."""
+    """Number of occurrences below which a word is ignored (fasttext and networks)."""
+
+
+class ClassifierFitConfig(FitConfig):
+    """Settings of a fit, with weights of the labels."""
+
+    class_weights: ClassWeights = "none"
+    """`balanced`: every label has the same total weight, however many texts it has."""
+
+
+class ClassifierTrainConfig(TrainConfig):
+    """Settings of the training loop, with weights of the labels."""
+
+    class_weights: ClassWeights = "none"
+    """`balanced`: every label has the same total weight, however many texts it has."""
 
 
 class ClassifyRecipe(Recipe):
@@ -31,5 +64,28 @@ class ClassifyRecipe(Recipe):
 
     task: Literal["classify"] = "classify"
     data: LabelsConfig = LabelsConfig()
-    model: FastTextClassifierConfig = FastTextClassifierConfig()
-    train: FitConfig = FitConfig()
+    model: Annotated[Config, ModelChoice(TEXT_CLASSIFIERS)] = NGramClassifierConfig()
+    train: SerializeAsAny[FitConfig] = ClassifierFitConfig()
+
+    @field_validator("train", mode="wrap")
+    @classmethod
+    def _train_settings_of_the_model(cls, value: Any, handler: Any, info: Any) -> Any:
+        """Networks have the settings of the training loop, estimators those of a fit."""
+        if "model" not in info.data:  # the model is invalid, which is reported
+            return value
+        is_network = info.data["model"].name in TEXT_CLASSIFICATION_MODELS
+        train_class = ClassifierTrainConfig if is_network else ClassifierFitConfig
+        if isinstance(value, train_class):
+            return value
+        values = value.model_dump(exclude_unset=True) if isinstance(value, Config) else value
+        return train_class.model_validate(values)
+
+    @property
+    def is_network(self) -> bool:
+        """True if the model is trained by the loop."""
+        return self.model_name in TEXT_CLASSIFICATION_MODELS
+
+    @property
+    def is_balanced(self) -> bool:
+        """True if labels are weighted by the inverse of their frequency."""
+        return bool(self.train.model_dump()["class_weights"] == "balanced")

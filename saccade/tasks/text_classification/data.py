@@ -1,17 +1,12 @@
-"""Labelled texts, split by hash and encoded as word and label ids."""
+"""Labelled texts: read, split by hash, and the settings that follow from them."""
 
-from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from saccade.data.source import SyntheticSource, resolve_source
-from saccade.data.split_keys import Division, describe_division, divide_rows, read_split_cells
-from saccade.data.splits import SPLIT_NAMES, TRAIN, check_shares, hash_texts, split_by_hash
+from saccade.data.split_keys import describe_division, divide_rows, read_split_cells
+from saccade.data.splits import SPLIT_NAMES, check_shares, hash_texts, split_by_hash
 from saccade.data.text.labelled import (
     LabelledText,
     LabelledTexts,
@@ -19,98 +14,66 @@ from saccade.data.text.labelled import (
     generate_dates_by_language,
     open_labelled_texts,
 )
-from saccade.data.text.word_corpus import LINE_END, WordIndex, read_word_corpus
+from saccade.data.text.ngram_hashes import SPLITTERS
 from saccade.errors import DataError
-from saccade.tasks.base import (
-    PrepareContext,
-    PreparedData,
-    fingerprint_arrays,
-    role_choices,
-)
+from saccade.tasks.base import PrepareContext, PreparedData, role_choices
+from saccade.tasks.text_classification.auto_config import choose_classifier_settings
 from saccade.tasks.text_classification.config import ClassifyRecipe, LabelsConfig
-from saccade.types.bags import Bags
+from saccade.tasks.text_classification.texts import (
+    LabelVocabulary,
+    TextSplit,
+    WordEncoder,
+    count_words,
+    encode_split,
+)
 
 SYNTHETIC_LABELLED_TEXTS: dict[str, Callable[[], Iterator[LabelledText]]] = {
     "languages": generate_dates_by_language
 }
-ENCODE_TEXTS_CHUNK = 1 << 13  # texts encoded at a time
+MIN_TEXTS_PER_LABEL = 2  # on average; with fewer, labels do not repeat
+MAX_RARE_LABELS = 10  # labels that may be rarer
+MAX_EXAMPLE_LABELS = 5  # that a message names
 
 
-class LabelVocabulary(NamedTuple):
-    """Known words, labels, and the number of training texts of each label."""
-
-    words: list[str]
-    labels: list[str]
-    met: list[int]  # counts of the labels
-
-    @property
-    def label_ids(self) -> dict[str, int]:
-        """Label to id."""
-        return {label: number for number, label in enumerate(self.labels)}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return self._asdict()
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "LabelVocabulary":
-        """Rebuild a vocabulary from plain values."""
-        return cls(values["words"], values["labels"], values["met"])
-
-
-class EncodedTexts(NamedTuple):
-    """Texts as word ids and labels as label ids; an unknown label is −1."""
-
-    words: Bags
-    labels: Bags
-
-
-PreparedTexts = PreparedData[ClassifyRecipe, LabelVocabulary, EncodedTexts]
+PreparedTexts = PreparedData[ClassifyRecipe, LabelVocabulary, TextSplit]
 
 
 def prepare_labelled_texts(
     recipe: ClassifyRecipe, context: PrepareContext[LabelVocabulary]
 ) -> PreparedTexts:
-    """Read the texts, hold some out, and build the vocabulary from the others."""
+    """Read the texts, hold some out, choose the open settings, build the vocabulary."""
     context.on_progress("reading the texts", 0, None)
-    texts = _read(recipe.data)
-    recipe = recipe.with_values(data=recipe.data.model_dump(exclude_unset=True) | texts.columns)
-    data = recipe.data
-    check_shares(data.dev_share, data.test_share)
-    given = _given_texts(data)
-    division = _divide(texts, data, given)
-    reader = _SplittingReader(texts, (data.dev_share, data.test_share), division, given)
-    if context.preprocessor is None:
-        corpus = read_word_corpus(reader.blocks(), min_count=data.min_count, split=data.split)
-        ids, vocabulary = corpus.ids, LabelVocabulary(corpus.words, *reader.label_counts())
-    else:
-        vocabulary = context.preprocessor
-        ids = WordIndex(vocabulary.words).ids(reader.blocks(), data.split)
-    if len(vocabulary.labels) < 2:
+    opened = _read(recipe.data)
+    recipe = recipe.with_values(data=recipe.data.model_dump(exclude_unset=True) | opened.columns)
+    texts, notes = _divide(opened, recipe.data)
+    if not texts["train"]:
         raise DataError(
-            f"got the same label ({', '.join(vocabulary.labels)}) for all {reader.count:,} texts; "
-            "expected two labels or more."
+            f"got {sum(map(len, texts.values())):,} texts, which are all held out; expected texts "
+            "to train on, with different words; try --text COLUMN --label COLUMN if the columns "
+            "are exchanged, or more texts."
         )
-    sizes = f"{len(vocabulary.words):,} different words, {len(vocabulary.labels):,} labels"
-    notes = [*texts.notes, *(division.notes if division else ())]
-    notes.append(f"{reader.count:,} training texts, {sizes}.")
-    label_ids = vocabulary.label_ids
-    train = EncodedTexts(_bags(ids), reader.labels(label_ids))
-    splits, index = {"train": train}, WordIndex(vocabulary.words)
-    for name, held_out in reader.held_out.items():
-        if held_out:
-            splits[name] = encode_texts(held_out, index, label_ids, data.split)
-        else:  # few texts, or a share of 0
-            splits[name] = train
+    vocabulary = context.preprocessor or LabelVocabulary([], *count_labels(texts["train"]))
+    check_labels(vocabulary, len(texts["train"]))
+    check_words(texts["train"], recipe.data.split)
+    notes.append(f"{len(texts['train']):,} training texts, {len(vocabulary.labels):,} labels.")
+    for name in SPLIT_NAMES[1:]:
+        if not texts[name]:  # few texts, or a share of 0
             notes.append(f"No texts are held out for {name}: the training texts are used.")
-    arrays = (*train.words, *train.labels)
+    splits = encode_splits(texts, vocabulary, recipe.data.split)
+    choices = role_choices(opened.choices)
+    if context.preprocessor is None:
+        recipe, chosen, more = choose_classifier_settings(recipe, vocabulary, splits, context)
+        choices, notes = [*choices, *chosen], [*notes, *more]
+        if recipe.model_name != "ngrams":
+            words = count_words(splits["train"].texts, recipe.data)
+            vocabulary = vocabulary._replace(words=words)
+            splits = encode_splits(texts, vocabulary, recipe.data.split)
+            notes.append(f"{len(words):,} different words.")
+    if recipe.is_network:
+        sizes = {"vocab_size": len(vocabulary.words) + 1, "outputs": len(vocabulary.labels)}
+        recipe = recipe.with_values(model=recipe.model.model_dump(exclude_unset=True) | sizes)
     return PreparedData(
-        recipe,
-        vocabulary,
-        splits,
-        lambda: fingerprint_arrays(*arrays),
-        role_choices(texts.choices),
-        notes,
+        recipe, vocabulary, splits, splits["train"].fingerprint, choices=choices, notes=notes
     )
 
 
@@ -121,118 +84,86 @@ def _read(data: LabelsConfig) -> LabelledTexts:
     return open_labelled_texts(source.name, data, data.multi_label)
 
 
-def _given_texts(data: LabelsConfig) -> dict[str, list[LabelledText]]:
-    """Read the held-out files that are given."""
-    return {
+def _divide(
+    opened: LabelledTexts, data: LabelsConfig
+) -> tuple[dict[str, list[LabelledText]], list[str]]:
+    """Return the texts of each split, divided by the settings or else by hash, and notes."""
+    check_shares(data.dev_share, data.test_share)
+    given = {
         name: list(open_labelled_texts(path, data, data.multi_label, is_other=True))
         for name in SPLIT_NAMES[1:]
         if (path := getattr(data, name)) is not None
     }
+    texts, notes = list(opened), list(opened.notes)
+    hashes = hash_texts(text.text.encode() for text in texts)
+    if given or describe_division(data):
+        division = divide_rows(
+            data,
+            hashes,
+            read_split_cells(opened.records, data, opened.row_numbers()),
+            [",".join(text.labels) for text in texts],
+            {name: hash_texts(t.text.encode() for t in part) for name, part in given.items()},
+        )
+        numbers, notes = division.splits, [*notes, *division.notes]
+    else:
+        numbers = split_by_hash(hashes, data.dev_share, data.test_share)
+    found = {name: list(given.get(name, ())) for name in SPLIT_NAMES}
+    for text, number in zip(texts, numbers.tolist(), strict=True):
+        if number >= 0:  # not left out
+            found[SPLIT_NAMES[number]].append(text)
+    return found, notes
 
 
-def _divide(
-    texts: LabelledTexts, data: LabelsConfig, given: Mapping[str, Sequence[LabelledText]]
-) -> Division | None:
-    """Divide the texts by the settings; None: each by its hash, while it is read."""
-    if not given and not describe_division(data):
-        return None
-    classes = [",".join(text.labels) for text in texts]
-    return divide_rows(
-        data,
-        hash_texts(text.text.encode() for text in texts),
-        read_split_cells(texts.records, data, texts.row_numbers()),
-        classes,
-        {name: hash_texts(t.text.encode() for t in part) for name, part in given.items()},
-    )
+def count_labels(texts: Iterable[LabelledText]) -> tuple[list[str], list[int]]:
+    """Return the labels, most frequent first, and their counts."""
+    counts = Counter(label for text in texts for label in text.labels)
+    order = sorted(counts, key=lambda label: (-counts[label], label))
+    return order, [counts[label] for label in order]
 
 
-class _SplittingReader:
-    """Streams the training texts as bytes and keeps the held-out ones.
-
-    Of the training texts only the labels are kept, numbered in order of occurrence: there may be
-    millions.
-    """
-
-    def __init__(
-        self,
-        texts: Iterable[LabelledText],
-        shares: tuple[float, float],
-        division: Division | None,
-        given: Mapping[str, Sequence[LabelledText]],
-    ):
-        self.texts, self.shares, self.division = iter(texts), shares, division
-        self.held_out = {name: list(given.get(name, ())) for name in SPLIT_NAMES[1:]}
-        self.count = 0
-        self._read = 0  # texts, of all splits
-        self._ids: dict[str, int] = {}
-        self._labels, self._starts = array("i"), array("q", [0])
-
-    def blocks(self) -> Iterator[bytes]:
-        """Yield some thousand training texts at a time, one per line."""
-        while texts := list(islice(self.texts, ENCODE_TEXTS_CHUNK)):
-            splits = self._splits(texts)
-            for split, name in enumerate(SPLIT_NAMES[1:], 1):
-                self.held_out[name] += [t for t, s in zip(texts, splits, strict=True) if s == split]
-            texts = [t for t, s in zip(texts, splits, strict=True) if s == TRAIN]
-            for text in texts:
-                for label in text.labels:
-                    self._labels.append(self._ids.setdefault(label, len(self._ids)))
-                self._starts.append(len(self._labels))
-            self.count += len(texts)
-            yield join_lines(texts)
-
-    def _splits(self, texts: Sequence[LabelledText]) -> list[int]:
-        """Return the splits of the next texts."""
-        if self.division is None:
-            hashes = hash_texts(text.text.encode() for text in texts)
-            return split_by_hash(hashes, *self.shares).tolist()
-        self._read += len(texts)
-        return self.division.splits[self._read - len(texts) : self._read].tolist()
-
-    def label_counts(self) -> tuple[list[str], list[int]]:
-        """Return the labels, most frequent first, and their counts."""
-        counts = np.bincount(np.array(self._labels, np.int32), minlength=len(self._ids)).tolist()
-        by_label = dict(zip(self._ids, counts, strict=True))
-        order = sorted(by_label, key=lambda label: (-by_label[label], label))
-        return order, [by_label[label] for label in order]
-
-    def labels(self, label_ids: dict[str, int]) -> Bags:
-        """Return the labels of the training texts by these ids."""
-        change = np.array([label_ids.get(label, -1) for label in self._ids], np.int32)
-        rows = np.array(self._labels, np.int32)
-        return Bags(np.array(self._starts, np.int64), change[rows] if len(rows) else rows)
+def check_labels(vocabulary: LabelVocabulary, num_texts: int) -> None:
+    """Raise a DataError for labels that cannot be learned: one label, or one for each text."""
+    labels = vocabulary.labels
+    if len(labels) < 2:
+        raise DataError(
+            f"got the same label ({', '.join(labels)}) for all {num_texts:,} texts; expected two "
+            "labels or more."
+        )
+    if len(labels) > MAX_RARE_LABELS and sum(vocabulary.met) < MIN_TEXTS_PER_LABEL * len(labels):
+        listed = ", ".join(repr(label[:40]) for label in labels[:MAX_EXAMPLE_LABELS])
+        raise DataError(
+            f"got {len(labels):,} different labels ({listed}, …) for {num_texts:,} texts; expected "
+            "labels that repeat. If the columns are exchanged, or another one has the labels, try "
+            "--text COLUMN --label COLUMN; to generate texts from texts, try saccade train "
+            "translate."
+        )
 
 
-def join_lines(texts: Iterable[LabelledText]) -> bytes:
-    """Return the texts as UTF-8, one per line."""
-    return "".join([f"{text.text}\n" for text in texts]).encode()
+def check_words(texts: Sequence[LabelledText], split: str) -> None:
+    """Raise a DataError if no text has a word."""
+    if not any(SPLITTERS[split](text.text) for text in texts):
+        raise DataError(f"got {len(texts):,} texts of 0 words; expected texts with words.")
 
 
-def _bags(ids: NDArray[np.int32]) -> Bags:
-    ends = np.flatnonzero(ids == LINE_END)
-    starts = np.concatenate([np.zeros(1, np.int64), ends - np.arange(len(ends))])
-    return Bags(starts, ids[ids != LINE_END])
-
-
-def encode_texts(
-    texts: Sequence[LabelledText], index: WordIndex, label_ids: dict[str, int], split: str
-) -> EncodedTexts:
-    """Encode texts; unknown words are dropped."""
-    blocks = (
-        join_lines(texts[start : start + ENCODE_TEXTS_CHUNK])
-        for start in range(0, len(texts), ENCODE_TEXTS_CHUNK)
-    )
-    rows = [[label_ids.get(label, -1) for label in text.labels] for text in texts]
-    starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-    labels = np.array([number for row in rows for number in row], np.int32)
-    return EncodedTexts(_bags(index.ids(blocks, split)), Bags(starts, labels))
+def encode_splits(
+    texts: Mapping[str, Sequence[LabelledText]], vocabulary: LabelVocabulary, split: str
+) -> dict[str, TextSplit]:
+    """Return the splits; one without texts is that of training."""
+    encoder = WordEncoder(vocabulary.words, split)
+    train = encode_split(texts["train"], vocabulary, encoder, is_held_out=False)
+    return {
+        name: encode_split(texts[name], vocabulary, encoder)
+        if texts[name] and name != "train"
+        else train
+        for name in SPLIT_NAMES
+    }
 
 
 def load_texts(
     recipe: ClassifyRecipe, vocabulary: LabelVocabulary, source: str | Path | object
-) -> EncodedTexts:
-    """Read and encode labelled texts; `DataError` if the classifier knows none of their labels."""
+) -> TextSplit:
+    """Read labelled texts; `DataError` if the classifier knows none of their labels."""
     data = recipe.data
     texts = list(open_labelled_texts(source, data, data.multi_label, is_other=True))
     check_known_labels(texts, vocabulary.labels, str(source))
-    return encode_texts(texts, WordIndex(vocabulary.words), vocabulary.label_ids, data.split)
+    return encode_split(texts, vocabulary, WordEncoder(vocabulary.words, data.split))

@@ -1,45 +1,111 @@
-"""Confusion matrix and checks of a text classifier."""
+"""Attributions, confusion matrix, reliability and checks of a text classifier. No torch."""
 
-from collections.abc import Mapping
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
-from saccade.inspection.checks import CheckResult
-from saccade.inspection.figures import ConfusionMatrix, Figure
-from saccade.tasks.base import Inspector
-from saccade.tasks.text_classification.config import ClassifyRecipe
-from saccade.tasks.text_classification.data import EncodedTexts, LabelVocabulary
-from saccade.tasks.text_classification.evaluate import label_confusion
-from saccade.tasks.text_classification.model import TextClassifier
-from saccade.types.bags import Bags
+from saccade.inspection.attention_map import AttentionMap
+from saccade.inspection.attribution import Attribution
+from saccade.inspection.checks import BATCH_INVARIANCE, RELOAD_CONSISTENCY, CheckResult
+from saccade.inspection.figures import ConfusionMatrix, Figure, ReliabilityDiagram
+from saccade.tasks.base import AttentionKey, Inspector
+from saccade.tasks.text_classification.attributions import attribute_text, token_spans
+from saccade.tasks.text_classification.evaluate import (
+    MAX_CONFUSION_LABELS,
+    ScoredTexts,
+    label_confusion,
+    score_texts,
+)
+from saccade.tasks.text_classification.scorer import LabelScorer
+from saccade.tasks.text_classification.texts import TextSplit
 
-MAX_CONFUSION_LABELS = 40  # labels of a confusion matrix
+EXAMPLE_CHARS = 80  # of the text in the suggested command
+LOGIT_DIFFERENCE = 2e-4  # rounding errors of float32 logits
+MAX_REPORTED_MISTAKES = 100
 
 
-class LabelInspector(Inspector[EncodedTexts]):
-    """Shows which labels are confused with which."""
+class LabelInspector(Inspector[TextSplit]):
+    """Shows which words led to a label, and which labels are confused with which."""
 
-    def __init__(self, recipe: ClassifyRecipe, model: TextClassifier, vocabulary: LabelVocabulary):
-        self.model, self.vocabulary = model, vocabulary
+    def __init__(self, scorer: LabelScorer):
+        self.scorer, self.labels = scorer, scorer.vocabulary.labels
+        self.attribution_methods = scorer.methods
 
-    def example_input(self, split: EncodedTexts) -> str:
-        """Return the first words of a held-out text."""
-        words = split.words
-        row = words.rows[words.starts[0] : words.starts[1]][:12]
-        return " ".join(self.vocabulary.words[number] for number in row)
+    def example_input(self, split: TextSplit) -> str:
+        """Return the start of a held-out text."""
+        text = next((" ".join(text.split()) for text in split.texts if text.strip()), "")
+        if len(text) <= EXAMPLE_CHARS:
+            return text
+        cut = text[:EXAMPLE_CHARS]
+        return cut.rpartition(" ")[0] or cut
 
-    def figures(self, splits: Mapping[str, EncodedTexts]) -> dict[str, Figure]:
-        """Return the confusion matrix."""
-        table = label_confusion(self.model, splits["test"])
-        table = table[:MAX_CONFUSION_LABELS, :MAX_CONFUSION_LABELS]
-        classes = self.vocabulary.labels[:MAX_CONFUSION_LABELS]
-        return {"confusion.png": ConfusionMatrix(table, classes)}
+    def attributions(
+        self, raw: Any, method: str | None = None, output: str | None = None
+    ) -> Attribution:
+        """Return the contribution of each word."""
+        return attribute_text(self.scorer, str(raw), method, output)
 
-    def compare_reloaded(
-        self, other: TextClassifier, split: EncodedTexts, count: int
-    ) -> CheckResult:
-        """Check that the reloaded model gives the same probabilities."""
-        starts = split.words.starts[: count + 1]
-        words = Bags(starts, split.words.rows[: starts[-1]])
-        difference = np.abs(self.model.predict_proba(words) - other.predict_proba(words)).max()
-        return CheckResult("reload consistency", len(starts) - 1, float(difference), 0.0)
+    def attention_maps(
+        self, text: str, answer: str | None = None
+    ) -> dict[AttentionKey, AttentionMap]:
+        """Return the attention between the words of a text, of a network that has attention."""
+        spans = token_spans(text, self.scorer.recipe.data.split)
+        return self.scorer.attention_maps(text, [text[start:end] for start, end in spans])
+
+    def views(self) -> dict[str, str]:
+        """Return attributions, and attention maps where there are any."""
+        views = {"INPUT": "the words that led to the label"}
+        for method in self.attribution_methods[1:]:
+            views[f"INPUT --method {method}"] = "the same by another method"
+        return views
+
+    def figures(self, splits: Mapping[str, TextSplit]) -> dict[str, Figure]:
+        """Return the confusion matrix and the reliability of the probabilities."""
+        scored = score_texts(self.scorer, splits["test"])
+        figures: dict[str, Figure] = {"reliability.png": self._reliability(scored)}
+        if not self.scorer.multi_label and scored.split.has_one_label_each:
+            kept = scored.frequent_labels(MAX_CONFUSION_LABELS)
+            counts = label_confusion(scored)[np.ix_(kept, kept)]
+            figures["confusion.png"] = ConfusionMatrix(counts, [self.labels[i] for i in kept])
+        return figures
+
+    def _reliability(self, scored: ScoredTexts) -> ReliabilityDiagram:
+        bins = scored.reliability
+        temperature = self.scorer.calibration.temperature
+        return ReliabilityDiagram(bins.confidence, bins.accuracy, bins.counts, temperature)
+
+    def report_files(self, splits: Mapping[str, TextSplit]) -> dict[str, str]:
+        """Return the most confident mistakes on the test split as a table."""
+        scored = score_texts(self.scorer, splits["test"])
+        content = io.StringIO(newline="")
+        writer = csv.writer(content, delimiter="\t", lineterminator="\n")
+        writer.writerow(["probability", "true", "predicted", "text"])
+        for mistake in scored.mistakes(MAX_REPORTED_MISTAKES):
+            writer.writerow(
+                [mistake[name] for name in ("probability", "true", "predicted", "text")]
+            )
+        return {"mistakes.tsv": content.getvalue()}
+
+    def checks(self, split: TextSplit, count: int) -> Iterator[CheckResult]:
+        """Check that the logits of a text depend neither on its neighbours nor on padding."""
+        texts = split.take(count).texts
+        together = self.scorer.logits(texts)
+        alone = np.concatenate([self.scorer.logits([text]) for text in texts])
+        yield _compare(BATCH_INVARIANCE, together, alone)
+        yield from self.scorer.checks(texts)
+
+    def compare_reloaded(self, other: Any, split: TextSplit, count: int) -> CheckResult:
+        """Check that the reloaded model gives the same logits."""
+        texts = split.take(count).texts
+        reloaded = self.scorer.with_model(other)
+        result = _compare(RELOAD_CONSISTENCY, self.scorer.logits(texts), reloaded.logits(texts))
+        same = self.scorer.calibration == reloaded.calibration
+        return result if same else result._replace(difference=float("inf"))
+
+
+def _compare(invariant: str, one: Any, two: Any) -> CheckResult:
+    difference = float(np.abs(one - two).max(initial=0.0))
+    return CheckResult(invariant, len(one), difference, LOGIT_DIFFERENCE)

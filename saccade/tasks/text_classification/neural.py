@@ -1,39 +1,54 @@
-"""Networks that classify texts: padded batches, the training objective, probabilities."""
+"""Networks that classify texts: padded batches, training objective, logits, attributions."""
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from saccade.data.samplers import bucketed_batches
-from saccade.models.text_classifiers import TextNetwork
+from saccade.inspection.attention import capture_attention
+from saccade.inspection.attention_map import AttentionMap
+from saccade.inspection.checks import PADDING_INVARIANCE, CheckResult
+from saccade.inspection.integrated_gradients import integrated_gradients
+from saccade.inspection.invariants import LOGIT_TOLERANCE
+from saccade.models.registry import TEXT_CLASSIFICATION_MODELS
+from saccade.models.text_classifiers import BiLSTMClassifier, TextNetwork, TextTransformer
 from saccade.nn.losses import binary_cross_entropy_with_logits, cross_entropy
-from saccade.tasks.base import Recipe
-from saccade.tasks.neural import StatelessObjective, device_of
+from saccade.tasks.neural import StatelessObjective, build_network, device_of
+from saccade.tasks.text_classification.components import make_components
+from saccade.tasks.text_classification.config import ClassifyRecipe
+from saccade.tasks.text_classification.scorer import (
+    Calibration,
+    LabelPair,
+    LabelScorer,
+    WordScores,
+)
+from saccade.tasks.text_classification.texts import (
+    LabelVocabulary,
+    TextSplit,
+    WordEncoder,
+    label_weights,
+)
 from saccade.training.objective import Loss
-from saccade.types.arrays import IntArray
+from saccade.types.arrays import FloatArray, IntArray
 from saccade.types.bags import Bags
 from saccade.types.shapes import Lengths, TokenIds
 
 PREDICT_TEXTS = 256  # texts of a batch in prediction
 
 
-@runtime_checkable
-class LabelledSplit(Protocol):
-    """Texts as word ids and labels as label ids (`EncodedTexts`)."""
+def build_text_network(recipe: ClassifyRecipe, vocabulary: LabelVocabulary) -> nn.Module:
+    """Build the network of a recipe."""
+    model_class: type[nn.Module] = TEXT_CLASSIFICATION_MODELS[recipe.model_name].model_class
+    return build_network(recipe, lambda: model_class(recipe.model))
 
-    @property
-    def words(self) -> Bags:
-        """The word ids of each text."""
-        ...
 
-    @property
-    def labels(self) -> Bags:
-        """The label ids of each text; −1 is an unknown label."""
-        ...
+def max_words(recipe: ClassifyRecipe) -> int:
+    """Return the number of words after which a text is truncated."""
+    return int(recipe.model.model_dump()["max_length"])
 
 
 class TextBatch(NamedTuple):
@@ -78,12 +93,6 @@ def text_logits(model: TextNetwork, words: Bags, max_length: int) -> Float[Tenso
     return logits
 
 
-def class_weights(labels: Bags, size: int) -> Float[Tensor, " V"]:
-    r"""Return N / (V · N_v) for each label v: all labels have the same total weight."""
-    counts = np.bincount(labels.rows[labels.rows >= 0], minlength=size)
-    return torch.from_numpy(counts.sum() / (size * np.maximum(counts, 1))).float()
-
-
 class TextObjective(StatelessObjective[TextBatch]):
     """Cross-entropy of the label, or for several labels the sum of binary cross-entropies."""
 
@@ -91,23 +100,21 @@ class TextObjective(StatelessObjective[TextBatch]):
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: ClassifyRecipe,
         model: TextNetwork,
-        vocabulary: object,
-        splits: Mapping[str, LabelledSplit],
-        *,
-        multi_label: bool = False,
-        balanced: bool = False,
+        vocabulary: LabelVocabulary,
+        splits: Mapping[str, TextSplit],
     ):
         super().__init__(recipe, model)
-        self.splits, self.multi_label = splits, multi_label
-        self.max_length = int(recipe.model.model_dump()["max_length"])
+        self.splits, self.multi_label = splits, recipe.data.multi_label
+        self.max_length = max_words(recipe)
         train = splits["train"]
         lengths = np.minimum(np.diff(train.words.starts), self.max_length)
         self.lengths = lengths
         self.batch_rows = max(1, int(self.settings.batch_tokens // max(1.0, float(lengths.mean()))))
-        size = model.output.out_features
-        self.weights = class_weights(train.labels, size) if balanced else None
+        self.weights: Tensor | None = None
+        if recipe.is_balanced:
+            self.weights = torch.from_numpy(label_weights(vocabulary)).float()
 
     def batches(self, split: str, start: int = 0) -> Iterator[TextBatch]:
         """Yield batches of texts of similar length without end."""
@@ -118,7 +125,7 @@ class TextObjective(StatelessObjective[TextBatch]):
         """Return how many batches contain every text once."""
         return -(-len(self.lengths) // self.batch_rows)
 
-    def batch(self, split: LabelledSplit, rows: IntArray) -> TextBatch:
+    def batch(self, split: TextSplit, rows: IntArray) -> TextBatch:
         """Return some texts of a split as tensors."""
         ids, lengths = pad_texts(split.words, rows, self.max_length)
         labels = split.labels
@@ -136,14 +143,143 @@ class TextObjective(StatelessObjective[TextBatch]):
         device = device_of(self.model)
         logits = self.model(batch.ids.to(device), batch.lengths.to(device))
         target = batch.target.to(device)
+        weights = None if self.weights is None else self.weights.to(device)
         if self.multi_label:
             flat = logits.reshape(-1), target.reshape(-1)
-            return Loss(binary_cross_entropy_with_logits(*flat, reduction="sum"))
+            sample_weight = None
+            if weights is not None:  # of a true label; a text without it counts once
+                sample_weight = torch.where(target > 0, weights, 1.0).reshape(-1)
+            total = binary_cross_entropy_with_logits(
+                *flat, reduction="sum", sample_weight=sample_weight
+            )
+            return Loss(total)
         total = cross_entropy(
             logits,
             target,
             label_smoothing=self.settings.label_smoothing,
-            weight=None if self.weights is None else self.weights.to(device),
+            weight=weights,
             reduction="sum",
         )
         return Loss(total, (logits.argmax(1) == target).sum())
+
+
+class NetworkLabelScorer(LabelScorer):
+    """Logits of a network, and attributions by its gradients and attention."""
+
+    model: TextNetwork
+
+    def __init__(self, recipe: ClassifyRecipe, model: TextNetwork, vocabulary: LabelVocabulary):
+        super().__init__(recipe, model, vocabulary)
+        self.encoder = WordEncoder(vocabulary.words, recipe.data.split)
+        self.max_length = max_words(recipe)
+        self.methods = ("integrated_gradients", "gradient", "occlusion")
+        if isinstance(model, BiLSTMClassifier | TextTransformer):
+            self.methods = (*self.methods, "attention")
+
+    @property
+    def calibration(self) -> Calibration:
+        """The calibration of the model."""
+        return Calibration(*(float(value) for value in self.model.calibration))
+
+    def logits(self, texts: Sequence[str]) -> FloatArray:
+        """Return (texts, labels)."""
+        words = self.encoder.encode(texts)
+        return text_logits(self.model, words, self.max_length).double().numpy()
+
+    def known_words(self, text: str) -> list[int]:
+        """Return the positions of the words that the network reads."""
+        words = self.encoder.splitter(text.lower())
+        known = [number for number, word in enumerate(words) if word in self.encoder.ids]
+        return known[: self.max_length]
+
+    def word_scores(self, text: str, num_words: int, method: str, pair: LabelPair) -> WordScores:
+        """Return gradients or attention weights of the words; 0 for words it does not know."""
+        known, scores = self.known_words(text), np.zeros(num_words)
+        model = self.model.eval()
+        device = device_of(model)
+        ids, lengths = self._ids(text)
+        if method == "attention":
+            scores[known] = self._attention(text)[: len(known)]
+            return WordScores(scores, unit="attention weight")
+        temperature = self.calibration.temperature
+        lengths = lengths.to(device)
+        with torch.no_grad():
+            x = model.embedding(ids.to(device))[0].detach()
+            vectors = model.word_vectors
+            # not zeros: a normalised layer jumps there, and the path would have no gradient
+            baseline = x - vectors[ids[0].to(device)] + vectors[1:].mean(0)
+
+        def value(rows: Tensor) -> Tensor:
+            found: Tensor = pair.value(model.classify(rows, lengths.expand(len(rows))))
+            return found / temperature
+
+        with torch.no_grad():
+            base = float(value(baseline[None])[0])
+        if method == "integrated_gradients":
+            found = integrated_gradients(value, x, baseline)
+        else:
+            rows = x[None].clone().requires_grad_()
+            with torch.enable_grad():
+                [gradient] = torch.autograd.grad(value(rows).sum(), rows)
+            found = gradient[0] * (x - baseline)
+        scores[known] = found.sum(-1).double().cpu().numpy()[: len(known)]
+        return WordScores(scores, base, baseline="the mean word vector in place of each word")
+
+    def _ids(self, text: str) -> tuple[TokenIds, Lengths]:
+        """Return the ids of one text, and its length."""
+        return pad_texts(self.encoder.encode([text]), np.zeros(1, np.int64), self.max_length)
+
+    @torch.no_grad()
+    def _captured(self, text: str) -> list[FloatArray]:
+        """Return the attention weights of each layer, (heads, queries, words)."""
+        model = self.model.eval()
+        ids, lengths = self._ids(text)
+        with capture_attention(model) as captured:
+            model(ids.to(device_of(model)), lengths.to(device_of(model)))
+        return [captured.weights(name)[0].double().cpu().numpy() for name in captured.names()]
+
+    def _attention(self, text: str) -> FloatArray:
+        """Return the weight that each word receives in the last layer, a mean over its heads."""
+        weights: FloatArray = self._captured(text)[-1].mean((0, 1))
+        return weights
+
+    def attention_maps(
+        self, text: str, words: Sequence[str]
+    ) -> dict[tuple[str, int, int], AttentionMap]:
+        """Return the maps of each layer and head between the words that the network reads."""
+        read = [words[position] for position in self.known_words(text)]
+        if "attention" not in self.methods or not read:
+            return {}
+        is_pooling = isinstance(self.model, BiLSTMClassifier)
+        kind, rows = ("pooling", ["text"]) if is_pooling else ("self", read)
+        maps = {}
+        for layer, heads in enumerate(self._captured(text), start=1):
+            for head, weights in enumerate(heads, start=1):
+                title = f"{kind} attention, layer {layer}, head {head}"
+                axes = ("words (keys)", "words (queries)")
+                maps[kind, layer, head] = AttentionMap(weights, rows, read, title, *axes)
+        return maps
+
+    def checks(self, texts: Sequence[str]) -> Iterator[CheckResult]:
+        """Check that padding does not change logits."""
+        model, words = self.model.eval(), self.encoder.encode(texts)
+        ids, lengths = pad_texts(words, np.arange(len(texts)), self.max_length)
+        device = device_of(model)
+        padded = torch.cat([ids, ids[:, :1].expand(-1, 3)], dim=1)  # real ids, so that errors show
+        with torch.no_grad():
+            before, after = (model(each.to(device), lengths.to(device)) for each in (ids, padded))
+        difference = float((before - after).abs().max())
+        yield CheckResult(PADDING_INVARIANCE, len(texts), difference, LOGIT_TOLERANCE[before.dtype])
+
+
+def _set_calibration(model: TextNetwork, calibration: Calibration) -> None:
+    with torch.no_grad():
+        model.calibration.copy_(torch.tensor(calibration))
+
+
+TEXT_NETWORK = make_components(
+    NetworkLabelScorer,
+    _set_calibration,
+    build_model=build_text_network,
+    objective=TextObjective,
+)

@@ -1,40 +1,27 @@
-"""The text classification task."""
+"""The text classification task. Does not import torch."""
 
 from saccade.data.records.role_names import TASK_ROLES
-from saccade.estimators.fasttext_classifier import FastTextClassifier
-from saccade.tasks.base import Components, TaskSpec
-from saccade.tasks.text_classification.config import ClassifyRecipe
+from saccade.registry import import_when_called
+from saccade.tasks.base import AnyTaskSpec, TaskSpec
+from saccade.tasks.text_classification.config import TEXT_CLASSIFIERS, ClassifyRecipe
 from saccade.tasks.text_classification.data import (
     SYNTHETIC_LABELLED_TEXTS,
-    EncodedTexts,
-    LabelVocabulary,
     load_texts,
     prepare_labelled_texts,
 )
-from saccade.tasks.text_classification.evaluate import LabelEvaluator
-from saccade.tasks.text_classification.inspect import LabelInspector
-from saccade.tasks.text_classification.model import ClassifierFit, TextClassifier
-from saccade.tasks.text_classification.predict import LabelPredictor
+from saccade.tasks.text_classification.texts import LabelVocabulary
 
-_COMPONENTS = Components[ClassifyRecipe, LabelVocabulary, TextClassifier, EncodedTexts](
-    build_model=TextClassifier,
-    predictor=LabelPredictor,
-    evaluator=LabelEvaluator,
-    inspector=LabelInspector,
-    estimator=ClassifierFit,
-)
-
-TEXT_CLASSIFICATION = TaskSpec(
+TEXT_CLASSIFICATION: AnyTaskSpec = TaskSpec(
     name="classify",
     summary="text classification: predict the label of a text",
     recipe=ClassifyRecipe,
-    models={"fasttext": FastTextClassifier},
+    models=TEXT_CLASSIFIERS,
     synthetic=SYNTHETIC_LABELLED_TEXTS,
     datasets={},
     prepare=prepare_labelled_texts,
     load_split=load_texts,
     read_preprocessor=LabelVocabulary.from_json,
-    components=lambda recipe: _COMPONENTS,
+    components=import_when_called("saccade.tasks.text_classification.components:text_components"),
+    torch_free=lambda recipe: not recipe.is_network,
     roles=TASK_ROLES["classify"],
-    torch_free=True,
 )

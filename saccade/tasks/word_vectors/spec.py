@@ -18,6 +18,6 @@ WORD_VECTORS: AnyTaskSpec = TaskSpec(
     load_split=import_when_called("saccade.tasks.word_vectors.data:load_benchmark"),
     read_preprocessor=import_when_called("saccade.data.text.word_corpus:WordVocabulary.from_json"),
     components=import_when_called("saccade.tasks.word_vectors.components:word_vector_components"),
+    torch_free=lambda recipe: True,
     roles=TASK_ROLES["vectors"],
-    torch_free=True,
 )

@@ -1,0 +1,64 @@
+"""The capabilities of each kind of text classifier. Does not import torch."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from saccade.registry import LazyRegistry
+from saccade.tasks.base import Components
+from saccade.tasks.text_classification.config import ClassifyRecipe
+from saccade.tasks.text_classification.evaluate import LabelEvaluator
+from saccade.tasks.text_classification.inspect import LabelInspector
+from saccade.tasks.text_classification.predict import LabelPredictor
+from saccade.tasks.text_classification.scorer import Calibration, LabelScorer, fit_calibration
+from saccade.tasks.text_classification.texts import LabelVocabulary, TextSplit
+
+TextComponents = Components[ClassifyRecipe, LabelVocabulary, Any, TextSplit]
+MakeScorer = Callable[[ClassifyRecipe, Any, LabelVocabulary], LabelScorer]
+
+# by model; networks have one kind
+_KINDS: LazyRegistry[TextComponents] = LazyRegistry(
+    {
+        "fasttext": "saccade.tasks.text_classification.fasttext:FASTTEXT",
+        "ngrams": "saccade.tasks.text_classification.ngrams:NGRAMS",
+        "network": "saccade.tasks.text_classification.neural:TEXT_NETWORK",
+    }
+)
+
+
+def text_components(recipe: ClassifyRecipe) -> TextComponents:
+    """Return the capabilities of a recipe."""
+    return _KINDS["network" if recipe.is_network else recipe.model_name]
+
+
+def make_components(
+    make_scorer: MakeScorer,
+    set_calibration: Callable[[Any, Calibration], None] | None,
+    **parts: Any,
+) -> TextComponents:
+    """Return the capabilities that follow from a scorer, with those of training in `parts`.
+
+    `set_calibration` sets the calibration of a trained model; None: training does it itself.
+    """
+
+    def calibrate(
+        recipe: ClassifyRecipe,
+        model: Any,
+        vocabulary: LabelVocabulary,
+        splits: Mapping[str, TextSplit],
+    ) -> None:
+        assert set_calibration is not None
+        scorer = make_scorer(recipe, model, vocabulary)
+        set_calibration(model, fit_calibration(scorer, splits["dev"]))
+
+    return TextComponents(
+        predictor=lambda *given: LabelPredictor(make_scorer(*given)),
+        evaluator=lambda *given: LabelEvaluator(make_scorer(*given)),
+        inspector=lambda *given: LabelInspector(make_scorer(*given)),
+        calibrate=None if set_calibration is None else calibrate,
+        **parts,
+    )
+
+
+def keep_calibration(model: Any, calibration: Calibration) -> None:
+    """Set the calibration of a model that fits itself."""
+    model.calibration = calibration

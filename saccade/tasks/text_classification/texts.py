@@ -1,0 +1,147 @@
+"""Texts with labels, and the vocabulary of words and labels. Does not import torch."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from saccade.data.samplers import evenly_spaced_rows
+from saccade.data.text.labelled import LabelledText
+from saccade.data.text.ngram_hashes import SPLITTERS
+from saccade.errors import DataError
+from saccade.tasks.text_classification.config import LabelsConfig
+from saccade.types.arrays import BoolArray, FloatArray, IntArray
+from saccade.types.bags import Bags, make_bags
+
+
+class LabelVocabulary(NamedTuple):
+    """Known words, labels, and the number of training texts of each label."""
+
+    words: list[str]  # empty for n-grams, which are hashed
+    labels: list[str]
+    met: list[int]  # counts of the labels
+
+    @property
+    def label_ids(self) -> dict[str, int]:
+        """Label to id."""
+        return {label: number for number, label in enumerate(self.labels)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return self._asdict()
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "LabelVocabulary":
+        """Rebuild a vocabulary from plain values."""
+        return cls(values["words"], values["labels"], values["met"])
+
+
+class WordEncoder:
+    """Encodes texts as the ids of their known words, lower-cased; other words are dropped."""
+
+    def __init__(self, words: Sequence[str], split: str):
+        self.ids = {word: number for number, word in enumerate(words)}
+        self.splitter = SPLITTERS[split]
+
+    def encode(self, texts: Iterable[str]) -> Bags:
+        """Return the word ids of each text."""
+        ids, splitter = self.ids, self.splitter
+        rows = [[ids[w] for w in splitter(text.lower()) if w in ids] for text in texts]
+        starts = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=starts[1:])
+        return Bags(starts, np.fromiter(chain.from_iterable(rows), np.int32, int(starts[-1])))
+
+
+@dataclass(frozen=True, eq=False)
+class TextSplit:
+    """Texts with their labels; word ids are computed when a model needs them."""
+
+    texts: Sequence[str]
+    labels: Bags  # label ids; −1 is a label that the run does not know
+    encoder: WordEncoder
+    unknown: Mapping[str, int]  # labels that the run does not know, and their counts
+    is_held_out: bool = True  # False: the training texts themselves
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @cached_property
+    def words(self) -> Bags:
+        """The word ids of each text."""
+        return self.encoder.encode(self.texts)
+
+    def texts_at(self, rows: IntArray) -> list[str]:
+        """Return some of the texts."""
+        return [self.texts[row] for row in rows.tolist()]
+
+    def take(self, limit: int | None) -> "TextSplit":
+        """Return at most `limit` texts, evenly spread: a file may be sorted."""
+        if limit is None or limit >= len(self):
+            return self
+        rows = evenly_spaced_rows(len(self), limit)
+        return replace(self, texts=self.texts_at(rows), labels=self.labels.take(rows))
+
+    def truths(self, num_labels: int) -> BoolArray:
+        """Return (texts, labels): True for the labels of each text; unknown ones are left out."""
+        found = np.zeros((len(self), num_labels), np.bool_)
+        is_known = self.labels.rows >= 0
+        found[self.labels.owners[is_known], self.labels.rows[is_known]] = True
+        return found
+
+    @property
+    def has_one_label_each(self) -> bool:
+        """True if every text has one label."""
+        return bool((np.diff(self.labels.starts) == 1).all())
+
+    def fingerprint(self) -> str:
+        """Return a short hash of the texts and labels."""
+        digest = blake2b(digest_size=16)
+        for text in self.texts:
+            digest.update(text.encode(errors="surrogatepass") + b"\n")
+        digest.update(self.labels.starts.tobytes() + self.labels.rows.tobytes())
+        return digest.hexdigest()
+
+
+def encode_split(
+    texts: Sequence[LabelledText],
+    vocabulary: LabelVocabulary,
+    encoder: WordEncoder,
+    is_held_out: bool = True,
+) -> TextSplit:
+    """Return texts with the ids of their labels."""
+    ids = vocabulary.label_ids
+    labels = make_bags([[ids.get(label, -1) for label in text.labels] for text in texts])
+    unknown = Counter(label for text in texts for label in text.labels if label not in ids)
+    return TextSplit([text.text for text in texts], labels, encoder, unknown, is_held_out)
+
+
+def label_weights(vocabulary: LabelVocabulary) -> FloatArray:
+    """Return the weight of each label, so that all have the same total weight."""
+    counts = np.maximum(np.array(vocabulary.met, np.float64), 1)
+    return counts.sum() / (len(counts) * counts)
+
+
+def known_rows(split: TextSplit) -> IntArray:
+    """Return the texts all of whose labels the run knows."""
+    unknown = np.bincount(split.labels.owners[split.labels.rows < 0], minlength=len(split))
+    return np.flatnonzero((unknown == 0) & (np.diff(split.labels.starts) > 0))
+
+
+def count_words(texts: Iterable[str], data: LabelsConfig) -> list[str]:
+    """Return the words that are frequent enough, most frequent first."""
+    splitter = SPLITTERS[data.split]
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(splitter(text.lower()))
+    words = [word for word, count in counts.most_common() if count >= data.min_count]
+    if len(words) < 2:
+        raise DataError(
+            f"got texts of {counts.total():,} words, {len(words)} of which occur {data.min_count} "
+            "times or more; expected at least 2; try more texts, or --set data.min_count=1."
+        )
+    return words
