@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 from saccade.data.parallel.pairs import assign_split
-from saccade.data.text.labelled import LabelledText, generate_dates_by_language, read_labelled_texts
+from saccade.data.text.labelled import (
+    LabelledText,
+    describe_several_labels,
+    generate_dates_by_language,
+    read_labelled_texts,
+)
 from saccade.errors import ConfigError, DataError
+from saccade.inspection.figures import ConfusionMatrix
 from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, resume, train_recipe
@@ -21,6 +27,7 @@ from saccade.tasks.text_classification.evaluate import (
     label_confusion,
     score_texts,
 )
+from saccade.tasks.text_classification.inspect import LabelInspector
 from saccade.tasks.text_classification.scorer import Calibration, LabelScorer
 from saccade.tasks.text_classification.texts import LabelVocabulary, TextSplit, WordEncoder
 from saccade.types.arrays import FloatArray
@@ -171,6 +178,46 @@ def test_multi_label_classifier_predicts_every_true_label(tmp_path: Path) -> Non
     assert run.comparison_metric == ComparisonMetric("micro_f1", True, 100.0)
 
 
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        (["wheat", "grain,wheat", "grain", "corn, grain", "corn"], "'grain,wheat' joins labels"),
+        (['["wheat"]', '["grain", "wheat"]', '["grain"]'], "joins labels that occur in other rows"),
+        (["Lyon, France", "Nice, France", "Bonn, Germany", "Ulm, Germany"], ""),
+        (["good", "bad", "good, but"], ""),
+        (["good", "bad"], ""),
+        ([], ""),
+    ],
+)
+def test_several_labels_of_a_cell_are_recognised(labels: list[str], reason: str) -> None:
+    found = describe_several_labels([LabelledText((label,), "x") for label in labels])
+    assert reason in found and bool(found) == bool(reason)
+
+
+def test_several_labels_are_inferred_unless_they_are_set(tmp_path: Path) -> None:
+    names = ("red", "green", "blue")
+    rows = [
+        LabelledText((f"{a},{b}" if a != b else a,), f"{a} and {b} number {n}")
+        for n in range(12)
+        for a in names
+        for b in names
+    ]
+    path = write_texts(tmp_path / "colours.tsv", rows)
+    fixed = {"model.word_ngrams": 1, "model.char_ngrams": 0, "model.penalty": 0.1}
+    recipe = resolve_recipe("classify", data=str(path), changes=fixed).recipe
+    prepared = prepare_labelled_texts(recipe, PrepareContext())
+    assert prepared.recipe.data.multi_label and set(prepared.preprocessor.labels) == set(names)
+    [choice] = [choice for choice in prepared.choices if choice.path == "data.multi_label"]
+    assert choice.value is True and "joins labels" in choice.reason
+    fixed["data.multi_label"] = False
+    recipe = resolve_recipe("classify", data=str(path), changes=fixed).recipe
+    single = prepare_labelled_texts(recipe, PrepareContext())
+    assert "red,blue" in single.preprocessor.labels and not single.recipe.data.multi_label
+    prefixed = [LabelledText(("red", "blue"), "red blue"), *rows[:20]]
+    path = write_texts(tmp_path / "prefixed.txt", prefixed, fasttext_format=True)
+    assert "texts have several labels" in describe_several_labels(list(read_labelled_texts(path)))
+
+
 def test_classifier_is_as_precise_as_fasttext(
     tmp_path: Path, learned_by_fasttext: Callable[..., Path], no_report: None
 ) -> None:
@@ -288,6 +335,18 @@ def test_report_and_confusion_of_many_labels_are_bounded() -> None:
     scores = LabelEvaluator(scorer).evaluate(encode([[n] for n in range(count)]))
     assert len(scores.tables["classes"]) == 100 and "confusion" not in scores.tables
     assert scores["recall_at_5"] == scores["accuracy"] == 1
+
+
+def test_confusion_figure_counts_predictions_of_every_label() -> None:
+    count = 45
+    vocabulary = LabelVocabulary([], [f"label {n}" for n in range(count)], [2] * count)
+    logits = np.eye(count)
+    logits[0] = np.eye(count)[44]  # a rare label is predicted for a text of the first one
+    split = encode([[n] for n in range(count)])
+    inspector = LabelInspector(FixedScorer(ClassifyRecipe(), logits, vocabulary))
+    figure = inspector.figures({"test": split})["confusion.png"]
+    assert isinstance(figure, ConfusionMatrix) and len(figure.classes) == count
+    assert figure.counts.sum() == count and figure.counts[0, 44] == 1
 
 
 def test_macro_f1_is_reported_only_for_texts_of_one_label() -> None:

@@ -37,6 +37,8 @@ from saccade.seeding import generator
 from saccade.types.arrays import IntArray
 
 MAX_LISTED_LABELS = 8
+MIN_JOINED_SHARE = 0.9  # of cells with commas whose parts occur in other cells
+MIN_ALONE_SHARE = 0.5  # of cells with commas one of whose parts is the whole of another cell
 
 
 class LabelledText(NamedTuple):
@@ -205,6 +207,35 @@ def _parse_labels(cell: str, multi_label: bool) -> tuple[str, ...]:
         with suppress(ValueError):
             return tuple(dict.fromkeys(map(str, json.loads(cell))))
     return _labels(cell, multi_label)
+
+
+def describe_several_labels(texts: Sequence[LabelledText]) -> str:
+    """Return why texts have several labels each; empty if they have one.
+
+    A cell with commas is a list of labels if its parts occur in other cells: "grain,wheat" and
+    "wheat", but not "Lyon, France" and "Nice, France".
+    """
+    counts = Counter(text.labels for text in texts)
+    if several := next((labels for labels in counts if len(labels) > 1), None):
+        return f"texts have several labels, such as {' and '.join(map(repr, several[:2]))}"
+    parts = {cell: _parse_labels(cell, multi_label=True) for [cell] in filter(None, counts)}
+    joined = {cell: labels for cell, labels in parts.items() if labels != (cell,)}
+    cells_with = Counter(label for labels in parts.values() for label in labels)
+    alone = {labels[0] for labels in parts.values() if len(labels) == 1}
+    total = repeated = with_alone = 0
+    for cell, labels in joined.items():
+        size = counts[(cell,)]
+        total += size
+        repeated += size * all(label and cells_with[label] > 1 for label in labels)
+        with_alone += size * any(label in alone for label in labels)
+    if (
+        len(joined) < 2
+        or repeated < MIN_JOINED_SHARE * total
+        or with_alone < MIN_ALONE_SHARE * total
+    ):
+        return ""
+    example = max(joined, key=lambda cell: counts[(cell,)])
+    return f"{example!r} joins labels that occur in other rows as well"
 
 
 def check_known_labels(

@@ -38,7 +38,7 @@ class LabelsConfig(SplitConfig, SourceConfig):
     label: str | None = None
     """Column of the labels; inferred if not set."""
     multi_label: bool = False
-    """Texts have several labels, with commas between."""
+    """Texts have several labels, with commas between; inferred if not set."""
     split: Literal["words", "whitespace"] = "words"
     """Split into words and punctuation, or only at spaces (text that is tokenized already)."""
     min_count: int = Field(1, ge=1)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from saccade.config import override_settings
 from saccade.data.source import SyntheticSource, resolve_source
 from saccade.data.split_keys import describe_division, divide_rows, read_split_cells
 from saccade.data.splits import SPLIT_NAMES, check_shares, hash_texts, split_by_hash
@@ -11,12 +12,13 @@ from saccade.data.text.labelled import (
     LabelledText,
     LabelledTexts,
     check_known_labels,
+    describe_several_labels,
     generate_dates_by_language,
     open_labelled_texts,
 )
 from saccade.data.text.ngram_hashes import SPLITTERS
 from saccade.errors import DataError
-from saccade.tasks.base import PrepareContext, PreparedData, role_choices
+from saccade.tasks.base import Choice, PrepareContext, PreparedData, role_choices
 from saccade.tasks.text_classification.auto_config import choose_classifier_settings
 from saccade.tasks.text_classification.config import ClassifyRecipe, LabelsConfig
 from saccade.tasks.text_classification.texts import (
@@ -45,7 +47,13 @@ def prepare_labelled_texts(
     context.on_progress("reading the texts", 0, None)
     opened = _read(recipe.data)
     recipe = recipe.with_values(data=recipe.data.model_dump(exclude_unset=True) | opened.columns)
-    texts, notes = _divide(opened, recipe.data)
+    choices, read = role_choices(opened.choices), list(opened)
+    if context.preprocessor is None and "multi_label" not in recipe.data.model_fields_set:
+        if reason := describe_several_labels(read):
+            choices.append(Choice("data.multi_label", True, reason))
+            recipe = override_settings(recipe, {"data.multi_label": True})
+            read = list(_read(recipe.data))
+    texts, notes = _divide(opened, read, recipe.data)
     if not texts["train"]:
         raise DataError(
             f"got {sum(map(len, texts.values())):,} texts, which are all held out; expected texts "
@@ -60,7 +68,6 @@ def prepare_labelled_texts(
         if not texts[name]:  # few texts, or a share of 0
             notes.append(f"No texts are held out for {name}: the training texts are used.")
     splits = encode_splits(texts, vocabulary, recipe.data.split)
-    choices = role_choices(opened.choices)
     if context.preprocessor is None:
         recipe, chosen, more = choose_classifier_settings(recipe, vocabulary, splits, context)
         choices, notes = [*choices, *chosen], [*notes, *more]
@@ -85,7 +92,7 @@ def _read(data: LabelsConfig) -> LabelledTexts:
 
 
 def _divide(
-    opened: LabelledTexts, data: LabelsConfig
+    opened: LabelledTexts, texts: Sequence[LabelledText], data: LabelsConfig
 ) -> tuple[dict[str, list[LabelledText]], list[str]]:
     """Return the texts of each split, divided by the settings or else by hash, and notes."""
     check_shares(data.dev_share, data.test_share)
@@ -94,7 +101,7 @@ def _divide(
         for name in SPLIT_NAMES[1:]
         if (path := getattr(data, name)) is not None
     }
-    texts, notes = list(opened), list(opened.notes)
+    notes = list(opened.notes)
     hashes = hash_texts(text.text.encode() for text in texts)
     if given or describe_division(data):
         division = divide_rows(

@@ -14,7 +14,6 @@ from saccade.inspection.figures import ConfusionMatrix, Figure, ReliabilityDiagr
 from saccade.tasks.base import AttentionKey, Inspector
 from saccade.tasks.text_classification.attributions import attribute_text, token_spans
 from saccade.tasks.text_classification.evaluate import (
-    MAX_CONFUSION_LABELS,
     ScoredTexts,
     label_confusion,
     score_texts,
@@ -25,6 +24,7 @@ from saccade.tasks.text_classification.texts import TextSplit
 EXAMPLE_CHARS = 80  # of the text in the suggested command
 LOGIT_DIFFERENCE = 2e-4  # rounding errors of float32 logits
 MAX_REPORTED_MISTAKES = 100
+MAX_MATRIX_LABELS = 2000  # labels up to which their confusion is counted: 32 MB
 
 
 class LabelInspector(Inspector[TextSplit]):
@@ -66,10 +66,9 @@ class LabelInspector(Inspector[TextSplit]):
         """Return the confusion matrix and the reliability of the probabilities."""
         scored = score_texts(self.scorer, splits["test"])
         figures: dict[str, Figure] = {"reliability.png": self._reliability(scored)}
-        if not self.scorer.multi_label and scored.split.has_one_label_each:
-            kept = scored.frequent_labels(MAX_CONFUSION_LABELS)
-            counts = label_confusion(scored)[np.ix_(kept, kept)]
-            figures["confusion.png"] = ConfusionMatrix(counts, [self.labels[i] for i in kept])
+        is_small = len(self.labels) <= MAX_MATRIX_LABELS
+        if is_small and not self.scorer.multi_label and scored.split.has_one_label_each:
+            figures["confusion.png"] = ConfusionMatrix(label_confusion(scored), self.labels)
         return figures
 
     def _reliability(self, scored: ScoredTexts) -> ReliabilityDiagram:
