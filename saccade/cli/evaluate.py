@@ -62,6 +62,8 @@ def evaluate_command(
     if headline and details and not all:
         more = f"{details} more metric{'s' if details > 1 else ''}"
         stderr_console().print(f"{more} with --all, and in --json.")
+    for note in evaluation.notes:
+        stderr_console().print(note)
     if confusion := confusion_table(evaluation):
         console.print("", confusion)
     for title, rows in listed_tables(evaluation, all).items():

@@ -50,7 +50,9 @@ def read_split_cells(records: Records | None, config: SplitConfig, numbers: IntA
     columns = {name: find_column(records, name) for name in names}
     cells: dict[str, list[str]] = {name: [] for name in names}
     for chunk in records.chunks(list(dict.fromkeys(columns.values()))) if names else ():
-        rows = np.flatnonzero(np.isin(chunk.numbers, numbers)).tolist()
+        positions = np.searchsorted(numbers, chunk.numbers)
+        ends = np.searchsorted(numbers, chunk.numbers, side="right")
+        rows = np.flatnonzero(ends > positions).tolist()
         for name, column in columns.items():
             whole: Cells = chunk.columns[column]
             cells[name] += [whole[row] or "" for row in rows]
@@ -115,16 +117,50 @@ def divide_rows(
         for name in SPLIT_NAMES[1:]
     )
     splits = divide_examples(keys, dev, test, is_exact)
+    notes = [f"The examples are divided {way}."] if (way := describe_division(config)) else []
+    return without_given(Division(splits, notes), inputs, given)
+
+
+def without_given(
+    division: Division, inputs: HashArray, given: Mapping[str, HashArray]
+) -> Division:
+    """Leave out the examples with the inputs of held-out files; add a note of all left out."""
+    splits = division.splits
     for held_out in given.values():
         splits = leave_out_inputs(splits, inputs, held_out, range(len(SPLIT_NAMES)))
     left_out = int((splits == LEFT_OUT).sum())
-    notes = [f"The examples are divided {way}."] if (way := describe_division(config)) else []
-    if left_out:
-        notes.append(
-            f"{pluralise(left_out, 'example')} with an input that is held out in another split "
-            f"{'is' if left_out == 1 else 'are'} left out."
+    if not left_out:
+        return Division(splits, division.notes)
+    note = (
+        f"{pluralise(left_out, 'example')} with an input that is held out in another split "
+        f"{'is' if left_out == 1 else 'are'} left out."
+    )
+    return Division(splits, [*division.notes, note])
+
+
+class KeptRows(NamedTuple):
+    """The rows of a held-out file that are kept; None: all. And notes for the user."""
+
+    rows: IntArray | None
+    notes: list[str]
+
+
+def dev_without_test(given: Mapping[str, HashArray]) -> KeptRows:
+    """Return the rows of the file of dev whose inputs the file of test does not have."""
+    if not {"dev", "test"} <= given.keys():
+        return KeptRows(None, [])
+    kept = np.flatnonzero(~np.isin(given["dev"], given["test"]))
+    left_out = len(given["dev"]) - len(kept)
+    if not left_out:
+        return KeptRows(None, [])
+    if not len(kept):
+        raise DataError(
+            "got no input in data.dev that is not in data.test as well; expected other ones, by "
+            "which settings are chosen; try without data.dev, which holds out training examples."
         )
-    return Division(splits, notes)
+    return KeptRows(
+        kept, [f"{pluralise(left_out, 'example')} of data.dev that data.test has left out."]
+    )
 
 
 def describe_division(config: SplitConfig) -> str:

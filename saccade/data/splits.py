@@ -6,8 +6,9 @@ r"""Division of examples into train, dev and test, in one way for all tasks.
               test if h < test_share, dev if h ≥ 1 − dev_share. An example is in the same split in
               any file and any order, and raising one share takes from train only
     by order  examples sorted by a key; the first test_share · n are test, the next dev_share · n
-              dev; equal keys stay together. The key is a hash (tables, whose shares are exact), or
-              the time, latest first (`data.time`)
+              dev; equal keys stay together. The key is a hash (tables and documents, whose shares
+              are exact), or the time, latest first (`data.time`). A long text and a time series
+              are one example in this sense: its end is held out
     by class  by order of the hash among the examples of each class (`data.stratify`): each class
               has exactly its share
 
@@ -15,10 +16,10 @@ However it is divided, no input is on two sides: training examples whose input i
 left out, and so are dev examples whose input is also in test.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,9 @@ TRAIN, DEV, TEST, LEFT_OUT = 0, 1, 2, -1
 
 class SplitConfig(Config):
     """Settings of the division into train, dev and test."""
+
+    WAYS: ClassVar[tuple[str, ...]] = ("split_column", "group_by", "time", "stratify")
+    REFUSED: ClassVar[Mapping[str, str]] = {}  # settings without a meaning for the data: why
 
     dev: str | None = None
     "File with the dev split; None: a part of the data."
@@ -65,13 +69,10 @@ class SplitConfig(Config):
 
     @model_validator(mode="after")
     def _one_way(self) -> "SplitConfig":
-        ways = {
-            "data.split_column": self.split_column,
-            "data.group_by": self.group_by,
-            "data.time": self.time,
-            "data.stratify": self.stratify,
-        }
-        given = [name for name, value in ways.items() if value]
+        for name, reason in self.REFUSED.items():
+            if getattr(self, name):
+                raise ValueError(f"got data.{name}; {reason}")
+        given = [f"data.{name}" for name in self.WAYS if getattr(self, name)]
         if len(given) > 1:
             raise ValueError(f"got {' and '.join(given)}; expected one of them")
         files = [f"data.{name}" for name in ("dev", "test") if getattr(self, name)]

@@ -13,6 +13,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from saccade.data.records.base import ReadOptions, Records
 from saccade.data.records.roles import RoleChoice
+from saccade.data.split_keys import read_split_cells
+from saccade.data.splits import SplitConfig
 from saccade.data.tables.csv import Table
 from saccade.data.tables.schema import parse_times
 from saccade.data.task_records import RoleOptions, open_task_records
@@ -55,6 +57,8 @@ class LoadedSeries(NamedTuple):
     series: TimeSeries
     columns: dict[str, str]
     choices: list[RoleChoice]
+    times: FloatArray | None = None  # of the values, ascending; None: not known
+    cells: Table | None = None  # columns that divide the values, in their order
 
 
 def load_series_records(
@@ -74,13 +78,27 @@ def load_series_records(
     time = opened.columns.get("time")
     cells, numbers = _read_cells(records, column)
     values = _numbers(records, cells, numbers)
+    lines, times, division = np.array(numbers, np.int64), None, None
+    if isinstance(options, SplitConfig) and (ways := _division_of(records, options, is_other)):
+        division = read_split_cells(records, ways, lines)
     if time is not None:
-        times, _ = _read_cells(records, time)
-        table = Table(records.name, {time: times}, np.array(numbers, np.int64), unit=records.unit)
-        values = values[np.argsort(parse_times(table, time), kind="stable")]
+        table = Table(records.name, {time: _read_cells(records, time)[0]}, lines, unit=records.unit)
+        times = parse_times(table, time)
+        order = np.argsort(times, kind="stable")
+        values, times = values[order], times[order]
+        division = None if division is None else division.take(order)
     is_named = records.has_header or len(records.columns) > 1
     name = column if is_named else records.name
-    return LoadedSeries(TimeSeries(name, values), opened.columns, opened.choices)
+    series = TimeSeries(name, values)
+    return LoadedSeries(series, opened.columns, opened.choices, times, division)
+
+
+def _division_of(records: Records, config: SplitConfig, is_other: bool) -> SplitConfig | None:
+    """Return the settings whose columns are read; of other data, the names of its series."""
+    if not is_other:
+        return config
+    has_groups = config.group_by and all(name in records.columns for name in config.group_by)
+    return SplitConfig(group_by=config.group_by) if has_groups else None
 
 
 def read_series(path: str | Path, column: str | int | None = None) -> TimeSeries:

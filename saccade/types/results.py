@@ -67,6 +67,7 @@ class Evaluation(Mapping[str, float]):
     tables: dict[str, Any] = field(default_factory=dict)  # confusion matrix, per-class scores, …
     floors: dict[str, dict[str, float]] = field(default_factory=dict)  # baseline → metrics
     omitted: dict[str, str] = field(default_factory=dict)  # by metric: why it has no meaning here
+    notes: tuple[str, ...] = ()  # about the data: categories that training had not
 
     def __getitem__(self, name: str) -> float:
         return self.metrics[name]
@@ -104,7 +105,7 @@ class Evaluation(Mapping[str, float]):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, ready for JSON."""
         found: dict[str, Any] = {**self.metrics, **self.tables, "conventions": self.conventions}
-        more = {"floors": self.floors, "omitted": self.omitted}
+        more = {"floors": self.floors, "omitted": self.omitted, "notes": list(self.notes)}
         return found | {name: values for name, values in more.items() if values}
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from saccade.data.series_splits import SeriesSplit
 from saccade.data.time_series import noisy_sine
 from saccade.errors import ConfigError, DataError
 from saccade.io.run_folder import read_metrics
@@ -19,7 +20,6 @@ from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.tasks.base import PrepareContext
 from saccade.tasks.forecasting.components import build_forecaster
 from saccade.tasks.forecasting.data import (
-    SeriesSpan,
     Standardizer,
     fit_standardizer,
     prepare_series,
@@ -47,7 +47,7 @@ class Parts(NamedTuple):
 
     model: Any
     standardizer: Standardizer
-    splits: dict[str, SeriesSpan]
+    splits: dict[str, SeriesSplit]
     objective: ForecastObjective
     predictor: ForecastPredictor
     evaluator: ForecastEvaluator
@@ -69,7 +69,7 @@ def build_parts(name: str = "autoregressive", **changes: Any) -> Parts:
     )
 
 
-def prepared(name: str, **changes: Any) -> tuple[Any, Standardizer, dict[str, SeriesSpan]]:
+def prepared(name: str, **changes: Any) -> tuple[Any, Standardizer, dict[str, SeriesSplit]]:
     """Return recipe, standardiser and splits."""
     data = prepare_series(recipe_of(name, **changes), PrepareContext())
     return data.recipe, data.preprocessor, data.splits
@@ -156,7 +156,7 @@ def test_hidden_layer_fits_nonlinear_series(tmp_path: Path, no_report: None) -> 
 @both
 def test_rolling_forecasts_equal_forecasts_from_each_origin(model: str) -> None:
     parts = build_parts(model, data__length=60)
-    values, start = parts.splits["test"]
+    [(values, start)] = parts.splits["test"]
     found = parts.predictor.rolling_forecasts(values, start, 5)
     assert found.shape == (len(values) - start, 5)
     for row, time in enumerate(range(start, len(values))):
@@ -213,7 +213,7 @@ def test_standardizer_is_fitted_to_training_values_only() -> None:
     values = noisy_sine(100, 0.2, seed=0).values
     assert parts.standardizer == fit_standardizer(values[:60])
     splits = parts.splits
-    starts = (len(splits["train"].values), splits["dev"].start, splits["test"].start)
+    starts = (len(splits["train"][0].values), splits["dev"][0].start, splits["test"][0].start)
     assert starts == (60, 60, 70)
     transform = parts.standardizer.transform(values)
     assert transform[:60].mean() == pytest.approx(0) and transform[:60].std() == pytest.approx(1)
@@ -227,7 +227,7 @@ def test_standardizer_is_fitted_to_training_values_only() -> None:
 @both
 def test_forecast_loss_sums_squared_errors_of_training_windows(model: str) -> None:
     parts = build_parts(model, train__batch_tokens=130)
-    transform = parts.standardizer.transform(parts.splits["train"].values)
+    transform = parts.standardizer.transform(parts.splits["train"][0].values)
     net = parts.model
     for batch in islice(parts.objective.batches("train"), 2):
         for start, row in zip(batch.starts, batch.values, strict=True):
@@ -424,7 +424,7 @@ def test_forecaster_reads_a_table_column_and_scores_another_file(
     with pytest.raises(DataError, match="got 2 columns that may be the target .*--target a"):
         train_recipe(recipe_of(**changes), tmp_path / "run", TrainOptions())
     run = train_recipe(recipe_of(**changes, data__target="b"), tmp_path / "run", TrainOptions()).run
-    np.testing.assert_allclose(run.split("train").values, np.cos(np.arange(36)))
+    np.testing.assert_allclose(run.split("train")[0].values, np.cos(np.arange(36)))
     scores = run.evaluate(table)
     assert scores["examples"] == 30 and "rmse_16" in scores and "rmse_64" not in scores
     table.write_text("a,b\n1,2\n2,3\n")

@@ -423,8 +423,13 @@ def test_evaluate_finds_the_columns_of_another_file_by_name(
     given = run.evaluate(other)
     assert given.conventions and test.conventions
     assert replace(given, conventions={}) == replace(test, conventions={})
-    other.write_text("kind;colour;width;length\nz;red;1;2\na;red;1;2\n;red;1;2\n")
+    other.write_text("kind;colour;width;length\nz;red;1;2\na;beige;1;2\n;red;1;2\n")
     given = run.evaluate(other)
+    assert [note.partition(" in ")[2] for note in given.notes] == [
+        "'colour' ('beige' 1).",
+        "'kind' ('z' 1).",
+    ]
+    assert given.notes[1].startswith("1 row has an unseen class, which counts as wrong,")
     assert given["examples"] == 2 and given["accuracy"] <= 0.5
     assert "1 row of unseen classes" in given.conventions["accuracy"]
     other.write_text("kind;colour;width\na;red;x\n")

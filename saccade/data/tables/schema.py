@@ -58,6 +58,7 @@ TargetType = Literal["class", "number"]
 MAX_TEXT_SHARE = 0.1  # of a numeric column's cells that may be text, as errors
 MAX_INTEGER_CLASSES = 10  # an integer target with at most so many values is a class
 MIN_ROWS_PER_CLASS = 5  # … if it has so many rows per value, on average
+MAX_UNSEEN = 5  # categories that a note lists
 MAX_DEVIATIONS = 1e18  # standard deviations from the mean; their square fits a float32
 
 
@@ -250,6 +251,26 @@ class TableSchema(NamedTuple):
                 if cells[row] not in MISSING_VALUES:
                     note = f"{cells[row][:40]!r} is {what} of the column {column.name!r}"
                     notes.setdefault(row, []).append(note)
+        return notes
+
+    def unseen_counts(self, columns: Mapping[str, Sequence[str]]) -> list[str]:
+        """Return a note for each column with categories, or classes, that training had not."""
+        notes = []
+        for column in (*self.columns, self.target):
+            if not isinstance(column, CategoricalColumn):
+                continue
+            cells = columns[column.name]
+            unknown = np.flatnonzero(column.codes(cells) < 0).tolist()
+            counts = Counter(cells[row] for row in unknown if cells[row] not in MISSING_VALUES)
+            if not counts:
+                continue
+            listed = [f"{name[:40]!r} {count:,}" for name, count in counts.most_common(MAX_UNSEEN)]
+            more = ", …" if len(counts) > MAX_UNSEEN else ""
+            kind = "a rare or unseen category" if column.others else "an unseen category"
+            what = "an unseen class, which counts as wrong," if column is self.target else kind
+            rows = pluralise(counts.total(), "row")
+            have = "has" if counts.total() == 1 else "have"
+            notes.append(f"{rows} {have} {what} in {column.name!r} ({', '.join(listed)}{more}).")
         return notes
 
     # --- rows as text -------------------------------------------------------------------------

@@ -1,27 +1,49 @@
 """Text: the lines of files or of a column of texts, and the built-in text."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from pydoc_data.topics import topics
 
-from saccade.data.records.base import ReadOptions
+from saccade.data.records.base import ReadOptions, Records
 from saccade.data.records.roles import AskColumn, RoleChoice
+from saccade.data.source import SyntheticSource
+from saccade.data.split_keys import describe_division, split_columns
+from saccade.data.splits import SplitConfig
 from saccade.data.task_records import (
-    TaskRecords,
     describe_records,
     given_columns,
     is_in_memory,
     is_record_file,
     open_task_records,
 )
+from saccade.data.text.config import TextConfig
 from saccade.errors import DataError
 from saccade.io.byte_source import COMPRESSED_SUFFIXES
 from saccade.io.text_files import STANDARD_INPUT, file_encoding, read_blocks, read_lines
 
 BLOCK_CHARACTERS = 1 << 20  # of a column of texts that are joined into a block
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The texts of a column, without empty ones; each iteration starts anew."""
+
+    records: Records
+    column: str
+
+    def numbered(self) -> Iterator[tuple[int, str]]:
+        """Yield the line or row of each text in its file, and the text."""
+        for chunk in self.records.chunks([self.column]):
+            cells = chunk.columns[self.column]
+            for number, text in zip(chunk.numbers.tolist(), cells, strict=True):
+                if text and text.strip():
+                    yield number, text
+
+    def __iter__(self) -> Iterator[str]:
+        return (text for _, text in self.numbered())
 
 
 @dataclass(frozen=True)
@@ -35,6 +57,7 @@ class TextCorpus:
     columns: dict[str, str] = field(default_factory=dict)  # by role; empty: plain text
     choices: list[RoleChoice] = field(default_factory=list)  # that the settings left open
     notes: list[str] = field(default_factory=list)
+    documents: Documents | None = None  # None: one long text
 
 
 def open_text_corpus(
@@ -57,20 +80,24 @@ def open_text_corpus(
     if _is_plain(data, config, task):
         return plain_corpus(list_text_files(str(data)), str(data), config.encoding)
     opened = open_task_records(data, config, task, is_other=is_other, ask=ask)
-    read = partial(_read_column, opened)
+    documents = Documents(opened.records, opened.columns["text"])
+    read = partial(_read_lines, documents)
     return TextCorpus(
         opened.records.name,
         read,
-        lambda: _join_lines(read()),
+        lambda: join_text_lines(read()),
         columns=opened.columns,
         choices=opened.choices,
         notes=describe_records(opened.records),
+        documents=documents,
     )
 
 
 def _is_plain(data: str | Path | object, config: ReadOptions, task: str) -> bool:
     """Return True for files without columns."""
     if is_in_memory(data) or any(given_columns(config, task).values()):
+        return False
+    if isinstance(config, SplitConfig) and split_columns(config):
         return False
     path = str(data)
     if path == STANDARD_INPUT:
@@ -80,19 +107,24 @@ def _is_plain(data: str | Path | object, config: ReadOptions, task: str) -> bool
     return not is_record_file(path)
 
 
-def _read_column(opened: TaskRecords) -> Iterator[str]:
+def _read_lines(documents: Documents) -> Iterator[str]:
     """Yield each line of the texts of a column."""
-    column, has_text = opened.columns["text"], False
-    for chunk in opened.records.chunks([column]):
-        for text in chunk.columns[column]:
-            if text and text.strip():
-                has_text = True
-                yield from text.replace("\r\n", "\n").split("\n")
+    has_text = False
+    for text in documents:
+        has_text = True
+        yield from split_text_lines(text)
     if not has_text:
-        raise DataError(f"{opened.records.name}: got no text in {column!r}; expected some.")
+        name = documents.records.name
+        raise DataError(f"{name}: got no text in {documents.column!r}; expected some.")
 
 
-def _join_lines(lines: Iterator[str]) -> Iterator[bytes]:
+def split_text_lines(text: str) -> list[str]:
+    """Return the lines of a document."""
+    return text.replace("\r\n", "\n").split("\n")
+
+
+def join_text_lines(lines: Iterable[str]) -> Iterator[bytes]:
+    """Yield blocks of whole lines in UTF-8."""
     pending: list[str] = []
     size = 0
     for line in lines:
@@ -163,6 +195,16 @@ def text_corpus_of(text: str, name: str) -> TextCorpus:
     """Return a text in memory."""
     content = text.encode() + b"\n"
     return TextCorpus(name, lambda: iter(text.split("\n")), lambda: iter([content]), len(content))
+
+
+def synthetic_corpus(
+    source: SyntheticSource[Callable[[], str]], config: TextConfig, task: str
+) -> TextCorpus:
+    """Return a built-in text; its lines are documents if they are divided."""
+    text = source.generate()
+    if not describe_division(config):
+        return text_corpus_of(text, source.name)
+    return open_text_corpus(text.split("\n"), config, task)
 
 
 def _file_size(files: list[Path]) -> int | None:

@@ -52,13 +52,18 @@ class LineRange:
 def split_off_end(lines: LineRange, share: float) -> tuple[LineRange, LineRange]:
     """Split the last `share` off a text: whole lines, unless there are fewer than 40."""
     if len(lines) >= MIN_LINES_TO_SPLIT:
-        cut = lines.last - max(1, round(share * len(lines)))
+        cut = lines.first + cut_off_end(len(lines), share)
         return LineRange(lines.read, lines.first, cut), LineRange(lines.read, cut, lines.last)
     text = "\n".join(lines)
-    cut = len(text) - max(1, round(share * len(text)))
+    cut = cut_off_end(len(text), share)
     space = max(text.rfind(" ", 0, cut), text.rfind("\n", 0, cut))
     parts = (text[: space + 1], text[space + 1 :]) if space > 0 else (text[:cut], text[cut:])
     return _lines_in_memory(parts[0].removesuffix("\n")), _lines_in_memory(parts[1])
+
+
+def cut_off_end(count: int, share: float) -> int:
+    """Return the position from which the last `share` is held out: one of `count` or more."""
+    return count - max(1, round(share * count))
 
 
 def _lines_in_memory(text: str) -> LineRange:

@@ -38,6 +38,7 @@ class WordCorpus(NamedTuple):
     counts: IntArray
     ids: Int32Array  # LINE_END after each line; rare words are left out
     read: int  # words of the text, including rare ones
+    held_out: Int32Array | None = None  # lines of another split; None: the last ones of `ids`
 
     @property
     def lines(self) -> int:

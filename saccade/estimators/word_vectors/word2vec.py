@@ -128,7 +128,11 @@ class Word2VecTrainer:
         self.evaluation_args = self.kernel_args._replace(
             words=self.words._replace(keep_probabilities=keep_all)
         )
-        self.text, self.held_out = split_held_out(sentences.ids)
+        self.text, self.held_out = (
+            split_held_out(sentences.ids)
+            if sentences.held_out is None
+            else (sentences.ids, sentences.held_out)
+        )
         self.blocks = block_bounds(self.text)
 
     @property

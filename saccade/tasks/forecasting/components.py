@@ -2,14 +2,12 @@
 
 from typing import Any
 
+from saccade.data.series_splits import SeriesSplit
 from saccade.models.forecasting import ForecastModel
 from saccade.models.registry import FORECASTING_MODELS
 from saccade.tasks.base import Components
 from saccade.tasks.forecasting.config import ForecastRecipe
-from saccade.tasks.forecasting.data import (
-    SeriesSpan,
-    Standardizer,
-)
+from saccade.tasks.forecasting.data import Standardizer
 from saccade.tasks.forecasting.evaluate import ForecastEvaluator
 from saccade.tasks.forecasting.inspect import ForecastInspector
 from saccade.tasks.forecasting.objective import ForecastObjective
@@ -23,7 +21,7 @@ def build_forecaster(recipe: ForecastRecipe, standardizer: Standardizer) -> Fore
     return build_network(recipe, lambda: model_class(recipe.model))
 
 
-_COMPONENTS = Components[ForecastRecipe, Standardizer, ForecastModel, SeriesSpan](
+_COMPONENTS = Components[ForecastRecipe, Standardizer, ForecastModel, SeriesSplit](
     build_model=build_forecaster,
     predictor=ForecastPredictor,
     evaluator=ForecastEvaluator,
@@ -34,6 +32,6 @@ _COMPONENTS = Components[ForecastRecipe, Standardizer, ForecastModel, SeriesSpan
 
 def forecasting_components(
     recipe: ForecastRecipe,
-) -> Components[ForecastRecipe, Standardizer, ForecastModel, SeriesSpan]:
+) -> Components[ForecastRecipe, Standardizer, ForecastModel, SeriesSplit]:
     """Return the capabilities of a recipe."""
     return _COMPONENTS

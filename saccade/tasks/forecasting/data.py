@@ -1,15 +1,14 @@
-"""A time series, split by time and standardised: held-out values lie after the training values."""
+"""Time series, divided and standardised: held-out values lie after the training values."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from saccade.data.series_splits import SeriesSplit, divide_series, group_series, own_span
 from saccade.data.source import SyntheticSource, resolve_source
-from saccade.data.time_series import (
-    SYNTHETIC_SERIES,
-    LoadedSeries,
-    TimeSeries,
-    load_series_records,
-)
+from saccade.data.splits import SPLIT_NAMES
+from saccade.data.time_series import SYNTHETIC_SERIES, LoadedSeries, load_series_records
 from saccade.errors import ConfigError, DataError
 from saccade.models.config import RecurrentForecasterConfig
 from saccade.tasks.base import (
@@ -54,14 +53,7 @@ def fit_standardizer(values: FloatArray) -> Standardizer:
     return Standardizer(float(values.mean()), float(values.std()) or 1.0)
 
 
-class SeriesSpan(NamedTuple):
-    """Values in order of time; those from `start` on are to be predicted."""
-
-    values: FloatArray  # in units of the data
-    start: int
-
-
-PreparedSeries = PreparedData[ForecastRecipe, Standardizer, SeriesSpan]
+PreparedSeries = PreparedData[ForecastRecipe, Standardizer, SeriesSplit]
 
 
 def load_series(config: SeriesConfig) -> LoadedSeries:
@@ -80,74 +72,59 @@ def prepare_series(recipe: ForecastRecipe, context: PrepareContext[Standardizer]
             f"got data.dev_share={data.dev_share} and data.test_share={data.test_share}, which "
             "leave nothing to train on; expected less than 1 together."
         )
-    series, columns, inferred = load_series(data)
-    recipe = recipe.with_values(data=data.model_dump(exclude_unset=True) | columns)
-    count = len(series.values)
-    train_end, dev_end = (
-        round(count * (1 - share)) for share in (data.dev_share + data.test_share, data.test_share)
-    )
-    _check_length(recipe, series, train_end, dev_end)
-    recipe, choices = _with_sizes(recipe, train_end)
-    train = series.values[:train_end]
-    splits = {
-        "train": SeriesSpan(train, min(train_end - 1, data.lags)),
-        "dev": SeriesSpan(series.values[:dev_end], train_end),
-        "test": SeriesSpan(series.values, dev_end),
+    loaded = load_series(data)
+    recipe = recipe.with_values(data=data.model_dump(exclude_unset=True) | loaded.columns)
+    data = recipe.data
+    given = {
+        name: load_series_records(path, data, is_other=True)
+        for name in SPLIT_NAMES[1:]
+        if (path := getattr(data, name)) is not None
     }
-    note = (
-        f"{series.name}: {train_end:,} values for training, then {dev_end - train_end:,} for dev "
-        f"and {count - dev_end:,} for test."
-    )
-    standardizer = context.preprocessor or fit_standardizer(train)
+    splits, notes = divide_series(loaded, given, data, data.lags)
+    train = [span.values for span in splits["train"]]
+    recipe, choices = _with_sizes(recipe, min(map(len, train)))
+    standardizer = context.preprocessor or fit_standardizer(np.concatenate(train))
     return PreparedData(
         recipe,
         standardizer,
         splits,
-        lambda: fingerprint_arrays(train),
-        role_choices(inferred) + choices,
-        [note],
+        lambda: fingerprint_arrays(*train),
+        role_choices(loaded.choices) + choices,
+        notes,
     )
 
 
-def _check_length(recipe: ForecastRecipe, series: TimeSeries, train_end: int, dev_end: int) -> None:
-    count, lags = len(series.values), recipe.data.lags
-    if train_end <= lags or dev_end == train_end or count == dev_end:
-        raise DataError(
-            f"got {count:,} values in {series.name}: {train_end} for training, "
-            f"{dev_end - train_end} for dev and {count - dev_end} for test; expected more than "
-            f"data.lags={lags} for training and 1 or more for the others; try a longer series, or "
-            "fewer lags."
-        )
-
-
-def _with_sizes(recipe: ForecastRecipe, train_end: int) -> tuple[ForecastRecipe, list[Choice]]:
-    """Set the model's sizes that follow from the data."""
+def _with_sizes(recipe: ForecastRecipe, shortest: int) -> tuple[ForecastRecipe, list[Choice]]:
+    """Set the model's sizes that follow from the data, by the shortest training series."""
     model = recipe.model
     if "lags" in type(model).model_fields:
         values = model.model_dump(exclude_unset=True) | {"lags": recipe.data.lags}
         return recipe.with_values(model=values), []
-    if not isinstance(model, RecurrentForecasterConfig) or model.window < train_end:
+    if not isinstance(model, RecurrentForecasterConfig) or model.window < shortest:
         return recipe, []
     if "window" in model.model_fields_set:
         raise ConfigError(
-            f"got model.window={model.window} with {train_end} training values; a training row is "
-            f"one value longer than the window; try {train_end - 1} or less."
+            f"got model.window={model.window} with {shortest} training values; a training row is "
+            f"one value longer than the window; try {shortest - 1} or less."
         )
-    values = model.model_dump(exclude_unset=True) | {"window": train_end - 1}
-    reason = f"there are {train_end} training values"
-    return recipe.with_values(model=values), [Choice("model.window", train_end - 1, reason)]
+    values = model.model_dump(exclude_unset=True) | {"window": shortest - 1}
+    reason = f"there are {shortest} training values"
+    return recipe.with_values(model=values), [Choice("model.window", shortest - 1, reason)]
 
 
-def load_span(
+def load_series_split(
     recipe: ForecastRecipe, standardizer: Standardizer, data: str | Path | object
-) -> SeriesSpan:
-    """Read another series; its first values are context and are not predicted."""
-    series = load_series_records(data, recipe.data, is_other=True).series
-    values = series.values
+) -> SeriesSplit:
+    """Read another series, or several; their first values are context and are not predicted."""
     lags = recipe.data.lags
-    if len(values) <= lags:
+    loaded = load_series_records(data, recipe.data, is_other=True)
+    if loaded.cells is not None:
+        values = group_series(loaded, recipe.data, lags).values()
+        return tuple(own_span(some, lags) for some in values)
+    count = len(loaded.series.values)
+    if count <= lags:
         raise DataError(
-            f"got {len(values)} value{'s' if len(values) > 1 else ''} in {series.name}; expected "
+            f"got {count} value{'s' if count > 1 else ''} in {loaded.series.name}; expected "
             f"more than data.lags={lags}."
         )
-    return SeriesSpan(values, max(lags, min(lags + HORIZONS[-1] - 1, len(values) // 2)))
+    return (own_span(loaded.series.values, lags),)

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from saccade.data.series_splits import SeriesSplit
 from saccade.errors import ConfigError
 from saccade.inspection.attribution import Attribution
 from saccade.inspection.checks import CheckResult
@@ -17,10 +18,11 @@ from saccade.inspection.invariants import LOGIT_TOLERANCE
 from saccade.models.forecasting import ForecastModel
 from saccade.tasks.base import Inspector
 from saccade.tasks.forecasting.config import ForecastRecipe
-from saccade.tasks.forecasting.data import HORIZONS, SeriesSpan, Standardizer
+from saccade.tasks.forecasting.data import HORIZONS, Standardizer
 from saccade.tasks.forecasting.evaluate import (
     MAX_FORECAST_VALUES,
     horizon_errors,
+    limit_spans,
     max_horizon,
 )
 from saccade.tasks.forecasting.predict import MAX_HISTORY_VALUES, ForecastPredictor
@@ -31,7 +33,7 @@ Pair = tuple[Tensor, Tensor]
 MAX_ATTRIBUTED_VALUES = 64  # of the last values
 
 
-class ForecastInspector(Inspector[SeriesSpan]):
+class ForecastInspector(Inspector[SeriesSplit]):
     """Shows forecasts over the held-out time, and checks a forecaster's invariances."""
 
     def __init__(self, recipe: ForecastRecipe, model: ForecastModel, standardizer: Standardizer):
@@ -42,9 +44,9 @@ class ForecastInspector(Inspector[SeriesSpan]):
             ("contributions",) if is_linear else ("integrated_gradients", "occlusion")
         )
 
-    def example_input(self, split: SeriesSpan) -> str:
+    def example_input(self, split: SeriesSplit) -> str:
         """Return some held-out values."""
-        values, start = split
+        values, start = split[0]
         count = max(self.recipe.data.lags, 4)
         candidates = np.flatnonzero(values[: len(values) - count] >= 0)
         after = candidates[candidates >= start - count]
@@ -97,12 +99,12 @@ class ForecastInspector(Inspector[SeriesSpan]):
             baseline=f"the training mean, {mean:.4g}",
         )
 
-    def figures(self, splits: Mapping[str, SeriesSpan]) -> dict[str, Figure]:
-        """Return the series with its forecasts, and the error by horizon."""
-        values, start = splits["test"]
-        values = values[: start + MAX_FORECAST_VALUES]
+    def figures(self, splits: Mapping[str, SeriesSplit]) -> dict[str, Figure]:
+        """Return the (first) series with its forecasts, and the error by horizon."""
+        [span] = limit_spans(splits["test"][:1], MAX_FORECAST_VALUES)
+        values, start = span
         times = np.arange(1, len(values) + 1, dtype=np.float64)
-        horizon = max_horizon(start, self.recipe.data.lags)
+        horizon = max_horizon((span,), self.recipe.data.lags)
         found = self.predictor.rolling_forecasts(values, start, horizon)
         lines = {
             k: PlotLine(f"{k} ahead", times[start:], found[:, k - 1])
@@ -114,11 +116,11 @@ class ForecastInspector(Inspector[SeriesSpan]):
         free = PlotLine("rollout: reads its own predictions", times[start:], free_running)
         first = max(0, start - 2 * (len(values) - start))
         series = PlotLine(self.recipe.data_name, times[first:], values[first:])
-        errors = horizon_errors(values, start, found)
+        errors = horizon_errors((span,), [found])
         return {"forecast.png": ForecastCurves(series, lines, free, errors)}
 
     @torch.no_grad()
-    def checks(self, split: SeriesSpan, count: int) -> Iterator[CheckResult]:
+    def checks(self, split: SeriesSplit, count: int) -> Iterator[CheckResult]:
         """Check batch invariance, causality and step-by-step prediction."""
         self.model.eval()
         rows = self._rows(split, count)
@@ -144,7 +146,7 @@ class ForecastInspector(Inspector[SeriesSpan]):
         return pairs or [(before[:, :0], before[:, :0])]
 
     @torch.no_grad()
-    def compare_reloaded(self, other: ForecastModel, split: SeriesSpan, count: int) -> CheckResult:
+    def compare_reloaded(self, other: ForecastModel, split: SeriesSplit, count: int) -> CheckResult:
         """Check that the reloaded model predicts the same."""
         rows = self._rows(split, count)
         one, two = (
@@ -152,8 +154,8 @@ class ForecastInspector(Inspector[SeriesSpan]):
         )
         return _compare("reload consistency", [(one, two)])
 
-    def _rows(self, split: SeriesSpan, count: int) -> Float[Tensor, "B T"]:
-        values, start = split
+    def _rows(self, split: SeriesSplit, count: int) -> Float[Tensor, "B T"]:
+        values, start = split[0]
         scaled = torch.from_numpy(self.standardizer.transform(values)).float()
         scaled = scaled.to(device_of(self.model))
         lags = self.recipe.data.lags

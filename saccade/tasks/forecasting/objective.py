@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data.samplers import shuffled_batches
+from saccade.data.series_splits import SeriesSplit
 from saccade.models.forecasting import ForecastModel
 from saccade.tasks.forecasting.config import ForecastRecipe
-from saccade.tasks.forecasting.data import SeriesSpan, Standardizer
+from saccade.tasks.forecasting.data import Standardizer
 from saccade.tasks.neural import StatelessObjective, device_of
 from saccade.training.objective import Loss
 
@@ -37,11 +38,16 @@ class ForecastObjective(StatelessObjective[SeriesBatch]):
         recipe: ForecastRecipe,
         model: ForecastModel,
         standardizer: Standardizer,
-        splits: Mapping[str, SeriesSpan],
+        splits: Mapping[str, SeriesSplit],
     ):
         super().__init__(recipe, model)
-        values = torch.from_numpy(standardizer.transform(splits["train"].values)).float()
-        self.rows = values.unfold(0, model.input_length + 1, 1)
+        windows = [
+            torch.from_numpy(standardizer.transform(span.values))
+            .float()
+            .unfold(0, model.input_length + 1, 1)  # a view: no values are copied
+            for span in splits["train"]
+        ]
+        self.rows = windows[0] if len(windows) == 1 else torch.cat(windows)
         self.scored = model.input_length - model.first_scored  # predictions per row
         self.batch_rows = max(1, min(len(self.rows), self.settings.batch_tokens // self.scored))
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from saccade.config import Config
 from saccade.data.parallel.config import TokenizerConfig
-from saccade.data.source import DatasetSourceConfig
+from saccade.data.text.config import TextConfig
 from saccade.estimators.ngram.config import NGramConfig
 from saccade.models.choice import ModelChoice
 from saccade.models.config import RecurrentLMConfig
@@ -20,15 +20,9 @@ ALL_LANGUAGE_MODELS = {
 }
 
 
-class CorpusConfig(DatasetSourceConfig):
-    """Source of the text, its tokenizer, and how it is cut into segments."""
+class CorpusConfig(TextConfig):
+    """Source of the text and its splits, its tokenizer, and how it is cut into segments."""
 
-    text: str | None = None
-    """Column of the texts, of a file with columns."""
-    dev: str | None = None
-    """File of the dev split; a part before the end is held out if not set."""
-    test: str | None = None
-    """File of the test split; the end of the text is held out if not set."""
     dev_share: float = Field(0.05, gt=0, lt=0.5)
     """Share of the text held out for dev."""
     test_share: float = Field(0.05, gt=0, lt=0.5)

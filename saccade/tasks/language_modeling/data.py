@@ -1,6 +1,5 @@
-"""A long text as token ids, split by position: the last parts are held out."""
+"""A long text as token ids, divided by position, or its documents by the settings."""
 
-from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,23 +13,23 @@ from saccade.data.datasets import TEXT_DATASETS, fetch_dataset
 from saccade.data.records.roles import RoleChoice
 from saccade.data.source import DatasetSource, SyntheticSource, resolve_source
 from saccade.data.special_tokens import EOS, unknown_token_note
-from saccade.data.text.corpus import SYNTHETIC_TEXTS, TextCorpus, open_text_corpus
+from saccade.data.split_keys import refuse_division
+from saccade.data.text.corpus import SYNTHETIC_TEXTS, open_text_corpus, synthetic_corpus
 from saccade.data.text.lm_batching import SegmentBatch
+from saccade.data.text.text_splits import divide_text
 from saccade.data.text.token_store import (
     TOKEN_INDEX_FILE,
     LineRange,
     TokenCorpus,
     encode_corpus,
     read_corpora,
-    split_off_end,
     token_file,
     write_corpus,
     write_corpus_index,
 )
 from saccade.data.tokenizers import Tokenizer, train_tokenizer
 from saccade.data.word_splitting import is_unspaced
-from saccade.errors import ConfigError, DataError
-from saccade.io.text_files import STANDARD_INPUT
+from saccade.errors import ConfigError
 from saccade.models.config import GPTConfig
 from saccade.tasks.base import (
     Choice,
@@ -185,11 +184,13 @@ class _SplitLines(NamedTuple):
 
 
 def _read_lines(config: CorpusConfig, on_progress: Progress) -> _SplitLines:
-    """Return the lines of each split; the last parts are held out."""
+    """Return the lines of each split; by default the last parts are held out."""
     source = resolve_source(config, SYNTHETIC_TEXTS, TEXT_DATASETS, what="text")
     notes: list[str] = []
     files: dict[str, str | None] = {"train": config.path}
     if isinstance(source, DatasetSource):
+        if source.dataset.splits:
+            refuse_division(config, source.name)
         files, notes = _dataset_files(source, on_progress)
     own = {"dev": config.dev, "test": config.test}
     files |= {split: path for split, path in own.items() if path is not None}
@@ -198,23 +199,12 @@ def _read_lines(config: CorpusConfig, on_progress: Progress) -> _SplitLines:
         for split, path in files.items()
         if path is not None
     }
-    found = {split: _all_lines(_rereadable(corpus)) for split, corpus in corpora.items()}
-    whole = corpora.get("train")
-    columns, choices = (whole.columns, whole.choices) if whole else ({}, [])
-    notes += whole.notes if whole else []
     if isinstance(source, SyntheticSource):
-        text = source.generate().split("\n")
-        found["train"] = LineRange(lambda: iter(text), 0, len(text))
-    train = found.pop("train")
-    for split, share in (("test", config.test_share), ("dev", config.dev_share)):
-        if split not in found:
-            train, found[split] = split_off_end(train, share)
-    if not any(line.strip() for line in train):
-        raise DataError(
-            f"{source.name}: got nothing to train on once "
-            "dev and test are held out; expected a longer text."
-        )
-    return _SplitLines({"train": train, **found}, columns, choices, notes)
+        corpora["train"] = synthetic_corpus(source, config, "language")
+    whole = corpora["train"]
+    divided = divide_text(corpora, config)
+    notes += [*whole.notes, *divided.notes]
+    return _SplitLines(divided.lines, whole.columns, whole.choices, notes)
 
 
 def _dataset_files(
@@ -227,18 +217,6 @@ def _dataset_files(
     )
     splits = dataset.splits or {"train": dataset.files[0].name}
     return {split: str(paths[file]) for split, file in splits.items()}, notes
-
-
-def _all_lines(read: Callable[[], Iterator[str]]) -> LineRange:
-    return LineRange(read, 0, sum(1 for _ in read()))
-
-
-def _rereadable(corpus: TextCorpus) -> Callable[[], Iterator[str]]:
-    """Return a function that reads a text each time; standard input is kept in memory."""
-    if corpus.name != STANDARD_INPUT:
-        return corpus.read
-    lines = list(corpus.read())
-    return lambda: iter(lines)
 
 
 def _with_sizes(recipe: LanguageRecipe, tokens: int) -> tuple[LanguageRecipe, list[Choice]]:

@@ -13,7 +13,7 @@ from saccade.config import flatten, override_settings
 from saccade.data.records.open import open_records
 from saccade.data.samplers import evenly_spaced_rows
 from saccade.data.source import SyntheticSource, resolve_source
-from saccade.data.split_keys import Division, divide_table
+from saccade.data.split_keys import Division, dev_without_test, divide_table, hash_rows
 from saccade.data.splits import SPLIT_NAMES
 from saccade.data.synthetic.tables import SYNTHETIC_TABLES
 from saccade.data.tables.csv import (
@@ -66,6 +66,7 @@ class TableSplit:
     name: str  # of the split, for messages
     example: str = ""  # a row as users type it
     was_trained_on: bool = False  # online: no row is held out
+    notes: tuple[str, ...] = ()  # categories and classes that training had not
 
     def __len__(self) -> int:
         return len(self.rows.lines)
@@ -129,6 +130,11 @@ def prepare_table(recipe: TableRecipe, context: PrepareContext[TableSchema]) -> 
     if online:
         _check_online(table, schema)
     given = {} if online else _given_tables(data, table, target)
+    names = list(table.columns)
+    kept = dev_without_test({name: hash_rows(part, 0, names) for name, part in given.items()})
+    if kept.rows is not None:
+        given["dev"] = given["dev"].take(kept.rows)
+        notes += kept.notes
     division = None if online else _divide(table, data, target, target_type, given)
     indices = _all_rows(table) if division is None else division.rows()
     notes += [] if division is None else division.notes
@@ -365,7 +371,8 @@ def load_table_split(
         columns = dict(zip(schema.names, columns.values(), strict=True))
     renamed = {recipe.data.target: schema.target.name}  # another name of the target was given
     columns = {renamed.get(name, name): cells for name, cells in columns.items()}
-    split = TableSplit(schema.rows(replace(table, columns=columns)), table.name)
+    table = drop_missing_target(replace(table, columns=columns), schema.target.name)
+    split = TableSplit(schema.rows(table), table.name)
     if not len(split):
         raise DataError(f"got no row with a {schema.target.name!r} in {table.name}.")
-    return split
+    return replace(split, notes=tuple(schema.unseen_counts(table.columns)))

@@ -61,7 +61,7 @@ class TableEvaluator(Evaluator[TableSplit]):
         if self.classes and limit is None:
             counts = confusion(self.scorer.outputs(split.rows.features), split, len(self.classes))
             tables["confusion"] = {"classes": list(self.classes), "counts": counts.tolist()}
-        return Evaluation(metrics, conventions, tables)
+        return Evaluation(metrics, conventions, tables, notes=split.notes)
 
     def _score_classes(self, truth: IntArray, outputs: FloatArray) -> Evaluation:
         predicted, count = outputs.argmax(1), len(self.classes)

@@ -18,6 +18,7 @@ from saccade.data.source import DatasetSource, PathSource, SyntheticSource, reso
 from saccade.data.special_tokens import unknown_token_note
 from saccade.data.split_keys import (
     describe_division,
+    dev_without_test,
     divide_rows,
     read_split_cells,
     refuse_division,
@@ -214,14 +215,18 @@ def _split(opened: ParallelTexts, config: PairsConfig) -> PairSplits:
         for name in SPLIT_NAMES[1:]
         if (path := getattr(config, name))
     }
+    hashes = {name: hash_texts(part.source.iter_bytes()) for name, part in given.items()}
+    kept = dev_without_test(hashes)
+    if kept.rows is not None:
+        given["dev"] = given["dev"].take(kept.rows)
     division = divide_rows(
         config,
         hash_texts(pairs.source.iter_bytes()),
         read_split_cells(opened.records, config, pairs.lines.astype(np.int64)),
-        given={name: hash_texts(part.source.iter_bytes()) for name, part in given.items()},
+        given=hashes,
         max_held_out=MAX_HELD_OUT_PAIRS / len(pairs),
     )
-    notes = [*pairs.notes, *division.notes]
+    notes = [*pairs.notes, *division.notes, *kept.notes]
     splits = {name: pairs.take(rows) for name, rows in division.rows().items()} | given
     by_hash = "" if describe_division(config) else ", by a hash of the source"
     for name in SPLIT_NAMES[1:]:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from saccade.data.source import DatasetSourceConfig
+from saccade.data.text.config import TextConfig
 from saccade.estimators.word_vectors.config import (
     FastTextConfig,
     GloVeConfig,
@@ -16,12 +16,20 @@ from saccade.registry import LazyRegistry
 from saccade.tasks.base import Recipe
 from saccade.training.estimator import FitConfig
 
+HELD_OUT_SHARE = 0.01  # of the text, for the loss of models that have one
 
-class WordsConfig(DatasetSourceConfig):
-    """Source of the text, and which of its words get a vector."""
 
-    text: str | None = None
-    """Column of the texts, of a file with columns."""
+class WordsConfig(TextConfig):
+    """Source of the text and its splits, and which of its words get a vector."""
+
+    dev: str | None = None
+    """File on which the loss is measured; the last hundredth of the text if not set."""
+    test: str | None = None
+    """File on which the trained vectors are scored; the text of dev if not set."""
+    dev_share: float = Field(HELD_OUT_SHARE, gt=0, lt=0.5)
+    """Share of the text held out for the loss; no more than 20,000 words of it are scored."""
+    test_share: float = Field(0.0, ge=0, lt=0.5)
+    """Share of the text held out for the scores of the trained vectors; 0: the text of dev."""
     split: Literal["words", "whitespace"] = "words"
     """Split into words and punctuation, or only at spaces (text that is tokenized already)."""
     min_count: int = Field(5, ge=1)
@@ -38,6 +46,13 @@ class VectorsRecipe(Recipe):
         Field(discriminator="name"),
     ] = Word2VecConfig()
     train: FitConfig = FitConfig()
+
+
+def holds_out_by_settings(data: WordsConfig) -> bool:
+    """Return True unless the last hundredth of the text is held out, as without settings."""
+    shares = (data.dev_share, data.test_share)
+    is_divided = any((data.dev, data.test, data.split_column, data.group_by, data.time))
+    return is_divided or shares != (HELD_OUT_SHARE, 0.0)
 
 
 # constructors; their arguments: settings, words, seed

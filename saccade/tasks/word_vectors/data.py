@@ -1,6 +1,7 @@
 """A text as word ids, and the benchmarks that word vectors are scored on."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,20 +9,30 @@ import numpy as np
 
 from saccade.data.datasets import TEXT_DATASETS, fetch_dataset
 from saccade.data.source import DatasetSource, SyntheticSource, resolve_source
+from saccade.data.split_keys import refuse_division
+from saccade.data.splits import SPLIT_NAMES
 from saccade.data.text.corpus import (
     SYNTHETIC_TEXTS,
     TextCorpus,
+    join_text_lines,
     open_text_corpus,
     plain_corpus,
-    text_corpus_of,
+    synthetic_corpus,
 )
+from saccade.data.text.text_splits import divide_text
+from saccade.data.text.token_store import LineRange
 from saccade.data.text.word_corpus import (
+    LINE_END,
     WordCorpus,
+    WordIndex,
     WordVocabulary,
     read_word_corpus,
 )
 from saccade.data.word_splitting import is_unspaced
-from saccade.errors import ConfigError
+from saccade.errors import ConfigError, DataError
+from saccade.estimators.word_vectors.config import WindowsConfig
+from saccade.estimators.word_vectors.word2vec import MAX_HELD_OUT_WORDS
+from saccade.io.atomic import write_atomically
 from saccade.io.memmap import open_memmap
 from saccade.io.text_files import read_lines
 from saccade.metrics.word_similarity import WordVectorBenchmark, read_word_benchmark
@@ -32,10 +43,16 @@ from saccade.tasks.base import (
     fingerprint_arrays,
     role_choices,
 )
-from saccade.tasks.word_vectors.config import VectorsRecipe, WordsConfig
+from saccade.tasks.word_vectors.config import (
+    VectorsRecipe,
+    WordsConfig,
+    holds_out_by_settings,
+)
+from saccade.types.arrays import Int32Array
 from saccade.types.progress import Progress, ProgressCounter
 
 BENCHMARKS_FOLDER = "word-vector-eval"  # in SACCADE_DATA: similarity and analogy sets
+WORDS_FILE = "words.ids"
 
 
 class WordSplit(NamedTuple):
@@ -51,25 +68,33 @@ PreparedWords = PreparedData[VectorsRecipe, WordVocabulary, WordSplit]
 
 def prepare_words(recipe: VectorsRecipe, context: PrepareContext[WordVocabulary]) -> PreparedWords:
     """Encode the text as word ids, in a file of the scratch folder if there is one."""
-    folder = context.scratch_dir
-    ids_path = None if folder is None else folder / "words.ids"
-    vocabulary = context.preprocessor
-    if ids_path is not None and ids_path.exists() and vocabulary is not None:
-        corpus = WordCorpus(
-            vocabulary.words, vocabulary.counts, open_memmap(ids_path, np.int32), vocabulary.read
-        )
-        return _prepared(recipe, vocabulary, corpus, [], [])
+    folder, vocabulary = context.scratch_dir, context.preprocessor
+    if folder is not None and (folder / WORDS_FILE).exists() and vocabulary is not None:
+        ids = open_memmap(folder / WORDS_FILE, np.int32)
+        corpus = WordCorpus(vocabulary.words, vocabulary.counts, ids, vocabulary.read)
+        return _prepared(recipe, vocabulary, corpus, _stored_ids(folder))
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    text, notes = _open_text(recipe.data, context.on_progress)
-    counter = ProgressCounter(context.on_progress, "reading the text", text.size)
+    corpora, notes = _open_texts(recipe.data, context.on_progress)
+    text = corpora["train"]
     recipe = recipe.with_values(data=recipe.data.model_dump(exclude_unset=True) | text.columns)
     data = recipe.data
+    blocks, size = text.read_blocks(), text.size
+    others: dict[str, LineRange] = {}
+    if holds_out_by_settings(data):
+        _check_held_out(recipe)
+        divided = divide_text(corpora, data)
+        others = {
+            split: divided.lines[split] for split in SPLIT_NAMES[1:] if split in divided.lines
+        }
+        blocks, size = join_text_lines(divided.lines["train"]), None
+        notes += divided.notes
+    counter = ProgressCounter(context.on_progress, "reading the text", size)
     corpus = read_word_corpus(
-        text.read_blocks(),
+        blocks,
         min_count=data.min_count,
         split=data.split,
-        ids_path=ids_path,
+        ids_path=None if folder is None else folder / WORDS_FILE,
         on_progress=counter.advance,
     )
     vocabulary = WordVocabulary(corpus.words, corpus.counts, corpus.read)
@@ -77,10 +102,13 @@ def prepare_words(recipe: VectorsRecipe, context: PrepareContext[WordVocabulary]
         f"{corpus.read:,} words; {len(vocabulary.words):,} different ones occur "
         f"{data.min_count} times or more."
     )
-    prepared = _prepared(recipe, vocabulary, corpus, notes, role_choices(text.choices))
+    held_out = _encode_held_out(others, corpus.words, data.split, folder)
+    prepared = _prepared(recipe, vocabulary, corpus, held_out)
+    prepared.notes.extend(notes)
+    prepared.choices.extend(role_choices(text.choices))
     if data.split == "words" and is_unspaced("".join(vocabulary.words)):
         prepared.choices.append(Choice("data.split", "words", "each character is a token"))
-        notes.append(
+        prepared.notes.append(
             "There are no spaces between words, so each character is a token and gets a vector. "
             "For vectors of words, segment the text and set data.split=whitespace."
         )
@@ -91,31 +119,81 @@ def _prepared(
     recipe: VectorsRecipe,
     vocabulary: WordVocabulary,
     corpus: WordCorpus,
-    notes: list[str],
-    choices: list[Choice],
+    held_out: Mapping[str, Int32Array],
 ) -> PreparedWords:
+    """Return the splits; without held-out ids, the last lines of the corpus are scored."""
+    dev = held_out.get("dev")
+    train = corpus._replace(held_out=None if dev is None else dev[:MAX_HELD_OUT_WORDS])
+    test = train._replace(held_out=held_out.get("test", dev))
     splits = {
-        "train": WordSplit(corpus),
-        "dev": WordSplit(corpus),
-        "test": WordSplit(corpus, with_benchmarks=True),
+        "train": WordSplit(train),
+        "dev": WordSplit(train),
+        "test": WordSplit(test, with_benchmarks=True),
     }
-    return PreparedData(
-        recipe, vocabulary, splits, lambda: fingerprint_arrays(corpus.ids), choices, notes
-    )
+    return PreparedData(recipe, vocabulary, splits, lambda: fingerprint_arrays(corpus.ids), [], [])
 
 
-def _open_text(data: WordsConfig, on_progress: Progress) -> tuple[TextCorpus, list[str]]:
-    """Return the text, and notes."""
+# --- held-out text --------------------------------------------------------------------------------
+
+
+def _check_held_out(recipe: VectorsRecipe) -> None:
+    """Raise a ConfigError if the model has no loss on held-out text."""
+    if not isinstance(recipe.model, WindowsConfig):
+        raise ConfigError(
+            f"got settings that hold out text for {recipe.model_name}, which is fitted to "
+            "co-occurrence counts and has no loss on other text; try without them (data.dev, "
+            "data.test, data.split_column, data.group_by, data.time and the shares), or "
+            "--model skipgram, cbow or fasttext."
+        )
+
+
+def _encode_held_out(
+    lines: Mapping[str, LineRange], words: list[str], split: str, folder: Path | None
+) -> dict[str, Int32Array]:
+    """Return the ids of held-out lines, and write them to the folder, if there is one."""
+    index = WordIndex(words) if lines else None
+    found = {}
+    for name, some in lines.items():
+        assert index is not None
+        ids = found[name] = index.ids(join_text_lines(some), split)
+        if not (ids != LINE_END).any():
+            raise DataError(
+                f"got no known word in the text of {name}; expected text like that of the "
+                "training; try more of it, or --set data.min_count=1."
+            )
+        if folder is not None:
+            write_atomically(folder / f"{name}.ids", ids.tobytes())
+    return found
+
+
+def _stored_ids(folder: Path) -> dict[str, Int32Array]:
+    paths = {name: folder / f"{name}.ids" for name in SPLIT_NAMES[1:]}
+    return {name: open_memmap(path, np.int32) for name, path in paths.items() if path.exists()}
+
+
+def _open_texts(
+    data: WordsConfig, on_progress: Progress
+) -> tuple[dict[str, TextCorpus], list[str]]:
+    """Return the text and the held-out texts that are given, and notes."""
     source = resolve_source(data, SYNTHETIC_TEXTS, TEXT_DATASETS, what="text")
+    notes: list[str] = []
     if isinstance(source, SyntheticSource):
-        return text_corpus_of(source.generate(), source.name), []
-    if isinstance(source, DatasetSource):
+        whole = synthetic_corpus(source, data, "vectors")
+    elif isinstance(source, DatasetSource):
+        refuse_division(data, source.name)
         paths, notes = fetch_dataset(
             source.dataset, lambda done, total: on_progress("downloading", done, total)
         )
-        return plain_corpus([paths[file.name] for file in source.dataset.files], source.name), notes
-    corpus = open_text_corpus(source.path, data, "vectors")
-    return corpus, corpus.notes
+        whole = plain_corpus([paths[file.name] for file in source.dataset.files], source.name)
+    else:
+        whole = open_text_corpus(source.path, data, "vectors")
+        notes = [*whole.notes]
+    given = {
+        split: open_text_corpus(path, data, "vectors", is_other=True)
+        for split in SPLIT_NAMES[1:]
+        if (path := getattr(data, split)) is not None
+    }
+    return {"train": whole, **given}, notes
 
 
 def load_benchmark(
