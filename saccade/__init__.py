@@ -7,11 +7,12 @@
 Importing this package loads neither torch nor matplotlib.
 """
 
+from functools import wraps
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from saccade.runs.run import Run
@@ -45,6 +46,26 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'saccade' has no attribute {name!r}")
 
 
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+def _with_keyword_hints(
+    function: "Callable[_Parameters, _Result]",
+) -> "Callable[_Parameters, _Result]":
+    """Return the function with a TypeError that names the setting of an unknown keyword."""
+
+    @wraps(function)
+    def call(*arguments: _Parameters.args, **keywords: _Parameters.kwargs) -> _Result:
+        for name in keywords:
+            if name not in function.__annotations__:
+                raise TypeError(_unknown_keyword(function.__name__, name, arguments, keywords))
+        return function(*arguments, **keywords)
+
+    return call
+
+
+@_with_keyword_hints
 def train(
     what: "str | Path | Recipe" = "translate",
     *,
@@ -133,6 +154,7 @@ def train(
     return _finish(train_recipe(resolved.recipe, folder, options))
 
 
+@_with_keyword_hints
 def finetune(
     run: "str | Path | Run",
     data: Any,
@@ -173,6 +195,7 @@ def finetune(
     return trained
 
 
+@_with_keyword_hints
 def compare(
     what: str = "translate",
     *,
@@ -216,6 +239,30 @@ def load(folder: "str | Path") -> "Run":
     from saccade.runs.run import load_run
 
     return load_run(folder)
+
+
+def _unknown_keyword(
+    function: str, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> str:
+    """Return the message for a keyword that a function does not have."""
+    from saccade.errors import SaccadeError
+    from saccade.recipes.resolve import named_recipe
+    from saccade.tasks.base import Recipe
+    from saccade.tasks.setting_reference import has_same_unit, recipe_settings, setting_named
+
+    what = arguments[0] if arguments else keywords.get("what", keywords.get("run", "translate"))
+    recipe = what if isinstance(what, Recipe) else getattr(what, "recipe", None)
+    if recipe is None:
+        try:
+            recipe = named_recipe(str(what), keywords.get("model"))
+        except SaccadeError:  # a data file, a run, or another mistake
+            recipe = named_recipe("table" if keywords.get("target") is not None else "translate")
+    message = f"{function}() got an unexpected keyword argument {name!r}"
+    setting = setting_named(recipe_settings(recipe), name)
+    if setting is None:
+        return f"{message}; settings are given as set={{NAME: VALUE}}; saccade settings lists them."
+    value = repr(keywords[name]) if has_same_unit(setting, name) else "…"
+    return f"{message}; try set={{{setting.path!r}: {value}}}"
 
 
 def _role_settings(recipe: "str | Recipe | None", given: dict[str, str]) -> dict[str, Any]:

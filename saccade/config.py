@@ -174,10 +174,10 @@ def _complaint(
     if problem["type"] == "extra_forbidden":
         owner, _, name = path.rpartition(".")
         known = sorted({name for member in owners for name in member.model_fields})
-        return (
-            f"{owner or config_class.__name__} has no setting {name!r}."
-            f"{did_you_mean(name, known)} It has: {', '.join(known)}."
-        )
+        near, listed = did_you_mean(name, known), ", ".join(known)
+        if not owner:
+            return f"there is no setting {name!r}.{near} There are: {listed}."
+        return f"{owner} has no setting {name!r}.{near} It has: {listed}."
     if problem["type"] == "missing":
         return f"{path} must be given."
     if problem["type"] in ("union_tag_invalid", "union_tag_not_found"):

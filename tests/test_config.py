@@ -76,7 +76,7 @@ def test_build_config_refuses_an_unknown_setting_with_suggestions() -> None:
     )
     with pytest.raises(ConfigError, match=expected):
         build_config(Whole, {"train": {"sed": 1}})
-    with pytest.raises(ConfigError, match=r"^Training has no setting 'zzz'\. It has: betas"):
+    with pytest.raises(ConfigError, match=r"^there is no setting 'zzz'\. There are: betas"):
         build_config(Training, {"zzz": 1})
 
 

@@ -320,3 +320,29 @@ def test_inputs_are_texts_or_the_input_column() -> None:
         list_inputs(3, "translate", given, (str,))
     with pytest.raises(DataError, match="no order"):
         list_inputs({"a"}, "translate", given, (str,))
+
+
+@pytest.mark.parametrize(
+    ("what", "keyword", "value", "expected"),
+    [
+        ("translate", "lr", 0.1, "try set={'train.learning_rate': 0.1}"),
+        ("translate", "epochs", 3, "try set={'train.steps': …}"),
+        ("classify", "epochs", 3, "try set={'model.epochs': 3}"),
+        ("pairs.tsv", "minutes", 2, "try set={'train.minutes': 2}"),
+        ("translate", "colour", "red", "settings are given as set={NAME: VALUE}"),
+    ],
+)
+def test_unknown_keywords_are_answered_with_the_setting(
+    what: str, keyword: str, value: Any, expected: str
+) -> None:
+    with pytest.raises(TypeError) as caught:
+        saccade.train(what, data="pairs.tsv", **{keyword: value})
+    message = f"train() got an unexpected keyword argument {keyword!r}; {expected}"
+    assert str(caught.value).startswith(message)
+
+
+def test_unknown_keywords_of_other_functions(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"finetune\(\) .* try set=.'train.steps': 3"):
+        saccade.finetune(tmp_path, "pairs.tsv", steps=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"compare\(\) .* try set=.'train.batch_tokens': …"):
+        saccade.compare("translate", batch_size=3)  # type: ignore[call-arg]

@@ -6,7 +6,14 @@ import typer
 
 from saccade.cli.console import make_table, print_json, stderr_console, stdout_console
 from saccade.cli.opening import open_run
-from saccade.cli.options import JsonOption, RunArgument
+from saccade.cli.options import (
+    DataArgument,
+    DataSetOption,
+    JsonOption,
+    RunArgument,
+    data_or_file,
+    file_settings,
+)
 
 if TYPE_CHECKING:
     from saccade.inspection.checks import CheckResult
@@ -14,9 +21,11 @@ if TYPE_CHECKING:
 
 def check_command(
     run: RunArgument,
+    file: DataArgument = None,
     data: Annotated[
         str | None, typer.Option(help="Data to check on; default: the run's test split.")
     ] = None,
+    set: DataSetOption = None,
     inputs: Annotated[int, typer.Option(help="Number of inputs to check.", min=1)] = 16,
     json: JsonOption = False,
 ) -> None:
@@ -31,11 +40,13 @@ def check_command(
     from saccade.training.progress import show_progress
     from saccade.types.progress import ProgressCounter
 
+    data = data_or_file(data, file)
+    settings = file_settings(set, data)
     opened = open_run(run, data)
     with show_progress(stderr_console(), "checking (compiling takes longest)") as bar:
         counter = ProgressCounter(bar.update, "checking (compiling takes longest)")
         results = opened.check(
-            data=data, inputs=inputs, on_result=lambda result: counter.advance(1)
+            data=data, set=settings, inputs=inputs, on_result=lambda result: counter.advance(1)
         )
     if json:
         print_json([{**result._asdict(), "verdict": result.verdict} for result in results])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from saccade.cli.completion import complete_training
 from saccade.cli.console import (
     load_torch,
     make_table,
@@ -14,7 +15,14 @@ from saccade.cli.console import (
     stdout_console,
 )
 from saccade.cli.opening import check_file
-from saccade.cli.options import ImageOption, JsonOption, SetOption, parse_overrides
+from saccade.cli.options import (
+    DataArgument,
+    ImageOption,
+    JsonOption,
+    SetOption,
+    data_or_file,
+    parse_overrides,
+)
 from saccade.cli.roles import column_settings, with_role_options
 from saccade.errors import ConfigError
 
@@ -34,9 +42,11 @@ def compare_command(
     what: Annotated[
         str,
         typer.Argument(
-            help="A recipe, a .toml or a data file; activations, inits, optimizers; or layers."
+            help="A recipe, a .toml or a data file; activations, inits, optimizers; or layers.",
+            autocompletion=complete_training,
         ),
     ],
+    file: DataArgument = None,
     data: Annotated[
         str | None,
         typer.Option(help="As in saccade train; for activations, …: the recipe or file to train."),
@@ -80,6 +90,7 @@ def compare_command(
     another. After Ctrl-C the same command resumes. A difference is stated only if both the test
     set (paired bootstrap) and the seeds support it; otherwise the pair is undecided.
     """
+    data = data_or_file(data, file)
     if what == "layers":
         options: dict[str, Any] = {"data": data, "models": models, "only": only}
         options |= {"minutes": minutes, "steps": steps, "set": set or None, "out": out, **columns}

@@ -4,7 +4,10 @@ Typer calls these functions with what is typed so far; errors must not reach the
 that cannot be resolved completes to nothing.
 """
 
+import os
 from collections.abc import Iterator
+from glob import escape as glob_escape
+from glob import glob
 from pathlib import Path
 
 import typer
@@ -14,6 +17,7 @@ from saccade.errors import SaccadeError
 Completion = tuple[str, str]  # value and its description
 RUN_FOLDERS_SEARCHED = (".", "runs")
 MAX_COMPLETED_RUNS = 200
+MAX_COMPLETED_FILES = 200
 
 
 def complete_recipes(incomplete: str) -> Iterator[Completion]:
@@ -24,6 +28,15 @@ def complete_recipes(incomplete: str) -> Iterator[Completion]:
         if name.startswith(incomplete):
             summary = (RECIPES[name].__doc__ or "").split("\n")[0]
             yield name, summary
+
+
+def complete_training(incomplete: str) -> Iterator[Completion]:
+    """Complete what `train` takes first: a task or recipe, or a file."""
+    yield from complete_recipes(incomplete)
+    if not incomplete:  # every file of the folder would hide the names
+        return
+    for path in sorted(glob(f"{glob_escape(incomplete)}*"))[:MAX_COMPLETED_FILES]:
+        yield f"{path}/" if os.path.isdir(path) else path, "file"
 
 
 def complete_models(context: typer.Context, incomplete: str) -> Iterator[Completion]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from saccade.cli.console import make_table, print_json, stderr_console
-from saccade.cli.options import ImageOption, JsonOption, SetOption, parse_overrides
+from saccade.cli.options import DataSetOption, ImageOption, JsonOption, read_options
 from saccade.cli.roles import with_role_options
 from saccade.errors import ConfigError
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from saccade.data.records.base import ReadOptions, Records
+    from saccade.data.records.base import Records
     from saccade.data.records.profile import ColumnProfile
     from saccade.data.records.summary import DataSummary
 
@@ -32,7 +32,7 @@ def data_command(
         str,
         typer.Argument(metavar="FILE", help="A file, a folder or two parallel files (a.en,a.de)."),
     ],
-    set: SetOption = None,
+    set: DataSetOption = None,
     save: ImageOption = None,
     json: JsonOption = False,
     *,
@@ -53,7 +53,7 @@ def data_command(
     from saccade.training.progress import show_progress
     from saccade.types.progress import ProgressCounter
 
-    options = _read_options(set)
+    options = read_options(set)
     if save is not None:
         _check_image(save)
     with show_progress(stderr_console(), "reading", unit="rows") as bar:
@@ -65,16 +65,6 @@ def data_command(
         _print_summary(summary)
     if save is not None:
         _save(summary, save)
-
-
-def _read_options(assignments: list[str] | None) -> "ReadOptions":
-    from saccade.config import Config, override_settings
-    from saccade.data.records.base import ReadOptions
-
-    class Settings(Config):
-        data: ReadOptions = ReadOptions()
-
-    return override_settings(Settings(), dict(parse_overrides(assignments))).data
 
 
 def _check_image(path: Path) -> None:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from saccade.cli.console import make_table, print_json, stderr_console
+from saccade.cli.console import load_torch, make_table, print_json, stderr_console
+from saccade.cli.opening import check_file
 from saccade.cli.options import ImageOption, JsonOption, parse_overrides
 from saccade.errors import ConfigError
 
@@ -26,7 +27,11 @@ def doctor_command(
     target: Annotated[str | None, typer.Option(help="Label column.")] = None,
     set: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="data.ignore or data.categories."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="data.ignore, data.categories, data.encoding, data.delimiter or data.header.",
+        ),
     ] = None,
     save: ImageOption = None,
     save_weights: Annotated[
@@ -49,20 +54,33 @@ def doctor_command(
         raise ConfigError(
             "doctor needs two tables: saccade doctor --compare train.csv live.csv --target COLUMN"
         )
+    for table in compare:
+        check_file(table)
     from saccade.config import Config, override_settings
+    from saccade.data.records.base import ReadOptions
     from saccade.data.tables.schema import ColumnsConfig
+    from saccade.training.progress import show_progress
+
+    load_torch()
     from saccade.workflows import compare_tables
 
-    class Settings(Config):
-        data: ColumnsConfig = ColumnsConfig()
+    class TableSettings(ColumnsConfig, ReadOptions):
+        """Settings of columns, and how a file is read."""
 
-    diagnosis = compare_tables(
-        *compare,
-        label_column=target,
-        columns=override_settings(Settings(), dict(parse_overrides(set))).data,
-        save=save,
-        save_weights=save_weights,
-    )
+    class Settings(Config):
+        data: TableSettings = TableSettings()
+
+    settings = override_settings(Settings(), dict(parse_overrides(set))).data
+    with show_progress(stderr_console(), "comparing the tables") as bar:
+        diagnosis = compare_tables(
+            *compare,
+            label_column=target,
+            columns=settings,
+            options=settings,
+            save=save,
+            save_weights=save_weights,
+            on_progress=bar.update,
+        )
     if json:
         print_json(diagnosis.to_dict())
     else:

@@ -15,20 +15,31 @@ from saccade.cli.console import (
     stdout_console,
 )
 from saccade.cli.opening import open_run
-from saccade.cli.options import BeamOption, JsonOption, RunArgument
+from saccade.cli.options import (
+    BeamOption,
+    DataArgument,
+    DataSetOption,
+    JsonOption,
+    RunArgument,
+    data_or_file,
+    file_settings,
+)
 from saccade.cli.roles import run_role_settings, with_role_options
+from saccade.cli.training_output import preview_run_data
 from saccade.training.progress import show_progress
 
 
 @with_role_options
 def evaluate_command(
     run: RunArgument,
+    file: DataArgument = None,
     data: Annotated[
         str | None, typer.Option(help="File with targets; default: the run's own data.")
     ] = None,
     split: Annotated[
         str, typer.Option(help="Split of the run's own data: train, dev or test.")
     ] = "test",
+    set: DataSetOption = None,
     beam: BeamOption = 1,
     all: Annotated[
         bool, typer.Option("--all", help="All metrics, not only those that summarise the run.")
@@ -42,14 +53,18 @@ def evaluate_command(
     \b
     saccade evaluate runs/dates
     saccade evaluate runs/dates --all
+    saccade evaluate runs/mine test.tsv
     saccade evaluate runs/mine --data test.tsv --json
     saccade evaluate runs/mine --data test.csv --source english --target french
     """
-    run_role_settings(run, columns)  # refuses roles of other tasks, before the model is loaded
+    data = data_or_file(data, file)
+    settings = file_settings(set, data)
+    if data is not None:
+        preview_run_data(run, data, settings | run_role_settings(run, columns))
     opened = open_run(run, data)
     with show_progress(stderr_console(), "evaluating") as bar:
         evaluation = opened.evaluate(
-            data, split=split, columns=columns, beam=beam, on_progress=bar.update
+            data, split=split, columns=columns, set=settings, beam=beam, on_progress=bar.update
         )
     if json:
         counts = {name: int(evaluation[name]) for name in COUNT_NAMES if name in evaluation}

@@ -7,20 +7,26 @@ import typer
 
 from saccade.cli.opening import check_file, load_torch_for
 from saccade.cli.options import (
+    DataArgument,
     JsonOption,
     OverwriteOption,
     RunArgument,
     SetOption,
+    data_or_file,
     parse_overrides,
 )
 from saccade.cli.roles import run_role_settings, with_role_options
-from saccade.cli.training_output import report_training, training_options
+from saccade.cli.training_output import preview_run_data, report_training, training_options
+from saccade.errors import ConfigError
 
 
 @with_role_options
 def finetune_command(
     run: RunArgument,
-    data: Annotated[str, typer.Option(help="New data, in the format the run was trained on.")],
+    file: DataArgument = None,
+    data: Annotated[
+        str | None, typer.Option(help="New data; any format with the columns of the run.")
+    ] = None,
     online: Annotated[
         bool,
         typer.Option("--online", help="Tables: predict each row in order, then train on it."),
@@ -38,20 +44,24 @@ def finetune_command(
     r"""Fine-tune a finished run on new data, as a new run.
 
     \b
-    saccade finetune runs/mine --data new.tsv
+    saccade finetune runs/mine new.tsv
     saccade finetune runs/mine --data new.tsv --set train.steps=300 --out runs/newer
     saccade finetune runs/table --data live.csv --online
 
     The old run stays unchanged. The scores before and after are reported on the held-out part of
     the new data and on the old test split, which shows what was forgotten.
     """
+    data = data_or_file(data, file)
+    if data is None:
+        raise ConfigError(f"finetune needs data: saccade finetune {run} --data FILE.")
     changes = parse_overrides(set) | run_role_settings(run, columns)
     from saccade.recipes.resolve import resolve_finetune_recipe
 
     check_file(data)
-    load_torch_for(resolve_finetune_recipe(run, data, changes=dict(changes), online=online))
+    _, _, changes, printed = preview_run_data(run, data, changes)
+    load_torch_for(resolve_finetune_recipe(run, data, changes=changes, online=online))
     from saccade.workflows.finetune import finetune_run
 
-    options = training_options()._replace(overwrite=overwrite)
+    options = training_options(printed)._replace(overwrite=overwrite)
     result = finetune_run(run, data, out, options, changes=changes, online=online)
     report_training(result, json)

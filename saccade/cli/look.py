@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from saccade.cli.console import make_table, print_json, stderr_console
+from saccade.cli.opening import open_run
 from saccade.cli.options import ImageOption, JsonOption, RunArgument
 from saccade.errors import ConfigError
 from saccade.io.run_folder import read_run_settings
@@ -92,9 +93,7 @@ def look_command(
     elif importance:
         _print_importance(run, save, json)
     elif text is None:
-        from saccade.runs.run import load_run
-
-        raise ConfigError(f"got no input; {load_run(run).describe_views()}")
+        raise ConfigError(f"got no input; {open_run(run).describe_views()}")
     else:
         options = {
             "answer": answer,
@@ -112,12 +111,11 @@ def _print_word_map(folder: Path, words: list[str], save: Path | None, json: boo
     from rich.console import Console
 
     from saccade.plots.render import save_figure
-    from saccade.runs.run import load_run
     from saccade.tasks.word_vectors.inspect import MAP_NEIGHBORS, WordVectorInspector
 
     if not words:
         raise ConfigError("got no words; expected one or more: saccade look RUN king queen.")
-    run = load_run(folder)
+    run = open_run(folder)
     cosines = run.model.similarities(words)
     inspector = run.inspector
     assert isinstance(inspector, WordVectorInspector)
@@ -144,36 +142,16 @@ def _print_importance(folder: Path, save: Path | None, json: bool) -> None:
     """Print how much worse the predictions are if a column is shuffled."""
     from rich.console import Console
 
-    from saccade.plots.render import save_figure
-    from saccade.runs.run import load_run
-
-    found = load_run(folder).importance()
+    result = open_run(folder).importance()
+    found = result.importance
     if save is not None:
-        try:
-            for message in save_figure(found, save):
-                stderr_console().print(message)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
+        for message in result.save(save):
+            stderr_console().print(message)
         stderr_console().print(f"Wrote the importance of {len(found.names)} columns to {save}.")
-    means = found.drops.mean(1).round(12) + 0.0
     if json:
-        columns = [
-            {
-                "column": found.names[row],
-                "mean": float(means[row]),
-                "each": found.drops[row].tolist(),
-            }
-            for row in found.order()
-        ]
-        print_json(
-            {
-                "metric": found.metric,
-                "score": found.score,
-                "rows": found.rows,
-                "importance": columns,
-            }
-        )
+        print_json(result.to_dict())
         return
+    means = found.drops.mean(1).round(12) + 0.0
     console = Console(highlight=False)
     worse = "lower" if found.metric == "accuracy" else "higher"
     console.print(
@@ -195,9 +173,7 @@ def _print_gradients(folder: Path, save: Path, json: bool) -> None:
     import numpy as np
     from rich.console import Console
 
-    from saccade.runs.run import load_run
-
-    run = load_run(folder)
+    run = open_run(folder)
     save.parent.mkdir(parents=True, exist_ok=True)
     norms = np.median(run.plot_gradients(save), axis=0)
     stderr_console().print(f"Wrote gradient norms to {save}.")
@@ -215,9 +191,7 @@ def _print_gradients(folder: Path, save: Path, json: bool) -> None:
 def _print_graph(folder: Path, row: int, save: Path, json: bool) -> None:
     from rich.console import Console
 
-    from saccade.runs.run import load_run
-
-    graph = load_run(folder).plot_graph(save, row=row)
+    graph = open_run(folder).plot_graph(save, row=row)
     stderr_console().print(f"Wrote the computation graph to {save}.")
     if json:
         layers = [[unit._asdict() for unit in layer] for layer in graph.layers]
@@ -237,10 +211,10 @@ def _print_prediction(
     folder: Path, text: str, options: dict[str, Any], save: Path | None, json: bool
 ) -> None:
     """Print what led to a prediction: attributions of a classifier, or attention maps."""
+    opened = open_run(folder)
     from saccade.runs.explanation import Explanation
-    from saccade.runs.run import load_run
 
-    found = load_run(folder).look(text, **options)
+    found = opened.look(text, **options)
     if isinstance(found, Explanation):
         _print_explanation(found, save, json)
     else:

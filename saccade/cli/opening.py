@@ -13,16 +13,22 @@ if TYPE_CHECKING:
 
 def open_run(folder: Path, data: str | Path | None = None) -> "Run":
     """Open a run; a missing run or a missing `data` file is an error before torch is loaded."""
-    from saccade.io.run_folder import read_run_settings
-
-    values = read_run_settings(folder)  # imports little, so that a wrong folder is reported quickly
-    from saccade.runs.run import load_run
-    from saccade.tasks.registry import read_recipe
-
-    recipe = read_recipe(values["recipe"], str(folder / "run.toml"))
+    recipe = read_run_recipe(folder)
     check_file(data)
     load_torch_for(recipe)
+    from saccade.runs.run import load_run
+
     return load_run(folder)
+
+
+def read_run_recipe(folder: Path) -> "Recipe":
+    """Return the recipe of a run; imports little, so that a wrong folder is reported quickly."""
+    from saccade.io.run_folder import read_run_settings
+
+    values = read_run_settings(folder)
+    from saccade.tasks.registry import read_recipe
+
+    return read_recipe(values["recipe"], str(folder / "run.toml"))
 
 
 def check_file(data: str | Path | None) -> None:

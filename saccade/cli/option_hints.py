@@ -14,8 +14,6 @@ COMMAND_HINTS = {
     "--on": "saccade finetune RUN --data FILE",
     "--online": "saccade finetune RUN --data FILE --online",
 }
-# lengths in passes over the data, and batches in rows: a number would mean something else here
-OTHER_UNITS = ("batch", "batch_size", "epoch", "epochs", "num_epochs")
 SEARCH_OPTIONS = (  # settings of `saccade.decoding` that predict takes as --search NAME=VALUE
     "coverage",
     "length_penalty",
@@ -38,13 +36,12 @@ def option_hint(arguments: Sequence[str], option: str) -> str | None:
         return None
     if option in COMMAND_HINTS:
         return COMMAND_HINTS[option]
-    from saccade.tasks.setting_reference import recipe_settings, setting_named
+    from saccade.tasks.setting_reference import has_same_unit, recipe_settings, setting_named
 
     setting = setting_named(recipe_settings(_recipe_of(command, rest)), name)
     if setting is None:
         return None
-    is_same_unit = setting.path.endswith(f".{name}") or name not in OTHER_UNITS
-    return f"--set {setting.path}={value if is_same_unit else '…'}"
+    return f"--set {setting.path}={value if has_same_unit(setting, name) else '…'}"
 
 
 def _value_of(option: str, arguments: Sequence[str]) -> str:

@@ -1,12 +1,15 @@
 """Arguments and options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from saccade.cli.completion import complete_models, complete_runs, complete_settings
 from saccade.errors import ConfigError
+
+if TYPE_CHECKING:
+    from saccade.data.records.base import ReadOptions
 
 RunArgument = Annotated[
     Path,
@@ -18,6 +21,9 @@ ModelOption = Annotated[
         help="Model of the task; see saccade list models.", autocompletion=complete_models
     ),
 ]
+DataArgument = Annotated[
+    str | None, typer.Argument(metavar="FILE", help="The same as --data FILE.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON to standard output.")]
 SetOption = Annotated[
     list[str] | None,
@@ -26,6 +32,14 @@ SetOption = Annotated[
         metavar="NAME=VALUE",
         help="Any setting, e.g. model.width=128; see saccade settings.",
         autocompletion=complete_settings,
+    ),
+]
+DataSetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="How the file is read: data.encoding, data.delimiter, data.header, data.quoting.",
     ),
 ]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an existing run.")]
@@ -38,6 +52,37 @@ BeamOption = Annotated[int, typer.Option(help="Beam size; 1 is greedy decoding."
 def is_debug(context: typer.Context) -> bool:
     """Return True if the command was called with --debug."""
     return bool(context.find_root().params.get("debug"))
+
+
+def data_or_file(data: str | None, file: str | None) -> str | None:
+    """Return the data of a command, which is given as --data or as an argument."""
+    if data is not None and file is not None:
+        raise ConfigError(
+            f"got --data {data} and the argument {file}; expected one of them; two parallel files "
+            "have a comma between: --data a.en,a.de."
+        )
+    return file if data is None else data
+
+
+def file_settings(assignments: list[str] | None, data: str | None) -> dict[str, str]:
+    """Return settings that describe how a run reads another file, which must be given."""
+    if assignments and data is None:
+        raise ConfigError(
+            "--set needs --data FILE: it describes how that file is read; the run's own data is "
+            "read as in training."
+        )
+    return parse_overrides(assignments)
+
+
+def read_options(assignments: list[str] | None) -> "ReadOptions":
+    """Return how a file is read from repeated `data.NAME=VALUE` options."""
+    from saccade.config import Config, override_settings
+    from saccade.data.records.base import ReadOptions
+
+    class Settings(Config):
+        data: ReadOptions = ReadOptions()
+
+    return override_settings(Settings(), dict(parse_overrides(assignments))).data
 
 
 def parse_overrides(assignments: list[str] | None, flag: str = "--set") -> dict[str, str]:

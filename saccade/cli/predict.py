@@ -1,5 +1,6 @@
 """`saccade predict`: predictions for texts, files or standard input."""
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,13 @@ import typer
 
 from saccade.cli.console import json_line, stderr_console
 from saccade.cli.opening import check_file, open_run
-from saccade.cli.options import BeamOption, RunArgument, is_debug, parse_overrides
+from saccade.cli.options import (
+    BeamOption,
+    RunArgument,
+    is_debug,
+    parse_overrides,
+    read_options,
+)
 from saccade.cli.predict_file import (
     ROW_FORMATS,
     FormatFunction,
@@ -68,7 +75,10 @@ def predict_command(
     search: Annotated[
         list[str] | None,
         typer.Option(
-            "--search", metavar="NAME=VALUE", help="Other decoding options, see below; repeatable."
+            "--search",
+            "--set",
+            metavar="NAME=VALUE",
+            help="Decoding options, or how --file is read (data.encoding); repeatable, see below.",
         ),
     ] = None,
     stream: Annotated[
@@ -99,7 +109,8 @@ def predict_command(
     saccade predict runs/mine --file big.txt.gz --out predictions.txt
 
     --search takes temperature, top_k, top_p, length_penalty, coverage, no_repeat_ngram_size and
-    repetition_penalty, as far as the task has them.
+    repetition_penalty, as far as the task has them. --set data.encoding, data.delimiter,
+    data.header and data.quoting describe the file.
 
     With --out, predictions are saved as they are made: the same command resumes after an
     interruption, even after kill -9. An existing file is never overwritten.
@@ -109,6 +120,9 @@ def predict_command(
 
     Lines of --file that are longer than the model's maximum are truncated and invalid UTF-8 is
     read as �, both with a warning.
+
+    A prediction is one line: line breaks in it are printed as \\n; --stream prints a generated
+    text as it is, and so does --json.
 
     With --n-best above 1, a line has the number of the input, rank, score and text, separated by
     tabs.
@@ -121,12 +135,17 @@ def predict_command(
     texts, file = _texts_or_file(texts or [], file)
     if out is not None and file is None:
         raise ConfigError("--out needs --file; predictions for texts are printed.")
-    run_columns = read_run_columns(run, columns)
+    of_file = [assignment for assignment in search or [] if assignment.startswith("data.")]
+    of_search = [assignment for assignment in search or [] if not assignment.startswith("data.")]
+    file_options = read_options(of_file)
+    if of_file and file is None:
+        raise ConfigError(f"--set {of_file[0]} needs --file: it describes how a file is read.")
+    run_columns = read_run_columns(run, columns, file_options)
     check_file(None if file == STANDARD_INPUT else file)
     options = _decoding_options(
         beam=beam,
         n_best=n_best,
-        **parse_overrides(search, "--search"),
+        **parse_overrides(of_search, "--search"),
         sample=sample or None,
         seed=seed,
         max_new_tokens=max_new_tokens,
@@ -148,14 +167,21 @@ def predict_command(
     if file is None:
         without_target = TargetRemover(run_columns, predictor.labels)
         warn = stderr_console().print
+        for text in texts:
+            if os.path.isfile(text):
+                note = (
+                    f"{text} is predicted as a text; for the texts in the file, use --file {text}"
+                )
+                warn(note, soft_wrap=True)
         texts = [without_target(text, f"input {n}", warn) for n, text in enumerate(texts, 1)]
         if stream:
             _stream(texts[0], predict, held_back=max(map(len, stop or [""])))
         else:
             _predict_texts(texts, predict, format_prediction)
         return
+    read_blocks = partial(read_input_blocks, given_encoding=file_options.encoding)
     inputs = open_input(
-        file, run_columns, read_input_blocks, labels=predictor.labels, schema=predictor.schema
+        file, run_columns, read_blocks, labels=predictor.labels, schema=predictor.schema
     )
     if out is None:
         predict_file(file, inputs, predict, format_prediction, predictor.truncate, None)

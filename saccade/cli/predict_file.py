@@ -27,7 +27,7 @@ from saccade.cli.predict_input import FileInput, InputRow, WarnFunction
 from saccade.cli.resumable_output import ResumableOutput
 from saccade.errors import DataError
 from saccade.io.byte_source import is_compressed
-from saccade.io.encodings import UTF8, detect_encoding
+from saccade.io.encodings import UTF8, detect_encoding, named_encoding
 from saccade.io.text_files import (
     READ_BLOCK_BYTES,
     STANDARD_INPUT,
@@ -165,12 +165,19 @@ def chunk_rows(rows: Iterator[InputRow]) -> Iterator[list[InputRow]]:
         yield chunk
 
 
-def read_input_blocks(path: str, warn: WarnFunction) -> Iterator[Iterator[str]]:
+def read_input_blocks(
+    path: str, warn: WarnFunction, given_encoding: str | None = None
+) -> Iterator[Iterator[str]]:
     """Yield the lines of a text file in blocks, as they are available.
 
-    A file in another encoding is decoded; single bytes that are not UTF-8 are read as "�".
+    The encoding is that given, or detected; single bytes that it does not have are read as "�".
     """
     encoding, is_known, number = UTF8, False, 1
+    if given_encoding is not None:
+        encoding, is_known = named_encoding(given_encoding, b"").name, True
+        if encoding.startswith(("utf-16", "utf-32")):
+            yield from _text_blocks(path, encoding)
+            return
     for content in read_line_blocks(path):
         if not is_known and (number == 1 or not content.isascii()):
             encoding, is_known = detect_encoding(content).name, not content.isascii()

@@ -17,7 +17,7 @@ from saccade.errors import DataError
 from saccade.io.run_folder import read_run_settings
 
 if TYPE_CHECKING:
-    from saccade.data.records.base import Records
+    from saccade.data.records.base import ReadOptions, Records
     from saccade.data.tables.schema import TableSchema
     from saccade.data.task_records import RoleOptions
 
@@ -53,8 +53,12 @@ class RunColumns(NamedTuple):
     keeps_tabs: bool
 
 
-def read_run_columns(run: Path, given: Mapping[str, str]) -> RunColumns:
-    """Return the columns of a run, some of them replaced by those given. Does not import torch."""
+def read_run_columns(run: Path, given: Mapping[str, str], file: "ReadOptions") -> RunColumns:
+    """Return the columns of a run, some of them replaced by those given. Does not import torch.
+
+    `file` has what is known of the file that is read, which may have another encoding and another
+    header than that of the training.
+    """
     from saccade.data.task_records import RoleOptions, given_columns
 
     recipe = read_run_settings(run)["recipe"]
@@ -62,8 +66,8 @@ def read_run_columns(run: Path, given: Mapping[str, str]) -> RunColumns:
     role_settings(task, given)  # refuses roles that the task does not have
     columns = {**given_columns(data, task), **given}
     keeps_tabs = task not in ("classify", "translate") or data.get("whitespace") == "keep"
-    # another file may have another encoding and another header
-    return RunColumns(task, columns, RoleOptions(delimiter=data.get("delimiter")), keeps_tabs)
+    known = {"delimiter": data.get("delimiter")} | file.model_dump(exclude_none=True)
+    return RunColumns(task, columns, RoleOptions(**known), keeps_tabs)
 
 
 def open_input(

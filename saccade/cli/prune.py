@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from saccade.cli.console import format_metric, make_table, print_json, stderr_console
+from saccade.cli.opening import open_run
 from saccade.cli.options import JsonOption, RunArgument
 
 if TYPE_CHECKING:
@@ -33,11 +34,12 @@ def prune_command(
     output, and removed if the dev scores stay within the tolerance. The result is a run like any
     other.
     """
+    opened = open_run(run)
     from saccade.training.progress import show_progress
     from saccade.workflows import prune as prune_run
 
     with show_progress(stderr_console(), "pruning") as bar:
-        result = prune_run(run, out=out, tolerance=tolerance, on_progress=bar.update)
+        result = prune_run(opened, out=out, tolerance=tolerance, on_progress=bar.update)
     if json:
         print_json(result.to_dict())
     else:

@@ -5,7 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
-from saccade.cli.options import JsonOption, OverwriteOption, SetOption, parse_overrides
+from saccade.cli.completion import complete_training
+from saccade.cli.opening import load_torch_for, read_run_recipe
+from saccade.cli.options import (
+    DataArgument,
+    JsonOption,
+    ModelOption,
+    OverwriteOption,
+    SetOption,
+    data_or_file,
+    parse_overrides,
+)
 from saccade.cli.roles import with_role_options
 from saccade.cli.training_output import preview_command, report_training, training_options
 from saccade.errors import ConfigError
@@ -17,15 +27,17 @@ DATA_SOURCE_SETTINGS = ("synthetic", "path", "dataset")
 def train_command(
     what: Annotated[
         str | None,
-        typer.Argument(help="A task or recipe (see saccade list), a .toml file or a data file."),
+        typer.Argument(
+            help="A task or recipe (see saccade list), a .toml file or a data file.",
+            autocompletion=complete_training,
+        ),
     ] = None,
+    file: DataArgument = None,
     data: Annotated[
         str | None,
         typer.Option(help="A file, two parallel files (a.en,a.de), or the name of a dataset."),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Model of the task; see saccade list models.")
-    ] = None,
+    model: ModelOption = None,
     set: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default: runs/NAME.")] = None,
     minutes: Annotated[
@@ -51,6 +63,7 @@ def train_command(
 
     \b
     saccade train dates
+    saccade train translate pairs.tsv
     saccade train translate --data pairs.tsv --set model.width=128 --out runs/mine
     saccade train table --data table.csv --target price
     saccade train classify --data reviews.parquet --text review --label stars
@@ -63,13 +76,15 @@ def train_command(
     To train a finished run on new data, use saccade finetune.
     """
     overrides: dict[str, Any] = dict(parse_overrides(set))
+    data = data_or_file(data, file)
     if minutes is not None:
         overrides["train.minutes"] = minutes
     if resume is not None:
-        from saccade.runs.train import resume as resume_run
-
         overrides |= {f"data.{role}": column for role, column in columns.items()}
         expected = _expected_settings(what, data, model, overrides)
+        load_torch_for(read_run_recipe(resume))
+        from saccade.runs.train import resume as resume_run
+
         result = resume_run(resume, expected, training_options())
     elif what is None:
         raise ConfigError(
@@ -80,9 +95,11 @@ def train_command(
         folder = out or Path("runs") / Path(what.split(",")[0]).name.split(".")[0]
         task, data, overrides, printed = preview_command(what, data, overrides, columns)
         from saccade.recipes.resolve import resolve_recipe
-        from saccade.runs.train import train_recipe
 
         resolved = resolve_recipe(task, data=data, model=model, changes=overrides)
+        load_torch_for(resolved.recipe)
+        from saccade.runs.train import train_recipe
+
         options = training_options(printed)._replace(
             auto_model=resolved.auto_model, overwrite=overwrite, init_from=init_from
         )

@@ -4,15 +4,18 @@ import shlex
 import signal
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saccade.cli.console import make_table, print_json, scores_table, stderr_console
 from saccade.cli.roles import column_settings
 from saccade.errors import Stopped
+from saccade.training.progress import show_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from saccade.recipes.preview import DataPreview
     from saccade.runs.run import Run
     from saccade.runs.train import TrainOptions, TrainResult
     from saccade.tasks.base import Choice
@@ -47,13 +50,34 @@ def preview_command(
     preview = preview_data(what, data, settings, ask_column if _is_interactive() else None)
     if preview is None:
         return PreviewedCommand(what, data, settings)
+    return PreviewedCommand(
+        preview.task, preview.data, settings | preview.settings, _print_preview(preview)
+    )
+
+
+def preview_run_data(run: Path, data: str, settings: Mapping[str, Any]) -> PreviewedCommand:
+    """Print what was understood of another file for a run; return the task with its columns.
+
+    Does not import torch, so that errors of the file and its columns come first.
+    """
+    from saccade.cli.opening import check_file, read_run_recipe
+    from saccade.recipes.preview import preview_other_data
+
+    recipe = read_run_recipe(run)
+    check_file(data)
+    preview = preview_other_data(recipe, data, settings)
+    if preview is None:
+        return PreviewedCommand(recipe.task, data, dict(settings))
+    printed = _print_preview(preview)
+    return PreviewedCommand(recipe.task, data, {**settings, **preview.settings}, printed)
+
+
+def _print_preview(preview: "DataPreview") -> frozenset[str]:
     console = stderr_console()
     for note in preview.notes:
         console.print(note, soft_wrap=True)
     _print_choices(console, [(f"data.{c.role}", c.column, c.reason) for c in preview.choices])
-    return PreviewedCommand(
-        preview.task, preview.data, settings | preview.settings, frozenset(preview.notes)
-    )
+    return frozenset(preview.notes)
 
 
 def _is_interactive() -> bool:
@@ -113,8 +137,9 @@ def report_training(result: "TrainResult", json: bool) -> None:
     run = result.run
     where = shlex.quote(str(run.folder))
     console = stderr_console()
-    evaluation = run.evaluate()
-    transfer, sentences = _transfer(run)
+    with show_progress(console, "evaluating on the test split") as bar:
+        evaluation = run.evaluate(on_progress=bar.update)
+        transfer, sentences = _transfer(run)
     online = getattr(run.recipe.train, "online", False)  # nothing is held out then
     heading = "" if online else " On held-out data:"
     console.print(f"\nTraining finished: {STOP_REASONS[result.stop_reason]}.{heading}")

@@ -100,10 +100,13 @@ def check_given(records: Records, given: Mapping[str, str | None]) -> None:
     """Raise a DataError if a named column does not exist."""
     for role, name in given.items():
         if name is not None and not _has_column(records, name):
+            other = ""
+            if len(records.columns) == 1 and records.text_source is not None:
+                other = ", or --set data.delimiter=… for another separator"
             raise DataError(
                 f"{records.name}: got no column {name!r}, the {role}."
                 f"{did_you_mean(name, records.columns)} Columns: {', '.join(records.columns)}; try "
-                f"--{role} NAME."
+                f"--{role} NAME{other}."
             )
 
 

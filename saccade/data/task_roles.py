@@ -1,6 +1,7 @@
 """Columns given by role, as settings of a task. Imports neither torch nor NumPy."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from saccade.data.records.role_names import TASK_ROLES
 from saccade.errors import ConfigError
@@ -8,6 +9,16 @@ from saccade.errors import ConfigError
 INPUT_ROLES = {"classify": "text", "language": "text", "translate": "source"}  # predicted from
 RESERVED_ROLES = ("query", "user", "item")  # of ranking
 ROLE_NAMES = ("source", "target", "text", "label", "time", "weight", *RESERVED_ROLES)
+
+
+def data_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings that describe data; ConfigError if one belongs to the model or training."""
+    if other := [path for path in settings if not path.startswith("data.")]:
+        raise ConfigError(
+            f"got {', '.join(other)}; expected settings of the data (data.…): the model stays as "
+            "it was trained."
+        )
+    return dict(settings)
 
 
 def role_settings(task: str, columns: Mapping[str, str | None]) -> dict[str, str]:

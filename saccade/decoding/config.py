@@ -48,8 +48,8 @@ def check_decoding(config: DecodingConfig) -> None:
     for_sampling = SAMPLING_SETTINGS & config.model_fields_set
     if for_sampling and not config.sample:
         raise ConfigError(
-            f"got {', '.join(sorted(for_sampling))} without sampling; add sample, or leave "
-            f"{'it' if len(for_sampling) == 1 else 'them'} out."
+            f"got {', '.join(sorted(for_sampling))} without sampling; add sample=True "
+            f"(--sample), or leave {'it' if len(for_sampling) == 1 else 'them'} out."
         )
     if config.sample and (config.beam > 1 or config.coverage):
         raise ConfigError(

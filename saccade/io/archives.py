@@ -127,11 +127,13 @@ def _errors(source: ByteSource) -> Iterator[None]:
         yield
     except UNPACKING_ERRORS as error:
         raise DataError(
-            f"{source.name} cannot be unpacked ({error}): it is truncated, damaged or has a "
-            f"password. Copy or download it again, or unpack it: {_unpack_command(source)}"
+            f"{source.name}: got an archive that cannot be unpacked ({error}); expected one that "
+            "is complete and has no password; try to copy or download it again, or to unpack it "
+            f"yourself: {_unpack_command(source)}"
         ) from None
 
 
 def _unpack_command(source: ByteSource) -> str:
     name = Path(source.name).name
-    return f"unzip {name}" if name.endswith(".zip") else f"tar xf {name}"
+    is_tar = ".tar" in name or Path(name).suffix.startswith(".t")
+    return f"tar xf {name}" if is_tar else f"unzip {name}"

@@ -21,6 +21,8 @@ from saccade.io.spool import Spool
 from saccade.registry import nearest_name
 
 STANDARD_INPUT = "-"
+STANDARD_INPUT_NAME = "standard input"  # in messages
+MAX_SUGGESTED_FILES = 5  # files of a folder, in a message
 LIVE_READ_BYTES = 1 << 16
 COPY_BYTES = 1 << 20
 FIRST_BYTES = 16  # that recognise a compression
@@ -68,7 +70,7 @@ def byte_source(source: AnySource) -> ByteSource:
         return source
     if str(source) == STANDARD_INPUT:
         return ByteSource(
-            STANDARD_INPUT, lambda: _decompressed_live(_Live(sys.stdin.buffer)), is_live=True
+            STANDARD_INPUT_NAME, lambda: _decompressed_live(_Live(sys.stdin.buffer)), is_live=True
         )
     return file_source(Path(source))
 
@@ -92,7 +94,7 @@ def spooled_standard_input() -> ByteSource:
     """
     live, spool = _Live(sys.stdin.buffer), Spool()
     return ByteSource(
-        STANDARD_INPUT, lambda: _decompressed_live(_Replay(live, spool)), is_live=True
+        STANDARD_INPUT_NAME, lambda: _decompressed_live(_Replay(live, spool)), is_live=True
     )
 
 
@@ -143,8 +145,12 @@ def missing_file(path: Path) -> str:
     # by the stem: a common suffix makes any two names similar
     names = {entry.stem: entry.name for entry in path.parent.iterdir()}
     near = nearest_name(path.stem, names)
-    hint = "Check the path." if near is None else f"Did you mean {names[near]!r}?"
-    return f"There is no file {path}. {hint}"
+    if near is not None:
+        return f"There is no file {path}. Did you mean {names[near]!r}?"
+    files = sorted(entry.name for entry in path.parent.iterdir() if entry.is_file())
+    more = ", …" if len(files) > MAX_SUGGESTED_FILES else ""
+    listed = ", ".join(files[:MAX_SUGGESTED_FILES]) or "no files"
+    return f"There is no file {path}. Check the path; the folder has: {listed}{more}."
 
 
 # --- copies ---------------------------------------------------------------------------------------
@@ -224,4 +230,4 @@ class _Replay(_Live):
 
 
 def _decompressed_live(live: _Live) -> IO[bytes]:
-    return unpacked(cast(IO[bytes], live), live.peek()[:FIRST_BYTES], STANDARD_INPUT)
+    return unpacked(cast(IO[bytes], live), live.peek()[:FIRST_BYTES], STANDARD_INPUT_NAME)

@@ -130,8 +130,8 @@ class UnpackedStream:
 
     def _damaged(self, error: Exception) -> DataError:
         return DataError(
-            f"{self.name} cannot be unpacked to its end ({error}): it is truncated or damaged. "
-            "Copy or download it again."
+            f"{self.name}: got a file that cannot be unpacked to its end ({error}); expected one "
+            "that is complete and undamaged; try to copy or download it again."
         )
 
     def close(self) -> None:

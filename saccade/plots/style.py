@@ -51,10 +51,12 @@ def image_format(path: Path) -> str:
 
 
 def write_figure(figure: Figure, path: Path, format: str) -> None:
-    """Write a figure atomically, creating the folder of `path`."""
+    """Write a figure atomically; of the folders of `path`, only the last is created."""
+    if not path.parent.parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {path.parent.parent}; create it first.")
     content = io.BytesIO()
     figure.savefig(content, format=format, dpi=150, bbox_inches="tight", pad_inches=0.15)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(exist_ok=True)
     write_atomically(path, content.getvalue())
 
 

@@ -18,6 +18,7 @@ from saccade.data.text.labelled import open_labelled_texts
 from saccade.data.text.labels import LABEL_PREFIX
 from saccade.errors import ConfigError
 from saccade.io.text_files import STANDARD_INPUT
+from saccade.tasks.base import Recipe
 
 MAX_LISTED_TARGETS = 3  # columns that a message proposes as the target of a table
 
@@ -80,10 +81,29 @@ def preview_data(
         return None
     if path is None or path == STANDARD_INPUT or not _is_file(path):
         return None
-    options = role_options(changes)
-    opened = OPENERS[task](path, options, ask)
+    opened = OPENERS[task](path, role_options(changes), ask, False)
     settings = {f"data.{role}": column for role, column in opened.columns.items()}
     return DataPreview(task, path, settings, opened.choices, [*notes, *opened.notes])
+
+
+def preview_other_data(recipe: Recipe, data: str, changes: Mapping[str, Any]) -> DataPreview | None:
+    """Open other data for the model of a recipe; None if it is not a file that the task reads.
+
+    `changes` are settings by dotted path. The columns are those of the recipe, by name or position.
+    """
+    task = recipe.task
+    if task not in OPENERS or task == "vectors" or data == STANDARD_INPUT or not _is_file(data):
+        return None
+    known = {f"data.{name}": value for name, value in recipe.data.model_dump().items()}
+    opened = OPENERS[task](data, role_options(known | dict(changes)), None, True)
+    given = {path.removeprefix("data."): "given" for path in changes}
+    inferred = {choice.role: choice.reason for choice in opened.choices}
+    choices = [
+        RoleChoice(role, column, inferred.get(role) or given.get(role, "as in the run"))
+        for role, column in opened.columns.items()
+    ]
+    settings = {f"data.{role}": column for role, column in opened.columns.items()}
+    return DataPreview(task, data, settings, choices, opened.notes)
 
 
 def role_options(changes: Mapping[str, Any]) -> RoleOptions:
@@ -166,19 +186,31 @@ class _OpenedTable(NamedTuple):
     notes: list[str]
 
 
-def _open_table(task: str, data: str, options: RoleOptions, ask: AskColumn | None) -> OpenedData:
-    opened: TaskRecords = open_task_records(data, options, task, ask=ask)
+def _open_table(
+    task: str, data: str, options: RoleOptions, ask: AskColumn | None, is_other: bool
+) -> OpenedData:
+    opened: TaskRecords = open_task_records(data, options, task, is_other=is_other, ask=ask)
     return _OpenedTable(opened.columns, opened.choices, describe_records(opened.records))
 
 
-OPENERS: dict[str, Callable[[str, RoleOptions, AskColumn | None], OpenedData]] = {
-    "classify": lambda data, options, ask: open_labelled_texts(data, options, ask=ask),
+OpenFunction = Callable[[str, RoleOptions, AskColumn | None, bool], OpenedData]
+
+OPENERS: dict[str, OpenFunction] = {  # by task; the last argument: data of another run
+    "classify": lambda data, options, ask, is_other: open_labelled_texts(
+        data, options, is_other=is_other, ask=ask
+    ),
     "forecast": lambda *arguments: _open_table("forecast", *arguments),
-    "kernel-regression": lambda data, options, ask: _OpenedTable(
+    "kernel-regression": lambda data, options, ask, is_other: _OpenedTable(
         {}, [], describe_records(open_records(data, options))
     ),
-    "language": lambda data, options, ask: open_text_corpus(data, options, "language", ask=ask),
+    "language": lambda data, options, ask, is_other: open_text_corpus(
+        data, options, "language", is_other, ask
+    ),
     "table": lambda *arguments: _open_table("table", *arguments),
-    "translate": lambda data, options, ask: open_pairs(data, options, ask=ask),
-    "vectors": lambda data, options, ask: open_text_corpus(data, options, "vectors", ask=ask),
+    "translate": lambda data, options, ask, is_other: open_pairs(
+        data, options, is_other=is_other, ask=ask
+    ),
+    "vectors": lambda data, options, ask, is_other: open_text_corpus(
+        data, options, "vectors", is_other, ask
+    ),
 }

@@ -98,6 +98,8 @@ def resolve_recipe(
         notes = (f"{what}: the task is {name}: {reason}.",)
         recipe = named_recipe(name, model)
         auto_model, data = name == "translate" and model is None, what
+    elif data is not None and Path(what).exists():
+        raise ConfigError(_two_files(what, data))
     else:
         raise ConfigError(
             f"There is no recipe {what!r} and no file of that name.{did_you_mean(what, RECIPES)} "
@@ -116,6 +118,19 @@ def resolve_recipe(
         raise ConfigError(f"{name} needs data: --data {expected}.")
     _refuse_columns_without_file(recipe, changes)
     return ResolvedRecipe(recipe, auto_model, notes)
+
+
+def _two_files(first: str, second: str) -> str:
+    """Return the message for a file where a task is expected."""
+    if second in RECIPES:
+        return (
+            f"got the file {first} before the task {second}; expected the task first; try saccade "
+            f"train {second} {first}"
+        )
+    return (
+        f"got the files {first} and {second}; expected a task and a file, or two parallel files "
+        f"with a comma between; try saccade train TASK {first}, or saccade train {first},{second}"
+    )
 
 
 def _refuse_columns_without_file(recipe: Recipe, changes: Mapping[str, Any]) -> None:

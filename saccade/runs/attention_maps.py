@@ -3,19 +3,17 @@
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from saccade.errors import ConfigError
 from saccade.inspection.attention_map import AttentionMap, attention_title, crop_map
 from saccade.inspection.figures import AttentionGrid
-from saccade.plots.render import save_figure
+from saccade.runs.picture import Picture
 from saccade.tasks.base import AttentionKey
 
 MAX_TERMINAL_ROWS, MAX_TERMINAL_COLUMNS = 40, 60  # tokens of a map in a terminal
 
 
-class AttentionMaps:
+class AttentionMaps(Picture):
     """Attention maps of one prediction, by (kind, layer, head)."""
 
     def __init__(
@@ -37,23 +35,9 @@ class AttentionMaps:
         """Return the data of the picture."""
         return AttentionGrid(list(self.maps.values()), self.title)
 
-    def save(self, path: str | Path) -> list[str]:
-        """Save the maps as a picture (.png, .svg or .pdf); return warnings for the user."""
-        try:
-            return save_figure(self.figure(), Path(path))
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-
     def __repr__(self) -> str:
         kinds = ", ".join(_available(self.maps))
         return f"AttentionMaps({self.source!r} → {self.answer!r}: {kinds})"
-
-    def _repr_png_(self) -> bytes:
-        """Return the picture for a notebook."""
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "maps.png"
-            self.save(path)
-            return path.read_bytes()
 
     def show(self) -> None:
         """Show the maps: as a picture in a notebook, as text elsewhere."""

@@ -39,10 +39,10 @@ from saccade.config import override_settings
 from saccade.data.prediction_inputs import list_inputs
 from saccade.data.splits import SPLIT_NAMES
 from saccade.data.task_records import given_columns
-from saccade.data.task_roles import role_settings
+from saccade.data.task_roles import data_settings, role_settings
 from saccade.errors import ConfigError, DataError, RunError, SaccadeError
 from saccade.inspection.checks import CheckResult, skipped
-from saccade.inspection.figures import ComputationGraph, FeatureImportance, GradientNorms
+from saccade.inspection.figures import ComputationGraph, GradientNorms
 from saccade.interop.ctranslate2.engine import export_folder, write_parity
 from saccade.interop.registry import EXPORTS, IMPORTS, SUBPROCESS_ENGINES, ModelParts
 from saccade.io.atomic import read_checksummed_json, write_checksummed_json, write_checksummed_text
@@ -58,6 +58,7 @@ from saccade.registry import lookup
 from saccade.runs.attention_maps import AttentionMaps, select_maps
 from saccade.runs.data_paths import locate_paths, remember_paths
 from saccade.runs.explanation import Explanation
+from saccade.runs.importance import ColumnImportance
 from saccade.runs.notebook import run_html
 from saccade.runs.summary import TEST_SCORES_FILE, RunSummary, summarise_run
 from saccade.runs.workspace import check_folder_is_free
@@ -205,15 +206,17 @@ class Run:
         split: str = "test",
         limit: int | None = None,
         columns: Mapping[str, str] | None = None,
+        set: Mapping[str, Any] | None = None,
         on_progress: Progress = ignore_progress,
         **options: Any,
     ) -> Evaluation:
         """Return metrics on a file or on data in memory, or on a split of the run's own data.
 
-        `columns` names columns of `data` by role, where they are not those of the training data.
-        The evaluation also has how each metric is computed, and the scores of trivial baselines.
+        `columns` names columns of `data` by role, where they are not those of the training data;
+        `set` has settings of `data` by dotted path, such as {"data.encoding": "latin-1"}. The
+        evaluation also has how each metric is computed, and the scores of trivial baselines.
         """
-        examples = self.split(split) if data is None else self.load_split(data, columns)
+        examples = self.split(split) if data is None else self.load_split(data, columns, set)
         found = self.evaluator.evaluate(
             examples, limit=limit, options=options, on_progress=on_progress
         )
@@ -336,11 +339,15 @@ class Run:
         self,
         *,
         data: str | Path | None = None,
+        set: Mapping[str, Any] | None = None,
         inputs: int = 16,
         on_result: Callable[[CheckResult], None] = lambda result: None,
     ) -> list[CheckResult]:
-        """Run the invariance checks on this model; results are also written to checks.json."""
-        split = self.split("test") if data is None else self.load_split(data)
+        """Run the invariance checks on this model; results are also written to checks.json.
+
+        `data` and `set` are those of `evaluate`.
+        """
+        split = self.split("test") if data is None else self.load_split(data, set=set)
         results = []
         for result in (*self.inspector.checks(split, inputs), *self._file_checks(split, inputs)):
             results.append(result)
@@ -384,10 +391,10 @@ class Run:
             raise ConfigError(str(error)) from None
         return graph
 
-    def importance(self, data: str | Path | None = None) -> FeatureImportance:
+    def importance(self, data: str | Path | None = None) -> ColumnImportance:
         """Return how much worse a table's held-out predictions are if a column is shuffled."""
         examples = self.split("test") if data is None else self.load_split(data)
-        return self.inspector.feature_importance(examples)
+        return ColumnImportance(self.inspector.feature_importance(examples))
 
     def export(self, to: str, folder: str | Path | None = None, **options: Any) -> Path:
         """Write the model for another tool (ctranslate2, huggingface, …); return the folder.
@@ -461,10 +468,13 @@ class Run:
         return self.data().splits[name]
 
     def load_split(
-        self, data: str | Path | object, columns: Mapping[str, str] | None = None
+        self,
+        data: str | Path | object,
+        columns: Mapping[str, str] | None = None,
+        set: Mapping[str, Any] | None = None,
     ) -> Any:
         """Read other data as a split; it is returned and not kept."""
-        settings = role_settings(self.recipe.task, columns or {})
+        settings = role_settings(self.recipe.task, columns or {}) | data_settings(set or {})
         recipe = override_settings(self.recipe, settings) if settings else self.recipe
         return self.spec.load_split(recipe, self.preprocessor, data)
 

@@ -169,5 +169,14 @@ def setting_named(settings: Iterable[Setting], word: str) -> Setting | None:
     return None
 
 
+# lengths in passes over the data, and batches in rows: a number would mean something else here
+OTHER_UNITS = ("batch", "batch_size", "epoch", "epochs", "num_epochs")
+
+
+def has_same_unit(setting: Setting, word: str) -> bool:
+    """Return True if a value given under another tool's name is a value of the setting."""
+    return setting.path.endswith(f".{word}") or word not in OTHER_UNITS
+
+
 def _normalised(word: str) -> str:
     return word.strip().lstrip("-").lower().replace("-", "_").replace(" ", "_")

@@ -22,10 +22,11 @@ def resolve_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        reason = f"({str(error).splitlines()[0]}); try 'auto' or 'cpu'."
+        if "device string" in str(error):  # torch lists devices that hardly any machine has
+            reason = "; expected auto, cpu, cuda or cuda:N (NVIDIA, AMD), or mps (Apple)."
         raise ConfigError(
-            f"train.device is {name!r}, which this machine cannot use ({reason}); "
-            "try 'auto' or 'cpu'."
+            f"train.device is {name!r}, which this machine cannot use{reason}"
         ) from None
     return device
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from saccade.data.records.base import ReadOptions
 from saccade.data.tables.align import TablePair, align_tables
 from saccade.data.tables.csv import Table, pluralise, read_table, write_table
 from saccade.data.tables.schema import ColumnsConfig
@@ -31,6 +32,7 @@ from saccade.metrics.two_samples import AUCTestResult
 from saccade.plots.shift import save_column_distributions
 from saccade.plots.style import image_format
 from saccade.types.arrays import FloatArray
+from saccade.types.progress import Progress, ignore_progress
 
 SHIFT_SIGNIFICANCE = 0.01  # probability of reporting a shift where there is none
 MAX_SHIFT_PANELS = 6  # panels of the plot
@@ -108,8 +110,10 @@ def compare_tables(
     *,
     label_column: str | None = None,
     columns: ColumnsConfig | None = None,
+    options: ReadOptions | None = None,
     save: Path | None = None,
     save_weights: Path | None = None,
+    on_progress: Progress = ignore_progress,
 ) -> Diagnosis:
     """Compare the table that a model was trained on (source) with current data (target).
 
@@ -118,12 +122,18 @@ def compare_tables(
         target: current table.
         label_column: column of labels; numeric labels are binned into classes.
         columns: which columns to ignore or to treat as categories.
+        options: how the files are read.
         save: image of the most different columns.
         save_weights: file for the source with a column of importance weights, if they help.
+        on_progress: receives the name of each part of the work.
     """
     _check_outputs(save, save_weights)
+    on_progress("reading the tables", 0, None)
     pair = align_tables(
-        read_table(source), read_table(target), columns or ColumnsConfig(), label_column
+        read_table(source, options),
+        read_table(target, options),
+        columns or ColumnsConfig(),
+        label_column,
     )
     for side in (pair.source, pair.target):
         if len(side.table) < MIN_SHIFT_ROWS:
@@ -131,6 +141,7 @@ def compare_tables(
                 f"{side.table.name}: got {pluralise(len(side.table), 'row')} that can be compared; "
                 f"expected {MIN_SHIFT_ROWS} or more to detect a shift."
             )
+    on_progress("testing for shift", 0, None)
     detected = detect_shift(
         pair.source.columns,
         pair.target.columns,
@@ -138,6 +149,7 @@ def compare_tables(
         pair.target.labels,
         level=SHIFT_SIGNIFICANCE,
     )
+    on_progress("fitting importance weights", 0, None)
     weights = _importance_weights(detected.kind, pair)
     diagnosis = _diagnose(detected, pair, weights)
     notes = list(pair.notes)

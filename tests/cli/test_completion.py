@@ -76,6 +76,11 @@ def test_runs_are_found_where_they_are(
     [
         (["show", "runs/"], ["runs/mine"]),
         (["settings", "dat"], ["dates"]),
+        (["train", "translat"], ["translate"]),
+        (["train", "ru"], ["runs/"]),
+        (["train", "runs/mine/run"], ["runs/mine/run.toml"]),
+        (["train", "dates", "--model", "transf"], ["transformer"]),
+        (["compare", "kernel"], ["kernel-regression"]),
         (["settings", "translate", "--model", "transf"], ["transformer"]),
         (["finetune", "runs/mine", "--set", "train.seed"], ["train.seed="]),
     ],

@@ -191,7 +191,7 @@ PAIRS = "".join(f"The man number {at} sleeps.\tDer Mann {at} schläft.\n" for at
     ("train", "live", "options", "message"),
     [
         (TABLE, "", [], "live.csv: got an empty file; expected rows"),
-        (TABLE, "a,b,y\n", [], "no column that can be compared"),
+        (TABLE, "a,b,y\n", [], "live.csv: got a header row and no row below it"),
         (
             TABLE,
             TABLE[: TABLE.index("\n0,2.33") + 1],
@@ -222,7 +222,7 @@ PAIRS = "".join(f"The man number {at} sleeps.\tDer Mann {at} schläft.\n" for at
             TABLE,
             TABLE,
             ["--set=data.min_count=3"],
-            "no setting 'data.min_count'.*There are: data.categories, data.ignore",
+            "no setting 'data.min_count'.*There are: data.categories, data.delimiter",
         ),
         (
             TABLE.replace(",n\n", ",y\n"),

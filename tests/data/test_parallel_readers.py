@@ -164,7 +164,7 @@ def test_read_pairs_reports_a_missing_file(tmp_path):
     write(tmp_path, "pairs.tsv", TSV)
     message = complaint(tmp_path / "pair.tsv")
     assert message == f"There is no file {tmp_path / 'pair.tsv'}. Did you mean 'pairs.tsv'?"
-    assert complaint(tmp_path / "zzz").endswith("Check the path.")
+    assert complaint(tmp_path / "zzz").endswith("Check the path; the folder has: pairs.tsv.")
     assert "there is no folder" in complaint(tmp_path / "no" / "pairs.tsv")
     assert "There is no file" in complaint(f"{tmp_path / 'pairs.tsv'},{tmp_path / 'b.de'}")
     assert "could not be opened" in complaint("x" * 5000)
@@ -367,9 +367,12 @@ def test_read_pairs_reports_damaged_compression(tmp_path, name):
     path = write(tmp_path, name, os.urandom(3000).hex() + "\tb\n")
     whole = path.read_bytes()
     path.write_bytes(whole[:-500])
-    assert "it is truncated or damaged. Copy or download it again." in complaint(path)
+    assert (
+        "expected one that is complete and undamaged; try to copy or download it again."
+        in complaint(path)
+    )
     path.write_bytes(whole[:600] + bytes(300) + whole[900:])
-    assert "it is truncated or damaged" in complaint(path)
+    assert "that is complete and undamaged" in complaint(path)
     path.write_text(TSV)
     message = complaint(path)
     assert f"got a file that is not {path.suffix}; expected" in message

@@ -145,7 +145,7 @@ def test_generate_of_no_prompts_is_empty():
     ("options", "message"),
     [
         ({"config": DecodingConfig(n_best=3)}, "use a beam of 3 or more"),
-        ({"config": DecodingConfig(top_k=3)}, "got top_k without sampling; add sample"),
+        ({"config": DecodingConfig(top_k=3)}, "got top_k without sampling; add sample=True"),
         ({"config": GenerationConfig(stop=("x",))}, "no tokenizer; pass should_stop"),
         ({"config": DecodingConfig(beam=2, coverage=0.1)}, "without attention to a source"),
         (

@@ -199,7 +199,7 @@ def test_attention_figure_size_is_bounded():
 
 @pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
 def test_attention_figure_format_follows_the_suffix(ending, start, tmp_path):
-    path = tmp_path / "new" / "folder" / f"map.{ending}"
+    path = tmp_path / "new" / f"map.{ending}"
     save_attention_maps([map_of("a", "b")], path, DEJAVU)
     assert path.read_bytes().startswith(start)
 
@@ -210,6 +210,9 @@ def test_attention_figure_svg_is_valid_xml(tmp_path):
 
 
 def test_attention_figure_refuses_invalid_input(tmp_path):
+    with pytest.raises(ValueError, match=r"there is no folder .*far; create it first"):
+        save_attention_maps([map_of("a", "b")], tmp_path / "far" / "away" / "map.png", DEJAVU)
+    assert not (tmp_path / "far").exists()
     with pytest.raises(ValueError, match=r"ends in '.bmp'; .* try .*map.png"):
         save_attention_maps([map_of("a", "b")], tmp_path / "map.bmp")
     with pytest.raises(ValueError, match="got no maps"):

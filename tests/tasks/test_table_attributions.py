@@ -148,7 +148,7 @@ def test_attribution_of_another_class_has_the_opposite_sign(runs: dict[str, Run]
 
 @pytest.mark.parametrize("model", MODELS)
 def test_importance_finds_the_columns_that_matter(model: str, runs: dict[str, Run]) -> None:
-    found = runs[model].importance()
+    found = runs[model].importance().importance
     names = [found.names[row] for row in found.order()]
     assert names[0] == "size" and names[-1] == "noise"
     assert found.rows == len(runs[model].split("test"))
@@ -176,6 +176,12 @@ def test_look_shows_columns_on_the_command_line(
     message = capsys.readouterr().err
     assert f"saccade look {folder} ROW" in message and "--importance" in message
     assert isinstance(runs["mlp"].look(line), Explanation)
+
+
+def test_explanations_and_importance_are_pictures_in_notebooks(runs: dict[str, Run]) -> None:
+    for shown in (runs["softmax"].explain(ROW), runs["softmax"].importance()):
+        assert shown._repr_png_().startswith(b"\x89PNG")
+    assert repr(runs["softmax"].importance()).startswith("ColumnImportance(accuracy: size ")
 
 
 def test_attributions_do_not_change_the_model(runs: dict[str, Run]) -> None:

@@ -28,7 +28,7 @@ from saccade.data.parallel.pairs import (
     split_indices,
 )
 from saccade.data.records.base import ReadOptions, Records
-from saccade.data.records.open import open_records
+from saccade.data.records.open import ADDRESSES, open_records
 from saccade.data.records.role_names import TASK_ROLES, is_language_name, match_names
 from saccade.data.records.roles import AskColumn, RoleChoice
 from saccade.data.task_records import RoleOptions, describe_records, find_roles, given_columns
@@ -196,7 +196,7 @@ def open_pairs(
     if len(paths) == 2:
         left, right = paths
         for path in paths:
-            read_first_bytes(path)
+            read_first_bytes(Path(path))
         return ParallelTexts(partial(_read_parallel, left, right, config.encoding))
     records = open_records(paths[0] if paths else spec, config)
     if _takes_header_for_pair(records, config):
@@ -222,11 +222,11 @@ def open_pairs(
     return ParallelTexts(read, opened.columns, opened.choices, notes, records)
 
 
-def _paths(spec: PairSpec | object) -> list[Path]:
-    """Return one path, or two of parallel files; none for an object in memory."""
+def _paths(spec: PairSpec | object) -> list[str | Path]:
+    """Return one path or address, or two of parallel files; none for an object in memory."""
     if isinstance(spec, str | Path):
         # a file name may contain a comma
-        whole = isinstance(spec, Path) or os.path.exists(spec)
+        whole = isinstance(spec, Path) or os.path.exists(spec) or spec.startswith(ADDRESSES)
         spec = [spec] if whole else [part.strip() for part in str(spec).split(",")]
     elif not isinstance(spec, list | tuple) or not all(isinstance(p, str | Path) for p in spec):
         return []
@@ -235,7 +235,8 @@ def _paths(spec: PairSpec | object) -> list[Path]:
         raise DataError(
             f"got {given}; expected one file of pairs or two parallel files (a.en,a.de)."
         )
-    return [Path(part) for part in spec]
+    # a path would make one slash of the two in an address
+    return [part if str(part).startswith(ADDRESSES) else Path(part) for part in spec]
 
 
 def _takes_header_for_pair(records: Records, config: ReadOptions) -> bool:
@@ -353,7 +354,7 @@ def _tsv_advice(name: str, max_columns: int) -> str:
 
 
 def _read_parallel(
-    left: Path, right: Path, encoding: str | None, limit: int | None
+    left: str | Path, right: str | Path, encoding: str | None, limit: int | None
 ) -> SentencePairs:
     reading = _Reading(f"{left}, {right}", limit)
     streams = [map(_lines_of, read_blocks(path, encoding)) for path in (left, right)]

@@ -86,6 +86,8 @@ def detect_header(rows: Sequence[Sequence[str]], assume: bool) -> HeaderChoice:
     if not columns:
         if 2 * len(known) > len(first):
             return HeaderChoice(True, _usual(known))
+        if assume and all(map(_is_name, first)):
+            return HeaderChoice(True, "there is only one row, of names", is_evident=False)
         return HeaderChoice(False, "there is only one row", is_evident=False)
     named = [i for i, cell in enumerate(first) if _is_name(cell) and _are_values(columns[i])]
     values = [i for i, cell in enumerate(first) if is_value(cell) and _are_values(columns[i], 0.5)]

@@ -66,8 +66,8 @@ def generate_pairs(
         done += counts[split]
         _check_count(name, split, len(pairs[split]), counts[split])
     pairs, removed = drop_ambiguous_sources(pairs)
-    ambiguity_note = f"{removed} ambiguous sources (two targets) were removed."
-    return SyntheticPairs(name, pairs, description, [*notes, ambiguity_note])
+    removal = [f"{removed} ambiguous sources (two targets) were removed."] if removed else []
+    return SyntheticPairs(name, pairs, description, [*notes, *removal])
 
 
 def _draw_distinct(draw: PairSampler, size: int, report: Callable[[int], None]) -> list[TextPair]:

@@ -226,8 +226,9 @@ def _split(opened: ParallelTexts, config: PairsConfig) -> PairSplits:
         given=hashes,
         max_held_out=MAX_HELD_OUT_PAIRS / len(pairs),
     )
-    notes = [*pairs.notes, *division.notes, *kept.notes]
     splits = {name: pairs.take(rows) for name, rows in division.rows().items()} | given
+    count = f"{pairs.name}: {len(pairs):,} pairs, {len(splits['train']):,} of them for training."
+    notes = [*pairs.notes, *division.notes, *kept.notes, count]
     by_hash = "" if describe_division(config) else ", by a hash of the source"
     for name in SPLIT_NAMES[1:]:
         if name not in given and (len(splits[name]) or getattr(config, f"{name}_share")):

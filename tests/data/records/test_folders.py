@@ -216,7 +216,10 @@ def test_damaged_compressed_files(tmp_path: Path, suffix: str) -> None:
     packed = COMPRESSIONS[suffix](f"text,label\n{rows}".encode())
     for damaged in (packed[:-500], packed[:600] + bytes(300) + packed[900:]):
         path.write_bytes(damaged)
-        assert "it is truncated or damaged. Copy or download it again." in complaint(path)
+        assert (
+            "expected one that is complete and undamaged; try to copy or download it again."
+            in complaint(path)
+        )
 
 
 def test_missing_zstandard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,7 +339,7 @@ def test_archive_with_a_password(tmp_path: Path) -> None:
     path.write_bytes(content)
     message = complaint(path)
     assert "password required for extraction" in message
-    assert message.endswith("or unpack it: unzip a.zip")
+    assert message.endswith("or to unpack it yourself: unzip a.zip")
 
 
 # --- standard input -------------------------------------------------------------------------------

@@ -66,12 +66,12 @@ def test_decoding_without_length_penalty_scores_log_probability(runs: dict[str, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"temperature": 0.5}, "got temperature without sampling; add sample"),
+        ({"temperature": 0.5}, "got temperature without sampling; add sample=True"),
         ({"sample": True, "beam": 3}, "not both"),
         ({"n_best": 3}, "use a beam of 3 or more"),
         ({"sample": True, "temperature": 0}, "temperature"),
         ({"sample": True, "top_p": 1.5}, "top_p"),
-        ({"widht": 3}, "has no setting 'widht'"),
+        ({"widht": 3}, "the search: there is no setting 'widht'"),
     ],
 )
 def test_decoding_refuses_invalid_settings(
