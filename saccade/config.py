@@ -36,7 +36,9 @@ class Config(BaseModel):
     """Base class of all settings: frozen, and unknown settings are refused."""
 
     # without `use_attribute_docstrings`, which would parse every class when it is imported
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False
+    )
 
     def with_values(self: ConfigT, **values: Any) -> ConfigT:
         """Return a validated copy with some settings changed."""
@@ -112,6 +114,7 @@ def _validated(
 
 # --- complaints about values ----------------------------------------------------------------------
 
+MAX_VALUE_CHARS = 200  # characters of a wrong value
 EXPECTED = {  # pydantic's error types and our words for the expected value
     "bool_parsing": "true or false",
     "bool_type": "true or false",
@@ -154,8 +157,16 @@ def _complaints(config_class: type[Config], error: ValidationError) -> list[str]
         names = re.findall(r"'([^']*)'", " ".join(choices))
         near = did_you_mean(value, names) if isinstance(value, str) else ""
         subject = path or config_class.__name__
-        complaints[index] = f"{subject} is {value!r}: expected {' or '.join(choices)}.{near}"
+        complaints[index] = (
+            f"{subject} is {_short_repr(value)}: expected {' or '.join(choices)}.{near}"
+        )
     return complaints
+
+
+def _short_repr(value: Any) -> str:
+    """Return a value as a message shows it; of a long one the start."""
+    text = repr(value)
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}…"
 
 
 def _expected(problem: Any) -> str | None:
@@ -191,7 +202,7 @@ def _complaint(
     value = problem["input"]
     if isinstance(value, dict | Config):  # a rule about several settings, which names them itself
         return f"{path}: {message}." if path else f"{message}."
-    return f"{path or config_class.__name__} is {value!r}: {message}."
+    return f"{path or config_class.__name__} is {_short_repr(value)}: {message}."
 
 
 def _locate(
@@ -327,7 +338,7 @@ def _parse_toml_value(text: str) -> Any:
         return None
     try:
         parsed = tomllib.loads(f"x = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # also an integer of too many digits
         return text
     return parsed["x"] if len(parsed) == 1 else text
 
@@ -374,5 +385,5 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not UTF-8 text ({error.reason}); save it as UTF-8.") from None
     except OSError as error:
         raise ConfigError(f"{path} could not be read: {error.strerror or error}.") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML: {error}.") from None

@@ -306,7 +306,7 @@ trainings = st.builds(
     seed=st.integers(-(2**63), 2**63 - 1),
     compile=st.booleans(),
     label=st.text(),
-    betas=st.tuples(st.floats(allow_nan=False), st.floats(allow_nan=False)),
+    betas=st.tuples(*[st.floats(allow_nan=False, allow_infinity=False)] * 2),
 )
 wholes = st.builds(
     Whole,

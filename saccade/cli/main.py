@@ -203,6 +203,12 @@ def _report_error(error: BaseException | None, debug: bool) -> int:
         case OSError():
             where = f"{error.filename}: " if error.filename else ""
             return _print_error(f"{where}{error.strerror or error}.", 2)
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return _print_error(
+            f"the memory of the machine is used up ({error}). Try a smaller model "
+            "(saccade settings), smaller batches (--set train.batch_tokens=1024) or less data.",
+            2,
+        )
     fault = f"{type(error).__name__}: {error}".strip()
     return _print_error(
         f"Internal error ({fault}). Run again with --debug to see the traceback.", 1

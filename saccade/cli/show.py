@@ -7,6 +7,7 @@ import typer
 from saccade.cli.console import format_metric, make_table, print_json, stdout_console
 from saccade.cli.options import JsonOption, RunArgument
 from saccade.cli.settings import format_value
+from saccade.io.memory import format_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from saccade.runs.summary import RunSummary
 
 MAX_LISTED_FILES = 12
-BYTE_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def show_command(
@@ -84,12 +84,3 @@ def _size_table(summary: "RunSummary", all: bool) -> "Table":
     if len(files) > len(listed):
         table.add_row(f"  … {len(files) - len(listed)} more files", "")
     return table
-
-
-def format_bytes(size: float) -> str:
-    """Return a number of bytes with a unit, three digits."""
-    for unit in BYTE_UNITS:
-        if size < 1000 or unit == BYTE_UNITS[-1]:
-            break
-        size /= 1000
-    return f"{size:.3g} {unit}" if unit != "B" else f"{size:.0f} B"

@@ -20,6 +20,7 @@ from saccade.io.numbers import is_number
 from saccade.io.text_files import MAX_LISTED_ERRORS, read_lines
 from saccade.seeding import generator
 from saccade.types.arrays import FloatArray
+from saccade.types.limits import MAX_COUNT, MAX_SEED, MAX_VALUE
 
 CURVE_END = 5.0  # the synthetic curve is on [0, CURVE_END)
 
@@ -27,13 +28,13 @@ CURVE_END = 5.0  # the synthetic curve is on [0, CURVE_END)
 class PointsConfig(SourceConfig):
     """Source and splits of the points of a curve."""
 
-    points: int = Field(50, ge=2)
+    points: int = Field(50, ge=2, le=MAX_COUNT)
     """Number of training points of a synthetic curve; as many are held out."""
-    noise: float = Field(0.5, ge=0, allow_inf_nan=False)
+    noise: float = Field(0.5, ge=0, le=MAX_VALUE)
     """Standard deviation of the noise of a synthetic curve."""
     test_share: float = Field(0.2, gt=0, lt=1)
     """Share of a file's points that is held out."""
-    seed: int = 1
+    seed: int = Field(1, ge=0, le=MAX_SEED)
     """Random seed of the noise and of the split."""
 
 

@@ -6,6 +6,14 @@ from pydantic import Field
 
 from saccade.config import Config, build_config
 from saccade.errors import ConfigError
+from saccade.types.limits import (
+    MAX_BEAM,
+    MAX_COUNT,
+    MAX_LENGTH,
+    MAX_PENALTY,
+    MAX_SEED,
+    MAX_VALUE,
+)
 
 SAMPLING_SETTINGS = frozenset({"temperature", "top_k", "top_p", "seed"})
 
@@ -13,23 +21,28 @@ SAMPLING_SETTINGS = frozenset({"temperature", "top_k", "top_p", "seed"})
 class DecodingConfig(Config):
     """Settings of a search; the defaults are greedy search."""
 
-    beam: int = Field(1, ge=1)  # hypotheses kept at each step; 1 is greedy search
-    n_best: int = Field(1, ge=1)
-    length_penalty: float = Field(1.0, ge=0)  # α; 0 ranks by the log-probability
-    coverage: float = Field(0.0, ge=0)  # β, penalty for source positions without attention
-    no_repeat_ngram_size: int = Field(0, ge=0)  # no n-gram of this size twice; 0: no constraint
-    repetition_penalty: float = Field(1.0, gt=0)  # for tokens generated before; 1: none
+    # hypotheses kept at each step; 1 is greedy search
+    beam: int = Field(1, ge=1, le=MAX_BEAM)
+    n_best: int = Field(1, ge=1, le=MAX_BEAM)
+    # α; 0 ranks by the log-probability
+    length_penalty: float = Field(1.0, ge=0, le=MAX_PENALTY)
+    # β, penalty for source positions without attention
+    coverage: float = Field(0.0, ge=0, le=MAX_PENALTY)
+    # no n-gram of this size twice; 0: no constraint
+    no_repeat_ngram_size: int = Field(0, ge=0, le=MAX_LENGTH)
+    # for tokens generated before; 1: none
+    repetition_penalty: float = Field(1.0, gt=0, le=MAX_PENALTY)
     sample: bool = False  # sample instead of searching
-    temperature: float = Field(1.0, gt=0)
-    top_k: int | None = Field(None, ge=1)
+    temperature: float = Field(1.0, gt=0, le=MAX_VALUE)
+    top_k: int | None = Field(None, ge=1, le=MAX_COUNT)
     top_p: float | None = Field(None, gt=0, le=1)
-    seed: int = 0
+    seed: int = Field(0, ge=0, le=MAX_SEED)
 
 
 class GenerationConfig(DecodingConfig):
     """Settings for continuing a text; the default continues to the end of the line."""
 
-    max_new_tokens: int | None = Field(None, ge=1)  # this many, across line ends
+    max_new_tokens: int | None = Field(None, ge=1, le=MAX_COUNT)  # this many, across line ends
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()  # texts before which to stop
 
 

@@ -29,6 +29,7 @@ from saccade.data.special_tokens import BOS, EOS, SPECIAL_TOKENS, UNK
 from saccade.data.tokenizers import BPETokenizer, CharacterTokenizer, Tokenizer
 from saccade.errors import ConfigError, DataError, bullet_list
 from saccade.interop.registry import ModelParts
+from saccade.io.documents import parse_json
 from saccade.models.config import GPTConfig
 
 END_OF_TEXT = "<|endoftext|>"  # their separator of documents
@@ -412,7 +413,7 @@ def _block(ours: str, theirs: str, weights: dict[str, Tensor]) -> dict[str, Tens
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return dict(parse_json(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise DataError(f"{path} is missing. Is {path.parent} the folder of a GPT-2?") from None
     except (OSError, ValueError, TypeError) as error:

@@ -92,7 +92,10 @@ def read_checksummed_text(path: Path) -> str:
         raise corrupt_file_error(
             path, "it is not as it was written (a run's files are not meant to be edited)"
         )
-    return body.decode()
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise corrupt_file_error(path, f"it is not UTF-8 text ({error.reason})") from None
 
 
 def _with_checksum_line(body: bytes) -> bytes:

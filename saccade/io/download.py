@@ -25,6 +25,7 @@ from urllib.request import Request, urlopen
 from saccade import __version__
 from saccade.errors import DataError
 from saccade.io.atomic import write_atomically
+from saccade.io.documents import parse_json
 from saccade.io.text_files import read_blocks
 from saccade.types.progress import ProgressCallback
 
@@ -121,7 +122,7 @@ def download_cached(
 
 def _read_validators(path: Path) -> dict[str, str]:
     try:
-        found = json.loads(path.read_bytes())
+        found = parse_json(path.read_bytes())
     except (OSError, ValueError):
         return {}
     return {ask: str(found[ask]) for ask in VALIDATORS if ask in found}

@@ -1,7 +1,5 @@
 """Layout of a run folder, its settings and the checksum of its weights. Does not import torch."""
 
-import json
-import tomllib
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +14,7 @@ from saccade.io.atomic import (
     corrupt_file_error,
     read_checksummed_text,
 )
+from saccade.io.documents import parse_json, parse_toml
 from saccade.io.run_upgrade import upgrade_recipe
 
 RUN_FORMAT = 3  # version of the folder layout; a higher one comes from a newer saccade
@@ -34,15 +33,28 @@ def read_run_settings(folder: Path) -> dict[str, Any]:
     """Return the contents of run.toml as plain values, upgraded to the current format."""
     if not (folder / "run.toml").exists():
         raise RunError(f"{folder} is not a run: there is no run.toml in it.{_runs_near(folder)}")
-    values = tomllib.loads(read_checksummed_text(folder / "run.toml"))
+    path = folder / "run.toml"
+    try:
+        values = parse_toml(read_checksummed_text(path))
+    except ValueError as error:
+        raise corrupt_file_error(path, f"it is not TOML ({error})") from None
+    for name, kind in (("format", int), ("recipe", dict), ("made", dict)):
+        if not isinstance(values.get(name), kind):
+            raise corrupt_file_error(path, f"it has no {name}")
     if values["format"] > RUN_FORMAT:
+        writer = values["made"].get("saccade", "(unknown)")
         raise RunError(
-            f"{folder} is in format {values['format']}, written by saccade "
-            f"{values['made']['saccade']}; this is saccade {__version__}, which reads formats up "
-            f"to {RUN_FORMAT}. Install a newer saccade."
+            f"{folder} is in format {values['format']}, written by saccade {writer}; this is "
+            f"saccade {__version__}, which reads formats up to {RUN_FORMAT}. Install a newer "
+            "saccade."
         )
     if values["format"] < 3:
-        values["recipe"] = upgrade_recipe(values["recipe"])
+        try:
+            values["recipe"] = upgrade_recipe(values["recipe"])
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise corrupt_file_error(
+                path, f"its settings have another structure ({error})"
+            ) from None
     return values
 
 
@@ -74,8 +86,8 @@ def read_weights_info(folder: Path) -> WeightsInfo:
             header = file.metadata() or {}
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
         if HEADER_KEY in header:  # format 1 stored the two as entries of their own
-            header = json.loads(header[HEADER_KEY])
-        metadata = json.loads(header["facts"])
+            header = parse_json(header[HEADER_KEY])
+        metadata = parse_json(header["facts"])
         return WeightsInfo(str(header[CHECKSUM_KEY]), metadata, sum(map(prod, shapes)))
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise corrupt_file_error(
@@ -89,7 +101,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     if path.exists():
         for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
-                line = json.loads(text)
+                line = parse_json(text)
             except ValueError:
                 continue
             if isinstance(line, dict) and "step" in line:

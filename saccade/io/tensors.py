@@ -21,6 +21,7 @@ from saccade.io.atomic import (
     corrupt_file_error,
     write_atomically,
 )
+from saccade.io.documents import parse_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -86,9 +87,9 @@ def _read(path: Path, framework: str) -> tuple[dict[str, Any], dict[str, Any]]:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if HEADER_KEY in header:  # format 1 stored the two as entries of their own
-            header = json.loads(header[HEADER_KEY])
+            header = parse_json(header[HEADER_KEY])
         text, checksum = header["facts"], header[CHECKSUM_KEY]
-        metadata = json.loads(text)
+        metadata = parse_json(text)
     except (SafetensorError, KeyError, ValueError, OSError, RuntimeError, TypeError) as error:
         raise corrupt_file_error(
             path, f"it is truncated or is not the file that was written ({error})"

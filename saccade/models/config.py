@@ -4,12 +4,15 @@ They are separate from the networks so that settings can be read, checked and li
 is loaded. `name` is the name in the registry; it distinguishes the settings of one task's models.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from saccade.config import Config
+from saccade.types.limits import MAX_DEPTH, MAX_LENGTH, MAX_VALUE, MAX_VOCABULARY, MAX_WIDTH
 from saccade.types.names import Activation, CellName, NormName, ScoreName
+
+Size = Annotated[int, Field(le=MAX_WIDTH)]  # of a list of sizes, whose own check is below
 
 # --- translators ----------------------------------------------------------------------------------
 
@@ -18,13 +21,13 @@ class TranslatorConfig(Config):
     """Settings that all encoder-decoders have."""
 
     name: str
-    source_vocab_size: int = 0
+    source_vocab_size: int = Field(0, ge=0, le=MAX_VOCABULARY)
     """Size of the source vocabulary; set from the data."""
-    target_vocab_size: int = 0
+    target_vocab_size: int = Field(0, ge=0, le=MAX_VOCABULARY)
     """Size of the target vocabulary; set from the data."""
-    width: int = Field(128, ge=1)
+    width: int = Field(128, ge=1, le=MAX_WIDTH)
     """Width of embeddings and hidden states."""
-    depth: int = Field(1, ge=1)
+    depth: int = Field(1, ge=1, le=MAX_DEPTH)
     """Number of layers of the encoder, and of the decoder."""
 
 
@@ -58,9 +61,9 @@ class LuongConfig(TranslatorConfig):
     """Attention score function."""
     attention: Literal["global", "local_monotonic", "local_predictive", "hard"] = "global"
     """Source positions attended to: all, a window around a centre, or one sampled position."""
-    window: int = Field(10, ge=1)
+    window: int = Field(10, ge=1, le=MAX_LENGTH)
     """Local attention: number of positions to each side of the centre."""
-    temperature: float = Field(1.0, gt=0)
+    temperature: float = Field(1.0, gt=0, le=MAX_VALUE)
     """Hard attention: temperature of the softmax whose gradient is used."""
     input_feeding: bool = False
     """Feed the attentional vector of a step to the next step."""
@@ -72,15 +75,15 @@ class ConvSeq2SeqConfig(TranslatorConfig):
     """Settings of the convolutional encoder-decoder with attention in every layer."""
 
     name: Literal["conv_seq2seq"] = "conv_seq2seq"
-    depth: int = Field(3, ge=1)
+    depth: int = Field(3, ge=1, le=MAX_DEPTH)
     """Number of layers of the encoder, and of the decoder."""
-    kernel_size: int = Field(3, ge=1)
+    kernel_size: int = Field(3, ge=1, le=MAX_WIDTH)
     """Number of positions that a convolution covers."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout probability."""
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     """Positional encoding."""
-    max_positions: int = Field(512, ge=1)
+    max_positions: int = Field(512, ge=1, le=MAX_LENGTH)
     """Size of the table of learned positions."""
 
 
@@ -88,11 +91,11 @@ class TransformerConfig(TranslatorConfig):
     """Settings of the encoder-decoder Transformer."""
 
     name: Literal["transformer"] = "transformer"
-    depth: int = Field(2, ge=1)
+    depth: int = Field(2, ge=1, le=MAX_DEPTH)
     """Number of layers of the encoder, and of the decoder."""
-    heads: int = Field(4, ge=1)
+    heads: int = Field(4, ge=1, le=MAX_WIDTH)
     """Number of attention heads; it divides the width."""
-    hidden: int | None = Field(None, ge=1)
+    hidden: int | None = Field(None, ge=1, le=MAX_WIDTH)
     """Width of the feed-forward; 4 · width if not set."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout probability."""
@@ -100,19 +103,19 @@ class TransformerConfig(TranslatorConfig):
     """Normalise before each sublayer (pre-norm) instead of after it (post-norm)."""
     activation: Activation = "relu"
     """Activation of the feed-forward."""
-    kv_heads: int | None = Field(None, ge=1)
+    kv_heads: int | None = Field(None, ge=1, le=MAX_WIDTH)
     """Number of key and value heads (grouped-query attention); as many as heads if not set."""
     positions: Literal["sinusoidal", "learned", "rotary", "relative", "none"] = "sinusoidal"
     """Positional encoding."""
-    max_positions: int = Field(512, ge=1)
+    max_positions: int = Field(512, ge=1, le=MAX_LENGTH)
     """Size of the table of learned positions."""
-    window: int | None = Field(None, ge=1)
+    window: int | None = Field(None, ge=1, le=MAX_LENGTH)
     """Self-attention: positions to each side (in the decoder, to the left); all if not set."""
     score: ScoreName = "scaled_dot"
     """Attention score function."""
     shared_vocab: bool = False
     """Use one embedding table for source and target."""
-    pruned_heads: dict[str, list[int]] = {}
+    pruned_heads: dict[str, list[Annotated[int, Field(ge=0, lt=MAX_WIDTH)]]] = {}
     """Heads removed by `saccade prune`, counted from 0, by the name of the attention."""
 
 
@@ -123,7 +126,7 @@ class LanguageModelConfig(Config):
     """Settings that all neural language models have."""
 
     name: str
-    vocab_size: int = 0
+    vocab_size: int = Field(0, ge=0, le=MAX_VOCABULARY)
     """Size of the vocabulary; set from the data."""
 
 
@@ -131,11 +134,11 @@ class NNLMConfig(LanguageModelConfig):
     """Settings of the feed-forward language model."""
 
     name: Literal["nnlm"] = "nnlm"
-    order: int = Field(5, ge=2)
+    order: int = Field(5, ge=2, le=MAX_LENGTH)
     """n: a token is predicted from the n - 1 tokens before it."""
-    width: int = Field(128, ge=1)
+    width: int = Field(128, ge=1, le=MAX_WIDTH)
     """Width of an embedding."""
-    hidden: int = Field(256, ge=1)
+    hidden: int = Field(256, ge=1, le=MAX_WIDTH)
     """Width of the hidden layer."""
     activation: Activation = "tanh"
     """Activation of the hidden layer."""
@@ -149,17 +152,17 @@ class RecurrentLMConfig(LanguageModelConfig):
     """Settings of a recurrent language model; the name is that of its cell."""
 
     name: Literal["rnn", "gru", "gru_reset_first", "lstm"] = "gru"
-    width: int = Field(256, ge=1)
+    width: int = Field(256, ge=1, le=MAX_WIDTH)
     """Width of embeddings and hidden states."""
-    depth: int = Field(1, ge=1)
+    depth: int = Field(1, ge=1, le=MAX_DEPTH)
     """Number of recurrent layers."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout probability."""
-    embedding_std: float | None = Field(None, gt=0)
+    embedding_std: float | None = Field(None, gt=0, le=MAX_VALUE)
     """Standard deviation of the initial embeddings; width^-½ if not set."""
     truncation: Literal["segment", "window", "random"] = "segment"
     """Backpropagation through time is cut at segments, every `window` steps, or at random."""
-    window: int = Field(16, ge=1)
+    window: int = Field(16, ge=1, le=MAX_LENGTH)
     """Truncation `window`: steps between two cuts."""
     keep_probability: float = Field(0.9, gt=0, le=1)
     """Truncation `random`: probability that a step is not a cut."""
@@ -171,9 +174,9 @@ class BidirectionalLMConfig(LanguageModelConfig):
     name: Literal["bidirectional"] = "bidirectional"
     cell: Literal["rnn", "gru", "lstm"] = "gru"
     """Recurrent cell."""
-    width: int = Field(256, ge=1)
+    width: int = Field(256, ge=1, le=MAX_WIDTH)
     """Width of embeddings and hidden states."""
-    depth: int = Field(1, ge=1)
+    depth: int = Field(1, ge=1, le=MAX_DEPTH)
     """Number of recurrent layers in each direction."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout probability."""
@@ -183,13 +186,13 @@ class ConvLMConfig(LanguageModelConfig):
     """Settings of a causal convolutional language model."""
 
     name: Literal["conv_lm"] = "conv_lm"
-    width: int = Field(256, ge=1)
+    width: int = Field(256, ge=1, le=MAX_WIDTH)
     """Width of embeddings and hidden vectors."""
-    depth: int = Field(4, ge=1)
+    depth: int = Field(4, ge=1, le=MAX_DEPTH)
     """Number of convolutional layers."""
-    kernel_size: int = Field(3, ge=1)
+    kernel_size: int = Field(3, ge=1, le=MAX_WIDTH)
     """Number of positions that a convolution covers."""
-    dilation_growth: int = Field(2, ge=1)
+    dilation_growth: int = Field(2, ge=1, le=10)
     """Factor of the dilation from layer to layer."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout probability."""
@@ -199,25 +202,25 @@ class GPTConfig(LanguageModelConfig):
     """Settings of a GPT."""
 
     name: Literal["gpt1", "gpt2", "gpt3"] = "gpt2"
-    width: int = Field(256, ge=1)
+    width: int = Field(256, ge=1, le=MAX_WIDTH)
     """Width of embeddings and hidden vectors."""
-    depth: int = Field(4, ge=1)
+    depth: int = Field(4, ge=1, le=MAX_DEPTH)
     """Number of layers."""
-    heads: int = Field(4, ge=1)
+    heads: int = Field(4, ge=1, le=MAX_WIDTH)
     """Number of attention heads; it divides the width."""
-    hidden: int | None = Field(None, ge=1)
+    hidden: int | None = Field(None, ge=1, le=MAX_WIDTH)
     """Width of the feed-forward; 4 · width if not set."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout probability."""
     activation: Activation = "gelu"
     """Activation of the feed-forward."""
-    context_length: int = Field(0, ge=0)
+    context_length: int = Field(0, ge=0, le=MAX_LENGTH)
     """Number of positions that can be attended to; `data.segment_length` if not set."""
     positions: Literal["learned", "rotary"] = "learned"
     """Positional encoding."""
-    band_width: int = Field(32, ge=1)
+    band_width: int = Field(32, ge=1, le=MAX_WIDTH)
     """`gpt3`: positions that every other layer attends back."""
-    missing_tokens: list[int] = []
+    missing_tokens: list[Annotated[int, Field(ge=0, le=MAX_VOCABULARY)]] = []
     """Token ids that imported weights do not have."""
 
 
@@ -225,13 +228,13 @@ class TransformerXLConfig(LanguageModelConfig):
     """Settings of a Transformer-XL."""
 
     name: Literal["transformer_xl"] = "transformer_xl"
-    width: int = Field(256, ge=1)
+    width: int = Field(256, ge=1, le=MAX_WIDTH)
     """Width of embeddings and hidden vectors."""
-    depth: int = Field(4, ge=1)
+    depth: int = Field(4, ge=1, le=MAX_DEPTH)
     """Number of layers."""
-    heads: int = Field(4, ge=1)
+    heads: int = Field(4, ge=1, le=MAX_WIDTH)
     """Number of attention heads; it divides the width."""
-    hidden: int | None = Field(None, ge=1)
+    hidden: int | None = Field(None, ge=1, le=MAX_WIDTH)
     """Width of the feed-forward; 4 · width if not set."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout probability."""
@@ -239,9 +242,9 @@ class TransformerXLConfig(LanguageModelConfig):
     """Normalise before each sublayer (pre-norm) instead of after it (post-norm)."""
     activation: Activation = "relu"
     """Activation of the feed-forward."""
-    segment_length: int = Field(0, ge=0)
+    segment_length: int = Field(0, ge=0, le=MAX_LENGTH)
     """Tokens of a segment; `data.segment_length` if not set."""
-    memory_length: int | None = Field(None, ge=0)
+    memory_length: int | None = Field(None, ge=0, le=MAX_LENGTH)
     """Positions of the preceding segments that are attended to; segment_length if not set."""
 
 
@@ -252,9 +255,9 @@ class AutoregressiveForecasterConfig(Config):
     """Settings of the autoregressive forecaster."""
 
     name: Literal["autoregressive"] = "autoregressive"
-    lags: int = Field(4, ge=1)
+    lags: int = Field(4, ge=1, le=MAX_LENGTH)
     """Number of past values that a prediction depends on; set from data.lags."""
-    hidden: int | None = Field(None, ge=1)
+    hidden: int | None = Field(None, ge=1, le=MAX_WIDTH)
     """Width of the hidden layer; a linear model if not set."""
     activation: Activation = "tanh"
     """Activation of the hidden layer."""
@@ -273,11 +276,11 @@ class RecurrentForecasterConfig(Config):
     name: Literal["recurrent"] = "recurrent"
     cell: CellName = "gru"
     """Recurrent cell."""
-    hidden: int = Field(32, ge=1)
+    hidden: int = Field(32, ge=1, le=MAX_WIDTH)
     """Width of the hidden state."""
-    depth: int = Field(1, ge=1)
+    depth: int = Field(1, ge=1, le=MAX_DEPTH)
     """Number of recurrent layers."""
-    window: int = Field(64, ge=1)
+    window: int = Field(64, ge=1, le=MAX_LENGTH)
     """Length of a training row, read from a state of zeros."""
 
 
@@ -288,7 +291,7 @@ class LinearRegressionConfig(Config):
     """Settings of linear regression."""
 
     name: Literal["linear"] = "linear"
-    inputs: int = 0
+    inputs: int = Field(0, ge=0, le=MAX_VOCABULARY)
     """Number of features; set from the data."""
 
 
@@ -296,9 +299,9 @@ class SoftmaxRegressionConfig(Config):
     """Settings of softmax regression."""
 
     name: Literal["softmax"] = "softmax"
-    inputs: int = 0
+    inputs: int = Field(0, ge=0, le=MAX_VOCABULARY)
     """Number of features; set from the data."""
-    outputs: int = 0
+    outputs: int = Field(0, ge=0, le=MAX_VOCABULARY)
     """Number of classes; set from the data."""
 
 
@@ -306,11 +309,11 @@ class MLPConfig(Config):
     """Settings of the multilayer perceptron."""
 
     name: Literal["mlp"] = "mlp"
-    inputs: int = 0
+    inputs: int = Field(0, ge=0, le=MAX_VOCABULARY)
     """Number of features; set from the data."""
-    outputs: int = 0
+    outputs: int = Field(0, ge=0, le=MAX_VOCABULARY)
     """Number of classes, or 1 for a number; set from the data."""
-    hidden: tuple[int, ...] = (32,)
+    hidden: tuple[Size, ...] = Field((32,), max_length=MAX_DEPTH)
     """Widths of the hidden layers, such as 64 or 64,32."""
     activation: Activation = "relu"
     """Activation of the hidden layers."""
@@ -342,9 +345,9 @@ class KernelRegressionConfig(Config):
     name: Literal["kernel"] = "kernel"
     kernel: Literal["gaussian", "boxcar", "triangular", "epanechnikov"] = "gaussian"
     """Kernel function."""
-    bandwidth: float | None = Field(None, gt=0, allow_inf_nan=False)
+    bandwidth: float | None = Field(None, gt=0, le=MAX_VALUE)
     """Bandwidth of the kernel; searched for if not set."""
-    initial_bandwidth: float | None = Field(None, gt=0, allow_inf_nan=False)
+    initial_bandwidth: float | None = Field(None, gt=0, le=MAX_VALUE)
     """A second bandwidth, which the plot of the fit shows for comparison."""
 
 
@@ -352,7 +355,7 @@ class KernelAttentionConfig(Config):
     """Settings of kernel regression as attention."""
 
     name: Literal["attention"] = "attention"
-    initial_bandwidth: float | None = Field(None, gt=0, allow_inf_nan=False)
+    initial_bandwidth: float | None = Field(None, gt=0, le=MAX_VALUE)
     """Initial bandwidth σ; a fifth of the range of x if not set."""
 
 
@@ -363,15 +366,15 @@ class TextClassifierConfig(Config):
     """Settings that every network for text classification has."""
 
     name: str
-    vocab_size: int = 0
+    vocab_size: int = Field(0, ge=0, le=MAX_VOCABULARY)
     """Number of token ids, padding included; from the data."""
-    outputs: int = 0
+    outputs: int = Field(0, ge=0, le=MAX_VOCABULARY)
     """Number of labels; from the data."""
-    width: int = Field(128, ge=1)
+    width: int = Field(128, ge=1, le=MAX_WIDTH)
     """Width of the word vectors."""
     dropout: float = Field(0.5, ge=0, lt=1)
     """Dropout of the word vectors and of the pooled vector."""
-    max_length: int = Field(400, ge=1)
+    max_length: int = Field(400, ge=1, le=MAX_LENGTH)
     """Number of words after which a text is truncated."""
 
 
@@ -379,9 +382,9 @@ class TextCNNConfig(TextClassifierConfig):
     """Convolutions over the words, and the maximum over time (Kim 2014)."""
 
     name: Literal["cnn"] = "cnn"
-    kernels: tuple[int, ...] = (3, 4, 5)
+    kernels: tuple[Size, ...] = Field((3, 4, 5), max_length=MAX_DEPTH)
     """Kernel sizes, in words."""
-    filters: int = Field(100, ge=1)
+    filters: int = Field(100, ge=1, le=MAX_WIDTH)
     """Number of filters of each kernel size."""
 
     @field_validator("kernels", mode="before")
@@ -402,9 +405,9 @@ class BiLSTMConfig(TextClassifierConfig):
     """Bidirectional LSTM with attention pooling."""
 
     name: Literal["bilstm"] = "bilstm"
-    hidden: int = Field(128, ge=1)
+    hidden: int = Field(128, ge=1, le=MAX_WIDTH)
     """Width of the state of each direction."""
-    depth: int = Field(1, ge=1)
+    depth: int = Field(1, ge=1, le=MAX_DEPTH)
     """Number of layers."""
 
 
@@ -412,11 +415,11 @@ class TextTransformerConfig(TextClassifierConfig):
     """Transformer encoder with mean pooling."""
 
     name: Literal["transformer"] = "transformer"
-    depth: int = Field(2, ge=1)
+    depth: int = Field(2, ge=1, le=MAX_DEPTH)
     """Number of layers."""
-    heads: int = Field(4, ge=1)
+    heads: int = Field(4, ge=1, le=MAX_WIDTH)
     """Number of attention heads; must divide the width."""
-    hidden: int = Field(256, ge=1)
+    hidden: int = Field(256, ge=1, le=MAX_WIDTH)
     """Width of the feed-forward networks."""
     dropout: float = Field(0.3, ge=0, lt=1)
     """Dropout of the embeddings, the residual branches and the pooled vector."""

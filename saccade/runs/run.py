@@ -45,11 +45,17 @@ from saccade.inspection.checks import CheckResult, skipped
 from saccade.inspection.figures import ComputationGraph, GradientNorms
 from saccade.interop.ctranslate2.engine import export_folder, write_parity
 from saccade.interop.registry import EXPORTS, IMPORTS, SUBPROCESS_ENGINES, ModelParts
-from saccade.io.atomic import read_checksummed_json, write_checksummed_json, write_checksummed_text
+from saccade.io.atomic import (
+    corrupt_file_error,
+    read_checksummed_json,
+    write_checksummed_json,
+    write_checksummed_text,
+)
 from saccade.io.run_folder import (
     RUN_FORMAT,
     read_metrics,
     read_run_settings,
+    read_weights_info,
     weights_checksum,
 )
 from saccade.io.tensors import read_arrays, read_tensors, write_arrays, write_tensors
@@ -59,6 +65,7 @@ from saccade.runs.attention_maps import AttentionMaps, select_maps
 from saccade.runs.data_paths import locate_paths, remember_paths
 from saccade.runs.explanation import Explanation
 from saccade.runs.importance import ColumnImportance
+from saccade.runs.memory import check_model_memory, check_stored_values
 from saccade.runs.notebook import run_html
 from saccade.runs.summary import TEST_SCORES_FILE, RunSummary, summarise_run
 from saccade.runs.workspace import check_folder_is_free
@@ -91,6 +98,7 @@ class Run:
         self.preprocessor = preprocessor
         self.spec: AnyTaskSpec = task_spec_for(recipe)
         self.components: Components[Any, Any, Any, Any] = self.spec.components(recipe)
+        check_model_memory(recipe, preprocessor, self.components)
         self.model: Any = self.components.build_model(recipe, preprocessor)
         self._data: PreparedData[Any, Any, Any] | None = None
         self._data_lock = threading.Lock()
@@ -626,8 +634,24 @@ def open_without_weights(folder: Path) -> Run:
     values = read_run_settings(folder)
     recipe = read_recipe(values["recipe"], str(folder / "run.toml"))
     spec = task_spec_for(recipe)
-    preprocessor = spec.read_preprocessor(read_checksummed_json(folder / "tokenizer.json"))
+    preprocessor = _read_preprocessor(spec, folder / "tokenizer.json")
+    path = folder / "model.safetensors"
+    if path.exists():
+        stored = read_weights_info(folder).values
+        check_stored_values(recipe, preprocessor, spec.components(recipe), stored, path)
     return Run(folder, recipe, values["made"], preprocessor)
+
+
+def _read_preprocessor(spec: AnyTaskSpec, path: Path) -> Any:
+    """Return the preprocessor of a run; RunError if its file has another structure."""
+    values = read_checksummed_json(path)
+    try:
+        return spec.read_preprocessor(values)
+    except SaccadeError:
+        raise
+    except Exception as error:  # a file with a right checksum may still have any content
+        reason = f"its content is not that of a preprocessor ({type(error).__name__}: {error})"
+        raise corrupt_file_error(path, reason) from None
 
 
 def load_weights(model: Model, weights: Mapping[str, Any], path: Path) -> None:
@@ -644,6 +668,9 @@ def import_run(layout: str, folder: str | Path, out: Path) -> Run:
     imported = lookup(IMPORTS, layout, "import format")(Path(folder))
     check_folder_is_free(out, overwrite=False)
     recipe = read_recipe(imported.recipe, str(folder))
+    components = task_spec_for(recipe).components(recipe)
+    stored = sum(prod(tensor.shape) for tensor in imported.weights.values())
+    check_stored_values(recipe, imported.vocabulary, components, stored, Path(folder))
     run = Run(out, recipe, run_metadata(available_cpus(), "", recipe, out), imported.vocabulary)
     load_weights(run.model, imported.weights, Path(folder))
     run.save(out)

@@ -13,6 +13,7 @@ from saccade.inspection.figures import Figure
 from saccade.io.lock import lock_folder
 from saccade.runs.data_paths import check_files_exist
 from saccade.runs.extend import SettingChange, depends_on_length, extend_state, resumed_recipe
+from saccade.runs.memory import TRAINING_COPIES, check_model_memory
 from saccade.runs.report import write_report
 from saccade.runs.run import (
     Run,
@@ -108,6 +109,8 @@ def train_recipe(recipe: Recipe, folder: Path, options: TrainOptions) -> TrainRe
         for note in data.notes:
             options.log(note)
         metadata = run_metadata(threads, data.fingerprint(), data.recipe, folder)
+        components = task_spec_for(data.recipe).components(data.recipe)
+        check_model_memory(data.recipe, data.preprocessor, components, TRAINING_COPIES)
         run = Run(folder, data.recipe, metadata, data.preprocessor)
         if run.is_trained_by_loop:
             run.metadata["parameters"] = run.parameters

@@ -6,6 +6,15 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from saccade.training.estimator import FitConfig
+from saccade.types.limits import (
+    MAX_ACCUMULATION,
+    MAX_AVERAGED,
+    MAX_COUNT,
+    MAX_MINUTES,
+    MAX_SEED,
+    MAX_THREADS,
+    MAX_VALUE,
+)
 from saccade.types.names import DEFAULT_INIT, FULL_BATCH, InitName, OptimizerName, ScheduleName
 
 # of a training without a time budget; a budget has shares instead (`training.budget`)
@@ -15,49 +24,49 @@ DEFAULT_STEPS, DEFAULT_WARMUP, DEFAULT_EVALUATION_INTERVAL = 1000, 100, 200
 class TrainConfig(FitConfig):
     """Settings of the training loop."""
 
-    steps: int | None = Field(None, ge=1)
+    steps: int | None = Field(None, ge=1, le=MAX_COUNT)
     """Number of optimizer steps; if not set, 1,000, or as many as fit into `minutes`."""
-    minutes: float | None = Field(None, gt=0)
+    minutes: float | None = Field(None, gt=0, le=MAX_MINUTES)
     """Time budget for reading the data, training and evaluations on the validation split; the
     learning-rate schedule follows the clock, so a resumed run is no longer bit-exact."""
-    batch_tokens: int = Field(4096, ge=1)
+    batch_tokens: int = Field(4096, ge=1, le=MAX_COUNT)
     """Batch size in tokens, padding included: rows times the longest row of a batch."""
     optimizer: OptimizerName = "adamw"
     """Name of the optimizer."""
-    accumulate_steps: int = Field(1, ge=1)
+    accumulate_steps: int = Field(1, ge=1, le=MAX_ACCUMULATION)
     """Number of batches whose gradients are accumulated for one optimizer step."""
-    learning_rate: float = Field(1e-3, gt=0)
+    learning_rate: float = Field(1e-3, gt=0, le=MAX_VALUE)
     """Peak learning rate, before the factor of the schedule."""
-    warmup: int | None = Field(None, ge=0)
+    warmup: int | None = Field(None, ge=0, le=MAX_COUNT)
     """Steps of linear learning-rate warm-up; if not set, 100, or a tenth of `minutes`."""
     schedule: ScheduleName = "cosine"
     """Learning-rate schedule after the warm-up."""
     target_update_ratio: float = Field(1e-3, gt=0, lt=1)
     """Ratio of update norm to weight norm that the schedule `pid` maintains."""
-    weight_decay: float = Field(0.01, ge=0)
+    weight_decay: float = Field(0.01, ge=0, le=MAX_VALUE)
     """Weight decay of matrices; biases and norm gains have none."""
     momentum: float = Field(0.9, gt=0, lt=1)
     """Momentum of `momentum`, `averaged_momentum`, `nesterov` and `lars`."""
     beta2: float | None = Field(None, gt=0, lt=1)
     """Decay rate of the squared-gradient average; the optimizer's default if not set."""
-    clip_norm: float = Field(1.0, gt=0)
+    clip_norm: float = Field(1.0, gt=0, le=MAX_VALUE)
     """Largest norm of the gradient; longer gradients are scaled down to it."""
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     """Share of the target probability that is spread evenly over all classes."""
-    seed: int = 1
+    seed: int = Field(1, ge=0, le=MAX_SEED)
     """Random seed of initialisation, batch order and dropout."""
     init: InitName = DEFAULT_INIT
     """Weight initialisation method; `default` is the model's own."""
-    evaluate_every: int | None = Field(None, ge=1)
+    evaluate_every: int | None = Field(None, ge=1, le=MAX_COUNT)
     """Steps between two evaluations on the validation split; if not set, 200, or up to 20
     evaluations in a tenth of `minutes`."""
-    patience: int = Field(5, ge=1)
+    patience: int = Field(5, ge=1, le=MAX_COUNT)
     """Early stopping: number of evaluations without improvement before training ends."""
-    average_checkpoints: int = Field(1, ge=1)
+    average_checkpoints: int = Field(1, ge=1, le=MAX_AVERAGED)
     """Number of last evaluations whose weights are averaged for evaluation and for the result."""
-    report_every: int = Field(20, ge=1)
+    report_every: int = Field(20, ge=1, le=MAX_COUNT)
     """Steps between two entries in `metrics.jsonl`."""
-    checkpoint_seconds: float = Field(60.0, ge=0)
+    checkpoint_seconds: float = Field(60.0, ge=0, le=MAX_VALUE)
     """Seconds between two checkpoints."""
     tensorboard: bool = False
     """Write the metrics as TensorBoard event files, too, into `tensorboard/` of the run."""
@@ -67,7 +76,7 @@ class TrainConfig(FitConfig):
     """Number format of matrix products; `bfloat16` uses autocast with float32 weights."""
     compile: bool = False
     """Compile the model with `torch.compile`; a resumed run is then no longer bit-exact."""
-    threads: int | None = Field(None, ge=1)
+    threads: int | None = Field(None, ge=1, le=MAX_THREADS)
     """Number of CPU threads; the number of available cores if not set."""
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from saccade.config import Config
+from saccade.types.limits import MAX_SEED, MAX_THREADS
 from saccade.types.progress import Progress, ignore_progress
 
 SAVE_INTERVAL = 60.0  # seconds between checkpoints of a fit
@@ -19,9 +20,9 @@ SAVE_INTERVAL = 60.0  # seconds between checkpoints of a fit
 class FitConfig(Config):
     """Settings of a fit, except those of the model."""
 
-    seed: int = 1
+    seed: int = Field(1, ge=0, le=MAX_SEED)
     """Seed of every random choice."""
-    threads: int | None = Field(None, ge=1)
+    threads: int | None = Field(None, ge=1, le=MAX_THREADS)
     """Threads; None: one per core. With 1, results are bit-identical on every machine."""
 
 

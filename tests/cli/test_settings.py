@@ -29,7 +29,7 @@ def test_settings_of_a_task_are_grouped(name: str, saccade: Command) -> None:
 
 def test_settings_are_searched(saccade: Command) -> None:
     result = saccade("settings", "translate", "lr")
-    assert "train.learning_rate  0.001" in result.out and "(number, > 0)" in result.out
+    assert "train.learning_rate  0.001" in result.out and "(number, > 0, ≤ 1e+09)" in result.out
     assert "train.steps" not in result.out
     assert "No setting of translate matches zzz" in saccade("settings", "translate", "zzz").out
     assert json.loads(saccade("settings", "translate", "zzz", "--json").out) == []
@@ -40,7 +40,10 @@ def test_settings_of_a_model_and_of_a_recipe(saccade: Command) -> None:
         saccade("settings", "translate", "--model", "transformer", "--json").out
     )
     paths = {row["path"]: row for row in of_transformer}
-    assert paths["model.heads"]["limits"] == "≥ 1" and paths["model.heads"]["type"] == "integer"
+    assert (
+        paths["model.heads"]["limits"] == "≥ 1, ≤ 65536"
+        and paths["model.heads"]["type"] == "integer"
+    )
     assert "relu" in paths["model.activation"]["choices"]
     dates = {row["path"]: row for row in json.loads(saccade("settings", "dates", "--json").out)}
     assert dates["train.steps"]["default"] == 700 and "model.heads" not in dates

@@ -6,7 +6,6 @@ dataset names are replaced by the names.
 """
 
 import io
-import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from saccade.data.records.cells import to_cells
 from saccade.data.records.columns import different_names
 from saccade.errors import DataError, MissingPackageError
 from saccade.io.byte_source import ByteSource, local_file
+from saccade.io.documents import parse_json
 
 ARROW_GROUP_BYTES = 1 << 23  # of record batches that are decoded together
 ARROW_FILE_MAGIC = b"ARROW1\0\0"
@@ -85,7 +85,7 @@ def _open_lazy_frame(polars: Any, name: str, kind: str, frame: Any, classes: Cla
 def class_names(info: str) -> dict[str, list[str]]:
     """Return the names of classes by column from the dataset information of Hugging Face."""
     try:
-        parsed = json.loads(info) if info else {}
+        parsed = parse_json(info) if info else {}
         features = parsed.get("info", parsed).get("features", {})
         return {
             column: list(map(str, feature["names"]))

@@ -5,7 +5,6 @@ read without the package `datasets`: `dataset_dict.json` lists the splits, `stat
 """
 
 import glob
-import json
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
@@ -19,6 +18,7 @@ from saccade.data.records.files import data_format, open_file
 from saccade.errors import DataError
 from saccade.io.archives import list_members, member_source
 from saccade.io.byte_source import ByteSource, file_source, plain_suffix
+from saccade.io.documents import parse_json
 from saccade.registry import did_you_mean
 
 MAX_LISTED_MEMBERS = 8
@@ -159,7 +159,7 @@ def _open_dataset_file(path: Path, classes: ClassNames, options: ReadOptions) ->
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path} could not be read: {error}.") from None
     return value if isinstance(value, dict) else {}

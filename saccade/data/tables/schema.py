@@ -52,6 +52,7 @@ from saccade.errors import DataError, bullet_list
 from saccade.io.numbers import is_number
 from saccade.registry import did_you_mean
 from saccade.types.arrays import FloatArray, IntArray
+from saccade.types.limits import MAX_COUNT, MAX_SEED
 
 TargetType = Literal["class", "number"]
 
@@ -88,13 +89,13 @@ class TableConfig(ColumnsConfig, SplitConfig, SourceConfig):
     """Type of the target; inferred from the model and the cells if not set."""
     weight: str | None = None
     """Column with the weight of each row."""
-    min_count: int = Field(2, ge=1)
+    min_count: int = Field(2, ge=1, le=MAX_COUNT)
     """Number of rows below which a category is encoded as "other"."""
     dev_share: float = Field(0.1, gt=0, lt=1)
     """Share of the rows held out for dev."""
     test_share: float = Field(0.2, gt=0, lt=1)
     """Share of the rows held out for test."""
-    seed: int = 0
+    seed: int = Field(0, ge=0, le=MAX_SEED)
     """Random seed of the splits."""
 
 

@@ -4,7 +4,6 @@ In fastText's format a line may have several labels; in the others too, with com
 `multi_label` is set. Rows without a text are skipped.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +31,7 @@ from saccade.data.task_records import (
 )
 from saccade.data.text.labels import LABEL_PREFIX, match_prefixed_labels
 from saccade.errors import DataError
+from saccade.io.documents import parse_json
 from saccade.io.text_files import read_lines
 from saccade.seeding import generator
 from saccade.types.arrays import IntArray
@@ -205,7 +205,7 @@ def _parse_labels(cell: str, multi_label: bool) -> tuple[str, ...]:
     """Return the labels of a cell: one, several with commas between, or a JSON list."""
     if multi_label and cell.startswith("["):
         with suppress(ValueError):
-            return tuple(dict.fromkeys(map(str, json.loads(cell))))
+            return tuple(dict.fromkeys(map(str, parse_json(cell))))
     return _labels(cell, multi_label)
 
 

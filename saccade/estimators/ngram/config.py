@@ -5,15 +5,16 @@ from typing import Literal
 from pydantic import Field
 
 from saccade.config import Config
+from saccade.types.limits import MAX_NGRAM, MAX_VOCABULARY
 
 
 class NGramConfig(Config):
     """Settings of an n-gram language model: the context is the last `order` - 1 tokens."""
 
     name: Literal["ngram"] = "ngram"
-    vocab_size: int = 0
+    vocab_size: int = Field(0, ge=0, le=MAX_VOCABULARY)
     """Size of the vocabulary; set from the data."""
-    order: int = Field(3, ge=1)
+    order: int = Field(3, ge=1, le=MAX_NGRAM)
     """n: a token is predicted from the n - 1 tokens before it."""
     smoothing: Literal["none", "laplace", "back-off", "kneser-ney"] = "kneser-ney"
     """Smoothing of n-grams that were not seen."""

@@ -31,6 +31,7 @@ from saccade.data.tokenizers import Tokenizer, group_by_length, tokenizer_from_j
 from saccade.errors import ConfigError, DataError, MissingPackageError, RunError, SaccadeError
 from saccade.io.atomic import corrupt_file_error, read_checksummed_json, write_checksummed_json
 from saccade.io.run_folder import read_run_settings, weights_checksum
+from saccade.types.limits import MAX_BEAM, MAX_PENALTY
 from saccade.types.progress import Progress, ProgressCounter, ignore_progress
 from saccade.types.results import Prediction
 
@@ -68,9 +69,9 @@ def import_ctranslate2() -> Any:
 class EngineDecodingConfig(Config):
     """Decoding options of the engine; the default is greedy decoding."""
 
-    beam: int = Field(1, ge=1)
-    n_best: int = Field(1, ge=1)
-    length_penalty: float = Field(1.0, ge=0)
+    beam: int = Field(1, ge=1, le=MAX_BEAM)
+    n_best: int = Field(1, ge=1, le=MAX_BEAM)
+    length_penalty: float = Field(1.0, ge=0, le=MAX_PENALTY)
 
 
 def parse_engine_options(options: dict[str, Any]) -> EngineDecodingConfig:

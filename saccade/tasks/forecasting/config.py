@@ -13,6 +13,7 @@ from saccade.models.config import AutoregressiveForecasterConfig
 from saccade.models.registry import FORECASTING_MODELS
 from saccade.tasks.base import Recipe
 from saccade.training.config import TrainConfig
+from saccade.types.limits import MAX_LENGTH, MAX_SEED, MAX_VALUE
 
 
 class SeriesConfig(SplitConfig, SourceConfig):
@@ -38,15 +39,15 @@ class SeriesConfig(SplitConfig, SourceConfig):
     """Columns that name the series of each row; whole series are held out."""
     stratify: bool = False
     """Refused: a series has no classes."""
-    length: int = Field(1000, ge=1)
+    length: int = Field(1000, ge=1, le=MAX_LENGTH)
     """Number of values of a synthetic series."""
-    noise: float = Field(0.2, ge=0, allow_inf_nan=False)
+    noise: float = Field(0.2, ge=0, le=MAX_VALUE)
     """Standard deviation of the noise of a synthetic series."""
-    seed: int = 0
+    seed: int = Field(0, ge=0, le=MAX_SEED)
     """Random seed of the noise."""
-    lags: int = Field(4, ge=1)
+    lags: int = Field(4, ge=1, le=MAX_LENGTH)
     """τ: number of past values that an autoregressive model depends on."""
-    horizon: int = Field(16, ge=1)
+    horizon: int = Field(16, ge=1, le=MAX_LENGTH)
     """Number of values predicted for an input."""
     dev_share: float = Field(0.1, gt=0, lt=1)
     """Share of the values held out for dev, before those of test."""

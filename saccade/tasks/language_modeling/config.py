@@ -13,6 +13,7 @@ from saccade.models.config import RecurrentLMConfig
 from saccade.models.registry import LANGUAGE_MODELS, ModelEntry
 from saccade.tasks.base import Recipe
 from saccade.training.config import TrainConfig
+from saccade.types.limits import MAX_COUNT, MAX_LENGTH
 
 ALL_LANGUAGE_MODELS = {
     **LANGUAGE_MODELS,
@@ -30,9 +31,9 @@ class CorpusConfig(TextConfig):
     tokenizer: TokenizerConfig = TokenizerConfig()
     segment_order: Literal["sequential", "random"] = "sequential"
     """Order of the segments: that of the text, with the state carried on, or random."""
-    segment_length: int = Field(64, ge=1)
+    segment_length: int = Field(64, ge=1, le=MAX_LENGTH)
     """Number of tokens of a training segment."""
-    max_new_tokens: int = Field(100, ge=1)
+    max_new_tokens: int = Field(100, ge=1, le=MAX_COUNT)
     """Number of tokens after which generation stops."""
 
 

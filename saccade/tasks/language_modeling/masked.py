@@ -33,6 +33,7 @@ from saccade.tasks.language_modeling.data import (
 )
 from saccade.tasks.neural import StatelessObjective, device_of
 from saccade.training.objective import Loss
+from saccade.types.limits import MAX_COUNT
 from saccade.types.progress import Progress, ProgressCounter, ignore_progress
 from saccade.types.results import Evaluation, Prediction
 
@@ -101,7 +102,7 @@ class MaskedObjective(StatelessObjective[LMBatch]):
 class FillOptions(Config):
     """Options of gap filling."""
 
-    n_best: int = Field(1, ge=1)
+    n_best: int = Field(1, ge=1, le=MAX_COUNT)
 
 
 class GapFiller(TextPredictor):

@@ -12,6 +12,7 @@ from saccade.models.config import MLPConfig
 from saccade.models.registry import TABULAR_MODELS, ModelEntry
 from saccade.tasks.base import Recipe
 from saccade.training.config import TrainConfig
+from saccade.types.limits import MAX_VALUE
 
 TABLE_MODELS = {**TABULAR_MODELS, "svm": ModelEntry(SVMConfig, "saccade.estimators.svm.svm:SVM")}
 
@@ -24,7 +25,7 @@ class TableTrainConfig(TrainConfig):
         | None
     ) = None
     """Loss; squared_error for numbers and cross_entropy for classes if not set."""
-    penalty: float = Field(0.0, ge=0)
+    penalty: float = Field(0.0, ge=0, le=MAX_VALUE)
     """λ of the penalty λ/2 ‖W‖²; biases are not penalised."""
     online: bool = False
     """Predict each row, then train on it, once and in file order (`saccade finetune --online`)."""

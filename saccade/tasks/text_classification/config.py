@@ -16,6 +16,7 @@ from saccade.models.registry import TEXT_CLASSIFICATION_MODELS, ModelEntry
 from saccade.tasks.base import Recipe
 from saccade.training.config import TrainConfig
 from saccade.training.estimator import FitConfig
+from saccade.types.limits import MAX_COUNT
 
 ESTIMATORS = {
     "fasttext": ModelEntry(
@@ -41,7 +42,7 @@ class LabelsConfig(SplitConfig, SourceConfig):
     """Texts have several labels, with commas between; inferred if not set."""
     split: Literal["words", "whitespace"] = "words"
     """Split into words and punctuation, or only at spaces (text that is tokenized already)."""
-    min_count: int = Field(1, ge=1)
+    min_count: int = Field(1, ge=1, le=MAX_COUNT)
     """Number of occurrences below which a word is ignored (fasttext and networks)."""
 
 

@@ -9,6 +9,7 @@ from saccade.config import Config
 from saccade.tasks.base import PredictContext, TextPredictor
 from saccade.tasks.text_classification.scorer import LabelScorer
 from saccade.types.arrays import FloatArray
+from saccade.types.limits import MAX_COUNT
 from saccade.types.results import Prediction
 
 MAX_LISTED_PROBABILITIES = 20  # labels up to which a prediction has the probability of each
@@ -18,7 +19,7 @@ PREDICT_TEXTS_CHUNK = 8192  # texts between two reports of progress
 class RankedOptions(Config):
     """Options of a task that ranks its answers."""
 
-    n_best: int = Field(1, ge=1)
+    n_best: int = Field(1, ge=1, le=MAX_COUNT)
     """Number of answers, best first."""
 
 

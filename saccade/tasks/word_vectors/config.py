@@ -15,6 +15,7 @@ from saccade.estimators.word_vectors.config import (
 from saccade.registry import LazyRegistry
 from saccade.tasks.base import Recipe
 from saccade.training.estimator import FitConfig
+from saccade.types.limits import MAX_COUNT
 
 HELD_OUT_SHARE = 0.01  # of the text, for the loss of models that have one
 
@@ -32,7 +33,7 @@ class WordsConfig(TextConfig):
     """Share of the text held out for the scores of the trained vectors; 0: the text of dev."""
     split: Literal["words", "whitespace"] = "words"
     """Split into words and punctuation, or only at spaces (text that is tokenized already)."""
-    min_count: int = Field(5, ge=1)
+    min_count: int = Field(5, ge=1, le=MAX_COUNT)
     """Number of occurrences below which a word gets no vector."""
 
 

@@ -11,6 +11,7 @@ from saccade.estimators.word_vectors.neighbors import nearest_neighbors, parse_a
 from saccade.tasks.base import PredictContext, TextPredictor
 from saccade.tasks.word_vectors.config import VectorsRecipe
 from saccade.tasks.word_vectors.lookup import WordVectorModel
+from saccade.types.limits import MAX_COUNT
 from saccade.types.results import Prediction
 
 DEFAULT_NEIGHBORS = 10
@@ -19,7 +20,7 @@ DEFAULT_NEIGHBORS = 10
 class NeighborOptions(Config):
     """Options of a nearest-neighbour query."""
 
-    n_best: int | None = Field(None, ge=1)  # None: ten neighbours in one line
+    n_best: int | None = Field(None, ge=1, le=MAX_COUNT)  # None: ten neighbours in one line
 
 
 class NeighborPredictor(TextPredictor):

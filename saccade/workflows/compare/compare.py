@@ -7,7 +7,6 @@ difference is stated.
 import json
 import platform
 import signal
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from saccade import __version__
 from saccade.config import flatten, override_settings
 from saccade.errors import ConfigError, DataError, RunError, Stopped, TrainingError
 from saccade.io.atomic import read_checksummed_json, read_checksummed_text, write_checksummed_json
+from saccade.io.documents import parse_json, parse_toml
 from saccade.plots.comparison import save_comparison
 from saccade.plots.style import image_format
 from saccade.recipes.resolve import resolve_recipe
@@ -351,7 +351,7 @@ class _Trainings:
                 f"{folder} was trained with other settings ({'; '.join(differences)}). "
                 "Choose another folder (--out), or remove that one."
             )
-        values = tomllib.loads(read_checksummed_text(folder / "run.toml"))
+        values = parse_toml(read_checksummed_text(folder / "run.toml"))
         self._check_same_data(folder, values["made"]["data"])
         if self.preprocessor is None:
             recipe = read_recipe(values["recipe"], str(folder / "run.toml"))
@@ -373,7 +373,7 @@ class _Trainings:
                 message = "Stopped and saved. The same command resumes."
                 raise Stopped(message, result.signal_number or signal.SIGINT)
         run = load_run(folder)
-        saved = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+        saved = parse_json((folder / "tokenizer.json").read_text("utf-8"))
         self.tokenizer_checksums[str(folder)] = saved["sha256"]
         return run
 
