@@ -16,6 +16,7 @@ import inspect
 import re
 import sys
 import tomllib
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -102,6 +103,9 @@ def _validated(
     config_class: type[ConfigT], values: dict[str, Any], complaints: list[str], origin: str = ""
 ) -> ConfigT:
     """Return the settings, or raise one error with `complaints` and those of the validation."""
+    # before pydantic, whose own messages fail on integers that Python does not write
+    if long := list(_long_integers(values)):
+        raise ConfigError(f"{', '.join(long)}: got an integer of hundreds of digits.")
     try:
         settings = config_class.model_validate(values)
     except ValidationError as error:
@@ -112,8 +116,21 @@ def _validated(
     return settings
 
 
+def _long_integers(value: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of integers that no setting can have."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _long_integers(inner, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _long_integers(inner, path)
+    elif isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
+        yield path
+
+
 # --- complaints about values ----------------------------------------------------------------------
 
+MAX_INTEGER_BITS = 1024
 MAX_VALUE_CHARS = 200  # characters of a wrong value
 EXPECTED = {  # pydantic's error types and our words for the expected value
     "bool_parsing": "true or false",
@@ -195,7 +212,7 @@ def _complaint(
         key = problem["ctx"]["discriminator"].strip("'")
         names = sorted(tag for member in owners for tag in _tags(member, key))
         tag = problem["ctx"].get("tag")
-        got = f"{path}.{key} is missing" if tag is None else f"{path}.{key} is {tag!r}"
+        got = f"{path}.{key} is missing" if tag is None else f"{path}.{key} is {_short_repr(tag)}"
         near = "" if tag is None else did_you_mean(str(tag), names)
         return f"{got}: expected one of {', '.join(names)}.{near}"
     message = problem["msg"].removeprefix("Value error, ").rstrip(".")
@@ -322,6 +339,8 @@ def _parse_as(annotation: Any, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     parsed = _parse_toml_value(value)
+    if next(_long_integers(parsed), None) is not None:
+        return value
     adapter = TypeAdapter(annotation)
     for candidate in (parsed, value):
         try:

@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from saccade.compiled.jit import aligned_zeros, jit_nogil, jit_nogil_no_nrt
+from saccade.compiled.jit import jit_nogil, jit_nogil_no_nrt
+from saccade.estimators.rows import allocate_rows
 from saccade.estimators.text_classifiers.config import FastTextClassifierConfig
 from saccade.estimators.word_vectors.kernels import (
     SIGMOID_TABLE,
@@ -252,10 +253,10 @@ class FastTextClassifier:
         self.label_weights = weights.astype(np.float32)
         self.paths = huffman_paths(label_counts)
         random = np.random.default_rng([seed, rows])
-        self.inputs = aligned_zeros(rows, config.width)
+        self.inputs = allocate_rows(rows, config.width)
         start = random.random((rows, config.width), np.float32) * 2 - 1
         self.inputs[:, : config.width] = start / np.float32(config.width)
-        self.outputs = aligned_zeros(len(label_counts), config.width)
+        self.outputs = allocate_rows(len(label_counts), config.width)
 
     def blocks(self, texts: int) -> int:
         """Return the number of blocks of `texts` texts over all epochs."""

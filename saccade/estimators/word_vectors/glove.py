@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.compiled.jit import aligned_zeros, jit_nogil, jit_nogil_no_nrt
+from saccade.compiled.jit import jit_nogil, jit_nogil_no_nrt
 from saccade.data.text.word_corpus import LINE_END, WordCorpus
+from saccade.estimators.rows import allocate_rows
 from saccade.estimators.word_vectors.config import GloVeConfig
 from saccade.estimators.word_vectors.sampling import RngState, random_below, rng_state
 from saccade.types.arrays import Float32Array, Int32Array, IntArray
@@ -186,7 +187,7 @@ class GloVeParams(NamedTuple):
 def init_glove_params(words: int, width: int, seed: int) -> GloVeParams:
     """Initialise as the authors' code: weights uniform in ±1/(2 (width + 1)), squares 1."""
     random = np.random.default_rng([seed, words])
-    vectors = aligned_zeros(2 * words, width).reshape(2, words, -1)
+    vectors = allocate_rows(2 * words, width).reshape(2, words, -1)
     vectors[:, :, :width] = (random.random((2, words, width), np.float32) - 0.5) / (width + 1)
     biases = (random.random((2, words), np.float32) - np.float32(0.5)) / np.float32(width + 1)
     return GloVeParams(vectors, biases, np.ones_like(vectors), np.ones_like(biases))

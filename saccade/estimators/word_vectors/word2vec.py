@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from saccade.compiled.jit import aligned_zeros
 from saccade.data.text.word_corpus import LINE_END, WordCorpus
+from saccade.estimators.rows import allocate_rows
 from saccade.estimators.word_vectors.config import WindowsConfig
 from saccade.estimators.word_vectors.kernels import (
     SIGMOID_TABLE,
@@ -92,10 +92,10 @@ def identity_bags(words: int) -> tuple[IntArray, Int32Array]:
 
 def init_word2vec_params(inputs: int, outputs: int, width: int, seed: int) -> Word2VecParams:
     """Initialise as word2vec.c does: inputs uniform in ±1/(2 width), outputs zero."""
-    input_vectors = aligned_zeros(inputs, width)
+    input_vectors = allocate_rows(inputs, width)
     random = np.random.default_rng([seed, _STREAMS["init"]])
     input_vectors[:, :width] = (random.random((inputs, width), np.float32) - 0.5) / width
-    return Word2VecParams(input_vectors, aligned_zeros(outputs, width), width)
+    return Word2VecParams(input_vectors, allocate_rows(outputs, width), width)
 
 
 class Word2VecTrainer:
