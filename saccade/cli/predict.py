@@ -121,8 +121,8 @@ def predict_command(
     Lines of --file that are longer than the model's maximum are truncated and invalid UTF-8 is
     read as �, both with a warning.
 
-    A prediction is one line: line breaks in it are printed as \\n; --stream prints a generated
-    text as it is, and so does --json.
+    A prediction is one line: line breaks in it are printed as \n. --stream prints a generated
+    text as it is.
 
     With --n-best above 1, a line has the number of the input, rank, score and text, separated by
     tabs.

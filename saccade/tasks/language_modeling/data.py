@@ -131,6 +131,8 @@ def prepare_text(recipe: LanguageRecipe, context: PrepareContext[Tokenizer]) -> 
         corpora = _encode(tokenizer, lines, context.on_progress, folder)
         if context.preprocessor is not None:
             notes += unknown_token_note(recipe.data_name, corpora["train"].ids)
+        sizes = [f"{len(corpus.ids):,} {split}" for split, corpus in corpora.items()]
+        notes.append(f"{recipe.data_name}: tokens of each split: {', '.join(sizes)}.")
     recipe, choices = _with_sizes(recipe, len(corpora["train"].ids))
     model = recipe.model.model_dump(exclude_unset=True) | {"vocab_size": tokenizer.vocab_size}
     recipe = recipe.with_values(model=model)

@@ -53,7 +53,7 @@ def test_load_pair_splits_assigns_each_pair_by_its_source(tmp_path):
         assert all(assign_split(source, 0.2, 0.1) == name for source, _ in part)
     assert 80 < len(sides["dev"]) < 160
     assert 35 < len(sides["test"]) < 85
-    assert splits.notes[1:] == [
+    assert splits.notes[2:] == [
         f"{len(sides[name])} pairs are held out for {name}, by a hash of the source."
         for name in ("dev", "test")
     ]
@@ -104,7 +104,8 @@ def test_load_pair_splits_uses_given_dev_and_test_files(tmp_path):
     assert list(splits.pairs["dev"]) == numbered(4, "dev")
     assert list(splits.pairs["test"]) == numbered(3, "test")
     assert splits.notes == [
-        f"{path}: TSV, UTF-8, source TAB target in each line, without a header."
+        f"{path}: TSV, UTF-8, source TAB target in each line, without a header.",
+        f"{path}: 300 pairs, 300 of them for training.",
     ]
 
 
@@ -135,7 +136,7 @@ def test_load_pair_splits_notes_empty_held_out_splits(tmp_path):
     path = write(tmp_path, "pairs.tsv", numbered(3))
     splits = load_pair_splits(PairsConfig(path=path, dev_share=0, test_share=0), no_progress)
     assert list(splits.pairs["train"]) == list(splits.pairs["dev"]) == numbered(3)
-    assert splits.notes[1:] == [
+    assert splits.notes[2:] == [
         "No pairs are held out for dev; those of train are used: its scores are not meaningful.",
         "No pairs are held out for test; those of dev are used: its scores are not meaningful.",
     ]
