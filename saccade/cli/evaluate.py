@@ -82,4 +82,4 @@ def evaluate_command(
     if confusion := confusion_table(evaluation):
         console.print("", confusion)
     for title, rows in listed_tables(evaluation, all).items():
-        console.print("", title, rows_table(rows))
+        console.print(f"\n{title}", rows_table(rows), sep="\n")

@@ -141,7 +141,8 @@ def report_training(result: "TrainResult", json: bool) -> None:
         evaluation = run.evaluate(on_progress=bar.update)
         transfer, sentences = _transfer(run)
     online = getattr(run.recipe.train, "online", False)  # nothing is held out then
-    heading = "" if online else " On held-out data:"
+    is_held_out = run.split("test") is not run.split("train")
+    heading = "" if online else f" On {'held-out' if is_held_out else 'the training'} data:"
     console.print(f"\nTraining finished: {STOP_REASONS[result.stop_reason]}.{heading}")
     if json:
         print_json(

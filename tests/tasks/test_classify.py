@@ -5,8 +5,10 @@ from pathlib import Path
 
 import fasttext
 import numpy as np
+import pandas
 import pytest
 
+from saccade.cli.main import run as main
 from saccade.data.parallel.pairs import assign_split
 from saccade.data.text.labelled import (
     LabelledText,
@@ -393,6 +395,30 @@ def test_paired_scores_are_those_of_single_texts() -> None:
     scores = evaluator.score_each(split, predictions)
     assert scores is not None and scores.tolist() == [100, 0, 0]
     assert evaluator.inputs(split) == list(split.texts)
+
+
+def test_scores_on_the_training_data_are_not_called_held_out(
+    tmp_path: Path, no_report: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_texts(tmp_path / "topics.tsv", topics(60))
+    fixed = ["model.word_ngrams=1", "model.char_ngrams=0", "model.penalty=0.1", "train.threads=1"]
+    settings = [part for each in fixed for part in ("--set", each)]
+    command = ["train", "classify", "--data", str(path), *settings, "--out"]
+    assert main([*command, str(tmp_path / "part")]) == 0
+    assert "On held-out data:" in capsys.readouterr().err
+    assert main([*command, str(tmp_path / "all"), "--set", "data.test_share=0"]) == 0
+    assert "On the training data:" in capsys.readouterr().err
+
+
+def test_labels_of_a_frame_that_the_run_does_not_know_are_named(
+    tmp_path: Path, no_report: None
+) -> None:
+    run = train_classifier(write_texts(tmp_path / "topics.tsv", topics(100)), tmp_path / "run")
+    frame = pandas.DataFrame({"text": ["the moon"] * 50, "label": ["x", "y"] * 25})
+    message = r"got the labels 'x', 'y'; expected those of the classifier: '(food|sky)'"
+    with pytest.raises(DataError, match=message) as caught:
+        run.evaluate(frame, columns={"text": "text", "label": "label"})
+    assert "the moon" not in str(caught.value)
 
 
 # --- rejected labels ------------------------------------------------------------------------------

@@ -51,11 +51,13 @@ def suggested_command(task: str, records: Records, roles: Mapping[str, str]) -> 
 def suggest_task(profiles: Profiles, records: Records) -> TaskSuggestion | None:
     """Return the task that the columns suggest; None without a column that can be used.
 
-    Two texts: translate. A text and a class: classify. A text alone: language. A time and a number:
-    forecast. Anything else with two columns or more: table.
+    Columns named "text" and "label": classify. Two texts: translate. A text and a class: classify.
+    A text alone: language. A time and a number: forecast. Anything else with two columns
+    or more: table.
     """
     used = {column: p for column, p in profiles.items() if p.kind not in UNUSED_KINDS}
-    for rule in (_pair_rule, _classify_rule, _language_rule, _forecast_rule, _table_rule):
+    rules = _named_classify_rule, _pair_rule, _classify_rule, _language_rule, _forecast_rule
+    for rule in (*rules, _table_rule):
         if (found := rule(used)) is not None:
             task, roles, reason = found
             return TaskSuggestion(task, roles, reason, suggested_command(task, records, roles))
@@ -63,6 +65,19 @@ def suggest_task(profiles: Profiles, records: Records) -> TaskSuggestion | None:
 
 
 _Found = tuple[str, dict[str, str], str] | None
+
+
+def _named_classify_rule(used: Profiles) -> _Found:
+    """Columns that are called text and label, however short the texts are."""
+    found = {}
+    for role in (TEXT_ROLE, LABEL_ROLE):
+        exact = [match.column for match in match_names(role, used) if match.rank == 0]
+        if len(exact) != 1 or used[exact[0]].kind in ("number", "date"):
+            return None
+        found[role.name] = exact[0]
+    if used[found["text"]].kind == "integer":
+        return None
+    return _classify(used, **found)
 
 
 def _pair_rule(used: Profiles) -> _Found:
@@ -96,12 +111,13 @@ def _classify_rule(used: Profiles) -> _Found:
         return None
     text = named_column(TEXT_ROLE, texts) or longest_text(used, texts) or texts[0]
     label = named_column(LABEL_ROLE, classes) or classes[0]
+    return _classify(used, text, label)
+
+
+def _classify(used: Profiles, text: str, label: str) -> _Found:
     count = f"{used[label].distinct:,} distinct values"
-    return (
-        "classify",
-        {"text": text, "label": label},
-        f"{text!r} is a text and {label!r} has {count}",
-    )
+    reason = f"{text!r} is a text and {label!r} has {count}"
+    return "classify", {"text": text, "label": label}, reason
 
 
 def _label_columns(used: Profiles) -> list[str]:

@@ -171,6 +171,7 @@ def load_texts(
 ) -> TextSplit:
     """Read labelled texts; `DataError` if the classifier knows none of their labels."""
     data = recipe.data
-    texts = list(open_labelled_texts(source, data, data.multi_label, is_other=True))
-    check_known_labels(texts, vocabulary.labels, str(source))
+    opened = open_labelled_texts(source, data, data.multi_label, is_other=True)
+    texts, name = list(opened), str(source) if opened.records is None else opened.records.name
+    check_known_labels(texts, vocabulary.labels, name)
     return encode_split(texts, vocabulary, WordEncoder(vocabulary.words, data.split))

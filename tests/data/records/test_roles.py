@@ -387,6 +387,13 @@ SUGGESTIONS = [
     ({"a": TEXTS, "b": OTHERS}, "translate", {"source": "a", "target": "b"}),
     ({"review": TEXTS, "stars": STARS}, "classify", {"text": "review", "label": "stars"}),
     ({"id": IDS, "label": CLASSES, "t": TEXTS}, "classify", {"text": "t", "label": "label"}),
+    # texts of one word, and very few texts, are texts where the columns say so
+    ({"text": CLASSES, "label": STARS}, "classify", {"text": "text", "label": "label"}),
+    (
+        {"text": ["a film", "no film", "film"], "label": ["p", "n", "p"]},
+        "classify",
+        {"text": "text", "label": "label"},
+    ),
     ({"line": TEXTS}, "language", {"text": "line"}),
     ({"text": TEXTS, "price": PRICES}, "language", {"text": "text"}),
     ({"date": DAYS, "sales": PRICES}, "forecast", {"target": "sales"}),
