@@ -145,6 +145,17 @@ def test_name_of_a_file_as_a_text_is_noted(command: Callable[..., Result], rever
     assert result.code == 0 and "use --file words.txt" in result.message
 
 
+def test_tokens_that_training_had_not_are_noted(
+    command: Callable[..., Result], reverser: Run
+) -> None:
+    assert "vocabulary" not in command("predict", reverser.folder, "abc").message
+    result = command("predict", reverser.folder, "a\N{ZERO WIDTH SPACE}b", "abz!")
+    assert result.code == 0
+    expected = "input 1: 1 of 3 tokens is not in the vocabulary; the text has invisible characters"
+    assert f"{expected} (U+200B)." in result.message
+    assert "input 2: 2 of 4 tokens are not in the vocabulary." in result.message
+
+
 @pytest.mark.parametrize("arguments", [("-",), (), ("--file", "-")])
 def test_standard_input_is_read_in_every_form(
     arguments: tuple[str, ...],

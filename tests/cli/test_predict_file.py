@@ -196,7 +196,11 @@ def test_predict_file_reads_compressed_files_and_pipes(
     for name in ("in.txt", "in.gz", "in.xz"):
         result = saccade("predict", reverser, "--file", name)
         assert result.out == expected
-        assert re.fullmatch(r"14 lines in [\d.,]+ s: [\d.,]+ lines/s\n", result.err)
+        *notes, summary = result.err.splitlines()
+        assert re.fullmatch(r"14 lines in [\d.,]+ s: [\d.,]+ lines/s", summary)
+        assert notes == [
+            f"{name}, input {at}: 1 of 2 tokens is not in the vocabulary." for at in (11, 12)
+        ]
         assert saccade("predict", reverser, "--file", name, "--out", f"{name}.out").out == ""
         assert (tmp_path / f"{name}.out").read_bytes() == expected.encode()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))

@@ -68,6 +68,41 @@ def test_line_is_not_shown_if_torch_is_loaded(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        ("train", "translate", "WORDS", "--set=train.steps=1", "--set=model.width=4", "--out=new"),
+        ("train", "--resume", "RUN"),
+        ("finetune", "RUN", "WORDS", "--set=train.steps=1", "--out=new"),
+        ("evaluate", "RUN"),
+        ("predict", "RUN", "abc"),
+        ("look", "RUN", "abc"),
+        ("prune", "RUN"),
+        ("check", "RUN"),
+        ("compare", "copy", "--models=seq2seq", "--steps=1"),
+        ("doctor", "--compare", "WORDS", "WORDS"),
+    ],
+)
+def test_commands_show_the_line_before_torch_is_loaded(
+    arguments: tuple[str, ...],
+    saccade: Command,
+    words_file: Path,
+    trained_runs: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Loading(Exception):
+        """The line would be shown now."""
+
+    def load() -> None:
+        raise Loading
+
+    for module in ("opening", "compare", "doctor"):
+        monkeypatch.setattr(f"saccade.cli.{module}.load_torch", load)
+    places = {"WORDS": words_file, "RUN": trained_runs["seq2seq"]}
+    result = saccade(*(places.get(argument, argument) for argument in arguments))
+    assert result.code == 1 and "Internal error (Loading" in result.err
+
+
+@pytest.mark.parametrize(
     ("environment", "expected"),
     [
         ({}, False),

@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from unicodedata import category
 
 import torch
 from torch import Tensor
@@ -36,6 +37,17 @@ DECODE_BATCH_ROWS = 512  # hypotheses in one batch
 MIN_DECODE_GROUP = 64  # sources below which a thread of their own does not pay
 
 
+def _unknown_notes(text: str, ids: Sequence[int]) -> tuple[str, ...] | None:
+    """Return a note on tokens that are not in the vocabulary, and on invisible characters."""
+    count = sum(token == UNK for token in ids)
+    if not count:
+        return None
+    invisible = [f"U+{ord(c):04X}" for c in dict.fromkeys(text) if category(c) in ("Cc", "Cf")]
+    listed = f"; the text has invisible characters ({', '.join(invisible)})" if invisible else ""
+    verb = "is" if count == 1 else "are"
+    return (f"{count} of {len(ids)} tokens {verb} not in the vocabulary{listed}",)
+
+
 class TranslationPredictor(TextPredictor):
     """Translates source texts with greedy, beam or sampled decoding."""
 
@@ -62,7 +74,8 @@ class TranslationPredictor(TextPredictor):
         counter.advance(len(encoded) - len(rows))
         for row, hypotheses in self._decode_rows(rows, encoded, options, context):
             best, *others = [self._prediction(hypothesis) for hypothesis in hypotheses]
-            found[row] = best._replace(alternatives=tuple(others))
+            notes = _unknown_notes(inputs[row], encoded[row])
+            found[row] = best._replace(alternatives=tuple(others), notes=notes)
             counter.advance(1)
         return found
 
