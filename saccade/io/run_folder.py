@@ -38,7 +38,7 @@ def read_run_settings(folder: Path) -> dict[str, Any]:
         values = parse_toml(read_checksummed_text(path))
     except ValueError as error:
         raise corrupt_file_error(path, f"it is not TOML ({error})") from None
-    for name, kind in (("format", int), ("recipe", dict), ("made", dict)):
+    for name, kind in (("format", int), ("made", dict)):
         if not isinstance(values.get(name), kind):
             raise corrupt_file_error(path, f"it has no {name}")
     if values["format"] > RUN_FORMAT:
@@ -48,6 +48,8 @@ def read_run_settings(folder: Path) -> dict[str, Any]:
             f"saccade {__version__}, which reads formats up to {RUN_FORMAT}. Install a newer "
             "saccade."
         )
+    if not isinstance(values.get("recipe"), dict):  # a newer format may have none
+        raise corrupt_file_error(path, "it has no recipe")
     if values["format"] < 3:
         try:
             values["recipe"] = upgrade_recipe(values["recipe"])

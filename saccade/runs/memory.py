@@ -103,7 +103,7 @@ def _bound(config: Config) -> int:
     sizes = _integers(config)
     depth = max(1, sizes.pop("depth", 1))
     rows = sum(max(1, sizes.pop(name, 1)) for name in TABLE_SETTINGS)
-    width = max(1, *sizes.values())
+    width = max([1, *sizes.values()])
     return WEIGHT_BYTES * (MATRICES_PER_LAYER * depth * width * width + 2 * rows * width)
 
 
