@@ -636,8 +636,10 @@ def open_without_weights(folder: Path) -> Run:
     spec = task_spec_for(recipe)
     preprocessor = _read_preprocessor(spec, folder / "tokenizer.json")
     path = folder / "model.safetensors"
-    if path.exists():
-        stored = read_weights_info(folder).values
+    stored = None
+    with suppress(RunError):  # damaged weights are reported when they are read; resuming has others
+        stored = read_weights_info(folder).values if path.exists() else None
+    if stored is not None:
         check_stored_values(recipe, preprocessor, spec.components(recipe), stored, path)
     return Run(folder, recipe, values["made"], preprocessor)
 
