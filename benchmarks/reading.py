@@ -1,7 +1,7 @@
 """Reading speed and peak memory of `open_records`, next to pandas and polars.
 
     python -m benchmarks.reading                     # 50 MB of CSV, JSON lines and Parquet
-    python -m benchmarks.reading --gigabytes 1       # one CSV file, read by open_records alone
+    python -m benchmarks.reading --gigabytes 5       # CSV and Parquet, by open_records alone
 
 Each reader runs in a process of its own; speed is megabytes per second of process time, memory the
 peak of the process. pandas and polars hold the whole file and infer types; `open_records` reads it
@@ -50,6 +50,15 @@ def convert(path: Path) -> None:
     frame = polars.read_csv(path)
     frame.write_ndjson(path.with_suffix(".jsonl"))
     frame.write_parquet(path.with_suffix(".parquet"))
+
+
+def convert_large(path: Path) -> None:
+    """Write a large file as Parquet, uncompressed and with different texts, in constant memory."""
+    import polars
+
+    text = polars.concat_str(["id", "review"], separator=" ").alias("review")
+    frame = polars.scan_csv(path).with_columns(text)
+    frame.sink_parquet(path.with_suffix(".parquet"), compression="uncompressed")
 
 
 def read(reader: str, path: Path) -> int:
@@ -102,9 +111,13 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float)
     parser.add_argument("--measure", nargs=2, metavar=("READER", "FILE"), help=argparse.SUPPRESS)
     parser.add_argument("--convert", metavar="FILE", help=argparse.SUPPRESS)
+    parser.add_argument("--convert-large", metavar="FILE", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.convert:
         convert(Path(options.convert))
+        return
+    if options.convert_large:
+        convert_large(Path(options.convert_large))
         return
     if options.measure:
         measure(options.measure[0], Path(options.measure[1]))
@@ -114,6 +127,10 @@ def main() -> None:
         if options.gigabytes:
             write_csv(path, int(options.gigabytes * 1e9))
             report("open_records", path)
+            command = [sys.executable, "-m", "benchmarks.reading", "--convert-large", str(path)]
+            subprocess.run(command, check=True)
+            path.unlink()
+            report("open_records", path.with_suffix(".parquet"))
             return
         write_csv(path, options.megabytes * 1_000_000)
         # a process inherits the peak memory of the one that starts it: this one stays small

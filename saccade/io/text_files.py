@@ -31,6 +31,7 @@ __all__ = [
     "READ_BLOCK_BYTES",
     "STANDARD_INPUT",
     "LineBlock",
+    "RawBlock",
     "TextBlock",
     "file_encoding",
     "read_blocks",
@@ -38,6 +39,7 @@ __all__ = [
     "read_first_bytes",
     "read_line_blocks",
     "read_lines",
+    "read_raw_blocks",
     "read_text_blocks",
 ]
 
@@ -47,6 +49,33 @@ class LineBlock(NamedTuple):
 
     content: bytes
     first_line: int
+
+
+class RawBlock(NamedTuple):
+    r"""Whole lines of a file in UTF-8 that is not checked yet, each with its "\n"."""
+
+    content: bytes
+    first_line: int  # number of the first line, from 1
+    offset: int  # bytes of the file before it, if that is in UTF-8
+    converter: "_Converter"
+
+    def skip(self, size: int) -> "RawBlock":
+        """Return the block without its first bytes, which are whole lines."""
+        lines = self.content.count(b"\n", 0, size)
+        return self._replace(
+            content=self.content[size:],
+            first_line=self.first_line + lines,
+            offset=self.offset + size,
+        )
+
+    def decode(self) -> str:
+        """Return the text, or raise a DataError with line and byte."""
+        try:
+            return self.content.decode()
+        except UnicodeDecodeError as error:
+            raise self.converter.undecodable(
+                error, self.first_line, self.offset + error.start
+            ) from None
 
 
 class TextBlock(NamedTuple):
@@ -78,6 +107,16 @@ def read_text_blocks(source: AnySource, encoding: str | None = None) -> Iterator
     """Yield the lines of a file in blocks of some megabytes."""
     for _, text, line in _decoded(source, encoding):
         yield TextBlock(text, line)
+
+
+def read_raw_blocks(source: AnySource, encoding: str | None = None) -> Iterator[RawBlock]:
+    """Yield the lines of a file in UTF-8, in blocks of some megabytes that are not checked yet."""
+    converter = _Converter(byte_source(source), encoding)
+    line = 1
+    for content in _whole_lines(converter.contents()):
+        yield RawBlock(content, line, converter.offset, converter)
+        converter.offset += len(content)
+        line += content.count(b"\n")
 
 
 def read_characters(source: AnySource, encoding: str | None = None) -> Iterator[str]:
@@ -139,16 +178,8 @@ def _contents(source: AnySource) -> Iterator[bytes]:
 
 def _decoded(source: AnySource, encoding: str | None) -> Iterator[tuple[bytes, str, int]]:
     """Yield blocks of whole lines in UTF-8 and decoded, with the number of the first line."""
-    converter = _Converter(byte_source(source), encoding)
-    line = 1
-    for content in _whole_lines(converter.contents()):
-        try:
-            text = content.decode()
-        except UnicodeDecodeError as error:
-            raise converter.undecodable(error, line, converter.offset + error.start) from None
-        yield content, text, line
-        converter.offset += len(content)
-        line += content.count(b"\n")
+    for block in read_raw_blocks(source, encoding):
+        yield block.content, block.decode(), block.first_line
 
 
 class _Converter:

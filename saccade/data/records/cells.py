@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time
 from enum import Enum
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,14 @@ def to_cell(value: Any) -> str | None:
 
 
 def to_cells(values: Iterable[Any]) -> Cells:
-    """Return the texts of a column."""
-    return [value if type(value) is str else to_cell(value) for value in values]
+    """Return the texts of a column; most columns have values of one type."""
+    column = list(values)
+    kinds = {*map(type, column)}
+    if kinds <= {str, NoneType}:
+        return column
+    if kinds == {int} or (kinds == {float} and not any(map(math.isnan, column))):
+        return list(map(str, column))
+    return [value if type(value) is str else to_cell(value) for value in column]
 
 
 def to_json_value(value: Any) -> Any:

@@ -1,26 +1,38 @@
 """Reading of the rows of a delimited file in chunks, and the errors with their lines.
 
-Rows are parsed by the csv module, or split where quotation marks have no meaning, some hundred at a
-time: so few that they are still in the processor's cache when they are turned into columns.
+Pieces of some thousand rows are divided as a whole (`saccade.data.records.cell_division`). From the
+first one on for which that is not possible, rows are parsed by the csv module, or split where
+quotation marks have no meaning, some hundred at a time: so few that they are still in the
+processor's cache when they are turned into columns.
 """
 
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, compress, islice
+from typing import NamedTuple
 
 import numpy as np
 
 from saccade.data.records.base import CHUNK_ROWS, Cells, RecordChunk
+from saccade.data.records.cell_division import divide_cells
 from saccade.data.records.dialect import CellRows, Dialect, large_cells, lines_of
 from saccade.errors import DataError
 from saccade.io.byte_source import ByteSource
-from saccade.io.text_files import MAX_LISTED_ERRORS, TextBlock, read_lines, read_text_blocks
+from saccade.io.text_files import (
+    MAX_LISTED_ERRORS,
+    RawBlock,
+    TextBlock,
+    read_lines,
+    read_raw_blocks,
+)
 from saccade.types.arrays import IntArray
 
 PARSE_ROWS = 256  # parsed before they are turned into columns
+PIECE_BYTES = 1 << 17  # whose cells are divided at a time
+MAX_OPEN_BYTES = 1 << 24  # after which a quotation mark is left to the csv module
 MAX_COUNTED_ERRORS = 1000
 DELIMITER_NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
 
@@ -54,13 +66,18 @@ def read_delimited(layout: Layout, names: tuple[str, ...]) -> Iterator[RecordChu
     numbers: list[IntArray] = []
     count = 0
     for columns, lines in _columns(layout):
-        for column, position in zip(cells, positions, strict=True):
-            column.extend(columns[position])
-        numbers.append(lines)
-        count += len(lines)
-        if count + PARSE_ROWS > CHUNK_ROWS:
+        if count and count + len(lines) > CHUNK_ROWS:
             yield _chunk(layout, names, cells, numbers)
             cells, numbers, count = [[] for _ in names], [], 0
+        whole = len(lines) - len(lines) % CHUNK_ROWS  # of a large block
+        for start in range(0, whole, CHUNK_ROWS):
+            rows = slice(start, start + CHUNK_ROWS)
+            some: list[Cells] = [[*columns[position][rows]] for position in positions]
+            yield _chunk(layout, names, some, [lines[rows]])
+        for column, position in zip(cells, positions, strict=True):
+            column.extend(columns[position][whole:])
+        numbers.append(lines[whole:])
+        count += len(lines) - whole
     if count:
         yield _chunk(layout, names, cells, numbers)
 
@@ -80,30 +97,90 @@ def _with_decimal_point(cell: str) -> str:
     return cell
 
 
-def _columns(layout: Layout) -> Iterator[tuple[list[tuple[str, ...]], IntArray]]:
+class _Part(NamedTuple):
+    """Some rows by their lines, as columns if all have the right length."""
+
+    numbers: IntArray
+    rows: CellRows | None
+    columns: Sequence[Sequence[str]] = ()
+
+
+def _columns(layout: Layout) -> Iterator[tuple[Sequence[Sequence[str]], IntArray]]:
     """Yield the cells of some rows by column, and their lines, without the header."""
     width, is_first = len(layout.columns), layout.has_header
     wrong = _WrongRows(layout)
-    for rows, numbers in _rows(layout):
-        if {*map(len, rows)} != {width} or is_first:
-            rows, numbers = wrong.left_out(rows, numbers)
-            if is_first and rows:
-                rows, numbers, is_first = rows[1:], numbers[1:], False
-        columns = list(zip(*rows, strict=True))
+    for numbers, rows, columns in _parts(layout):
+        if rows is not None:
+            if {*map(len, rows)} != {width}:
+                rows, numbers = wrong.left_out(rows, numbers)
+            columns = list(zip(*rows, strict=True))
+        if is_first and columns:
+            columns, numbers = [column[1:] for column in columns], numbers[1:]
+            is_first = False
         if width > 1 and columns and "" in columns[0]:  # rows of empty cells
-            kept = np.array([any(row) for row in rows])
-            columns = list(zip(*(row for row in rows if any(row)), strict=True))
-            numbers = numbers[kept]
-        if columns and not wrong.count:
+            kept = [any(row) for row in zip(*columns, strict=True)]
+            columns = [list(compress(column, kept)) for column in columns]
+            numbers = numbers[np.array(kept, bool)]
+        if len(numbers) and not wrong.count:
             yield columns, numbers
         if wrong.count >= MAX_COUNTED_ERRORS:
             break
     wrong.check()
 
 
-def _rows(layout: Layout) -> Iterator[tuple[CellRows, IntArray]]:
-    """Yield some rows, empty ones too, and the lines that they start on."""
-    blocks = _blocks(layout)
+def _parts(layout: Layout) -> Iterator[_Part]:
+    """Yield some rows at a time, by columns where the cells can be divided."""
+    blocks, dialect = _blocks(layout), layout.dialect
+    is_simple = not (dialect.max_cells or dialect.skips_spaces or dialect.has_backslashes)
+    if is_simple and dialect.delimiter.isascii() and len(dialect.delimiter) == 1:
+        rest = yield from _divided_parts(layout, blocks)
+        blocks = chain([] if rest is None else [rest], blocks)
+    texts = (TextBlock(block.decode(), block.first_line) for block in blocks)
+    for rows, numbers in _rows(layout, texts):
+        yield _Part(numbers, rows)
+
+
+def _divided_parts(
+    layout: Layout, blocks: Iterator[RawBlock]
+) -> Generator[_Part, None, RawBlock | None]:
+    """Yield the rows of small pieces of text, which stay in the processor's cache.
+
+    Returns:
+        The first block that the csv module has to parse, if there is one.
+    """
+    dialect, size, start = layout.dialect, PIECE_BYTES, 0
+    block = next(blocks, None)
+    line = 0 if block is None else block.first_line
+    while block is not None:
+        piece = block.content[start : start + size]
+        divided = divide_cells(piece, dialect.delimiter, dialect.has_quotes)
+        if divided is None:
+            return block.skip(start)
+        if divided.size:
+            try:
+                columns = divided.columns(len(layout.columns))
+                rows = divided.rows() if columns is None else None
+            except UnicodeDecodeError:
+                return block.skip(start)  # the error has line and byte when it is decoded
+            yield _Part(divided.lines + line, rows, columns or ())
+            start, line, size = start + divided.size, line + divided.line_count, PIECE_BYTES
+            if start == len(block.content):
+                block, start = next(blocks, None), 0
+        elif start + size < len(block.content):  # the end of a row is later
+            size *= 2
+        else:
+            block, start = block.skip(start), 0
+            more = next(blocks, None)
+            if more is None:
+                return block
+            block = block._replace(content=block.content + more.content)
+            if len(block.content) > MAX_OPEN_BYTES:
+                return block
+    return None
+
+
+def _rows(layout: Layout, blocks: Iterator[TextBlock]) -> Iterator[tuple[CellRows, IntArray]]:
+    """Yield some rows of blocks, empty ones too, and the lines that they start on."""
     if not layout.dialect.has_quotes:
         for block in blocks:
             lines = lines_of(block.text)
@@ -111,7 +188,10 @@ def _rows(layout: Layout) -> Iterator[tuple[CellRows, IntArray]]:
                 rows = layout.dialect.split(lines[start : start + PARSE_ROWS])
                 yield rows, np.arange(len(rows)) + (block.first_line + start)
         return
-    reader = layout.dialect.rows(_lines(blocks))
+    first = next(blocks, None)
+    if first is None:
+        return
+    reader = layout.dialect.rows(_lines(chain([first], blocks)))
     done = before = 0
     while True:
         try:
@@ -121,7 +201,7 @@ def _rows(layout: Layout) -> Iterator[tuple[CellRows, IntArray]]:
             raise _parse_error(layout, str(error)) from None
         if not rows:
             return
-        numbers = np.arange(done + 1, done + 1 + len(rows)) + layout.comments
+        numbers = np.arange(done, done + len(rows)) + first.first_line
         done, before = reader.line_num, done
         if done - before != len(rows):  # line ends inside cells
             inside = np.array([sum(cell.count("\n") for cell in row) for row in rows])
@@ -129,15 +209,19 @@ def _rows(layout: Layout) -> Iterator[tuple[CellRows, IntArray]]:
         yield rows, numbers
 
 
-def _blocks(layout: Layout) -> Iterator[TextBlock]:
-    """Yield the text of the file, without the comments at its start."""
-    blocks = read_text_blocks(layout.source, layout.encoding)
+def _blocks(layout: Layout) -> Iterator[RawBlock]:
+    """Yield the lines of the file, without the comments at its start."""
     comments = layout.comments
-    for text, line in blocks:
-        while comments and text:
-            text, line, comments = text[text.index("\n") + 1 :], line + 1, comments - 1
-        if text:
-            yield TextBlock(text, line)
+    for block in read_raw_blocks(layout.source, layout.encoding):
+        while comments and block.content:
+            block = block.skip(block.content.index(b"\n") + 1)
+            comments -= 1
+        if block.content:
+            yield block
+
+
+def _text_blocks(layout: Layout) -> Iterator[TextBlock]:
+    return (TextBlock(block.decode(), block.first_line) for block in _blocks(layout))
 
 
 def _lines(blocks: Iterator[TextBlock]) -> Iterator[str]:
@@ -216,7 +300,7 @@ class _WrongRows:
 
 def _parse_error(layout: Layout, error: str) -> DataError:
     """Return the error of the csv module with the line of the row and of the open quote."""
-    reader = layout.dialect.rows(_lines(_blocks(layout)))
+    reader = layout.dialect.rows(_lines(_text_blocks(layout)))
     start = layout.comments + 1
     try:
         with large_cells():

@@ -6,7 +6,7 @@ blocks; an object that contains the rows is read as a whole.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from json import JSONDecodeError, JSONDecoder
@@ -14,16 +14,22 @@ from typing import Any
 
 from saccade.data.records.base import ReadOptions, Records
 from saccade.data.records.delimited import encoding_notes
+from saccade.data.records.dialect import lines_of
 from saccade.data.records.rows import NumberedRow, open_rows
 from saccade.errors import DataError
 from saccade.io.byte_source import ByteSource
-from saccade.io.text_files import file_encoding, read_characters, read_lines
+from saccade.io.text_files import file_encoding, read_characters, read_text_blocks
 
 JSON_SUFFIXES = (".json", ".jsonl", ".ndjson", ".geojson")
 MAX_LIST_DEPTH = 3  # of an object, at which the list of rows is searched
 CUT_TOKEN_CHARACTERS = 16  # before the end of a block: an error there may be a token that is cut
 
+DECODE_LINES = 512  # lines decoded at a time
+
 _DECODER = JSONDecoder(strict=False)  # control characters in strings are accepted
+# `decode` without its searches for white space around the value
+_scan: Callable[[str, int], tuple[Any, int]] = vars(_DECODER)["scan_once"]
+_numbered = partial(tuple.__new__, NumberedRow)
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -80,21 +86,43 @@ def _enumerated(rows: list[Any]) -> Iterator[NumberedRow]:
 
 
 def _line_rows(source: ByteSource, encoding: str) -> Iterator[NumberedRow]:
-    decode = _DECODER.decode
-    for number, line in enumerate(read_lines(source, encoding), 1):
-        if not line or line.isspace():
-            continue
-        try:
-            value = decode(line)
-        except JSONDecodeError as error:
-            raise DataError(
-                f"{source.name}, line {number:,}, character {error.pos + 1:,}: got text that is "
-                f"not JSON ({error.msg}) at {_excerpt(line, error.pos)}; expected one JSON "
-                "object in each line."
-            ) from None
-        except RecursionError:
-            raise _too_deep(f"{source.name}, line {number:,}") from None
-        yield NumberedRow(number, _without_surrogates(value) if _SURROGATE.search(line) else value)
+    """Yield the values of the lines, decoded some hundred at a time."""
+    for block in read_text_blocks(source, encoding):
+        lines = lines_of(block.text)
+        has_surrogates = _SURROGATE.search(block.text) is not None
+        for start in range(0, len(lines), DECODE_LINES):
+            some, first = lines[start : start + DECODE_LINES], block.first_line + start
+            values = None if has_surrogates else _decode_lines(some)
+            if values is not None:
+                yield from map(_numbered, zip(range(first, first + len(some)), values, strict=True))
+                continue
+            for number, line in enumerate(some, first):
+                if line and not line.isspace():
+                    yield NumberedRow(number, _decode_line(source, number, line))
+
+
+def _decode_lines(lines: list[str]) -> list[Any] | None:
+    """Return the values of lines that are all JSON without white space around it; else None."""
+    try:
+        found = [_scan(line, 0) for line in lines]
+    except (StopIteration, JSONDecodeError, RecursionError):
+        return None
+    values, ends = zip(*found, strict=True)
+    return list(values) if [*ends] == [*map(len, lines)] else None
+
+
+def _decode_line(source: ByteSource, number: int, line: str) -> Any:
+    try:
+        value = _DECODER.decode(line)
+        return _without_surrogates(value) if _SURROGATE.search(line) else value
+    except JSONDecodeError as error:
+        raise DataError(
+            f"{source.name}, line {number:,}, character {error.pos + 1:,}: got text that is "
+            f"not JSON ({error.msg}) at {_excerpt(line, error.pos)}; expected one JSON "
+            "object in each line."
+        ) from None
+    except RecursionError:
+        raise _too_deep(f"{source.name}, line {number:,}") from None
 
 
 def _excerpt(text: str, position: int) -> str:

@@ -17,6 +17,7 @@ from saccade.data.records.cells import flatten_fields, to_cells
 from saccade.data.records.columns import numbered_columns
 from saccade.errors import DataError
 
+CONVERT_ROWS = 1 << 9  # turned into columns at a time, while they are in the processor's cache
 TEXT_COLUMN, VALUE_COLUMN = "text", "value"
 
 
@@ -70,20 +71,30 @@ def _chunks(
     read: ReadRows, shape: RowShape, where: Callable[[int], str], names: tuple[str, ...]
 ) -> Iterator[RecordChunk]:
     rows = read()
-    while chunk := list(islice(rows, CHUNK_ROWS)):
-        values = [as_fields(row.value) for row in chunk]
-        for row, value in zip(chunk, values, strict=True):
-            if _kind(value) != shape.kind:
-                raise _mixed(where(row.number), value, shape.kind)
-        numbers = np.array([row.number for row in chunk], np.int64)
-        yield RecordChunk(_columns(values, shape, where, chunk, names), numbers)
+    cells: dict[str, Cells] = {name: [] for name in names}
+    numbers: list[int] = []
+    while some := list(islice(rows, CONVERT_ROWS)):
+        found, values = map(list, zip(*some, strict=True))
+        if {*map(type, values)} != {dict} or shape.kind != "object":
+            values = list(map(as_fields, values))
+            for number, value in zip(found, values, strict=True):
+                if _kind(value) != shape.kind:
+                    raise _mixed(where(number), value, shape.kind)
+        for name, column in _columns(values, shape, where, found, names).items():
+            cells[name] += column
+        numbers += found
+        if len(numbers) >= CHUNK_ROWS:
+            yield RecordChunk(cells, np.array(numbers, np.int64))
+            cells, numbers = {name: [] for name in names}, []
+    if numbers:
+        yield RecordChunk(cells, np.array(numbers, np.int64))
 
 
 def _columns(
     values: list[Any],
     shape: RowShape,
     where: Callable[[int], str],
-    chunk: list[NumberedRow],
+    numbers: list[int],
     names: tuple[str, ...],
 ) -> dict[str, Cells]:
     if shape.kind == "value":
@@ -91,12 +102,12 @@ def _columns(
     if shape.kind == "object":
         if shape.is_nested:
             values = [flatten_fields(value) for value in values]
-        return {name: to_cells(value.get(name) for value in values) for name in names}
+        return {name: to_cells([value.get(name) for value in values]) for name in names}
     width = len(shape.columns)
-    for row, value in zip(chunk, values, strict=True):
+    for number, value in zip(numbers, values, strict=True):
         if len(value) != width:
             raise DataError(
-                f"{where(row.number)}: got {len(value)} values; expected {width}, as in the first "
+                f"{where(number)}: got {len(value)} values; expected {width}, as in the first "
                 "row; try None for a missing value."
             )
     positions = {name: position for position, name in enumerate(shape.columns)}

@@ -3,12 +3,14 @@
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from saccade.data.records.base import CHUNK_ROWS, ReadOptions, Records
+from saccade.data.records.cell_division import divide_cells
 from saccade.data.records.open import open_records
 from saccade.errors import DataError
 from saccade.io import text_files
@@ -36,6 +38,56 @@ def complaint(path: Path, **options: object) -> str:
     with pytest.raises(DataError) as caught:
         rows_of(open_records(path, ReadOptions.model_validate(options)))
     return str(caught.value)
+
+
+# --- cells of whole blocks ------------------------------------------------------------------------
+
+
+@given(st.lists(st.text('a",;\n\r \x1fé', max_size=12), min_size=1, max_size=6), st.booleans())
+def test_cell_division_are_those_of_the_csv_module(lines: list[str], has_quotes: bool) -> None:
+    text = "".join(f"{line}\n" for line in lines)
+    divided = divide_cells(text.encode(), ",", has_quotes)
+    if divided is None:
+        assert has_quotes or "\x1f" in text
+        return
+    if has_quotes:
+        whole = text.encode()[: divided.size].decode()
+        reader = csv.reader(io.StringIO(whole, newline="\n"), strict=True)
+        starts, expected = [0], []
+        for row in reader:
+            expected.append(row)
+            starts.append(reader.line_num)
+        assert divided.lines.tolist() == starts[:-1]
+    else:
+        plain = text.replace("\r\n", "\n").split("\n")[:-1]
+        expected = [line.split(",") if line else [] for line in plain]
+    if divided.size < len(text.encode()):  # a quotation mark is not closed
+        assert has_quotes and text.count('"') % 2
+    assert divided.rows() == expected
+    for width in (1, 2, 3):
+        columns = divided.columns(width)
+        assert (columns is not None) == all(len(row) == width for row in expected)
+        if columns is not None:
+            assert [[*row] for row in zip(*columns, strict=True)] == expected
+
+
+cells = st.lists(st.text('ab",;\n ', max_size=5), min_size=2, max_size=2)
+
+
+@given(st.lists(cells, min_size=1), st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]))
+def test_quoted_cells_are_marked(rows: list[list[str]], quoting: Any) -> None:
+    written = io.StringIO(newline="")
+    csv.writer(written, quoting=quoting, lineterminator="\r\n").writerows(rows)
+    divided = divide_cells(written.getvalue().encode(), ",", True)
+    assert divided is not None and divided.rows() == rows
+
+
+@pytest.mark.parametrize(
+    "text", ['a"b,c\n', '"a"b,c\n', '"a",b"\n', "a\rb,c\n", "a\x1eb\n", "a\x1fb\n"]
+)
+def test_other_text_is_left_to_the_csv_module(text: str) -> None:
+    divided = divide_cells(text.encode(), ",", True)
+    assert divided is None or not divided.size  # no whole row
 
 
 # --- formats --------------------------------------------------------------------------------------
@@ -350,7 +402,8 @@ def test_long_file_is_read_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(text_files, "READ_BLOCK_BYTES", 1000)
     records = open_records(path)
     chunks = list(records.chunks(["n"]))
-    assert [len(chunk) for chunk in chunks] == [CHUNK_ROWS - 1, CHUNK_ROWS, 6]
+    assert sum(map(len, chunks)) == count
+    assert all(CHUNK_ROWS - 100 < len(chunk) <= CHUNK_ROWS for chunk in chunks[:-1])
     assert [int(n or "") for chunk in chunks for n in chunk.columns["n"]] == list(range(count))
     starts = [2]
     for line in lines[:-1]:
