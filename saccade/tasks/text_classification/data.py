@@ -6,7 +6,12 @@ from pathlib import Path
 
 from saccade.config import override_settings
 from saccade.data.source import SyntheticSource, resolve_source
-from saccade.data.split_keys import describe_division, divide_rows, read_split_cells
+from saccade.data.split_keys import (
+    describe_division,
+    dev_without_test,
+    divide_rows,
+    read_split_cells,
+)
 from saccade.data.splits import SPLIT_NAMES, check_shares, hash_texts, split_by_hash
 from saccade.data.text.labelled import (
     LabelledText,
@@ -103,13 +108,18 @@ def _divide(
     }
     notes = list(opened.notes)
     hashes = hash_texts(text.text.encode() for text in texts)
+    held_out = {name: hash_texts(t.text.encode() for t in part) for name, part in given.items()}
+    kept = dev_without_test(held_out)
+    if kept.rows is not None:
+        given["dev"] = [given["dev"][row] for row in kept.rows.tolist()]
+        notes += kept.notes
     if given or describe_division(data):
         division = divide_rows(
             data,
             hashes,
             read_split_cells(opened.records, data, opened.row_numbers()),
             [",".join(text.labels) for text in texts],
-            {name: hash_texts(t.text.encode() for t in part) for name, part in given.items()},
+            held_out,
         )
         numbers, notes = division.splits, [*notes, *division.notes]
     else:
