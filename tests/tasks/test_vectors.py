@@ -266,14 +266,16 @@ def test_commands_of_word_vectors_and_classifiers_load_no_torch(
         "assert 'torch' not in sys.modules\n"
     )
     words = ["--data", str(corpus), "--set", "model.epochs=1"]
+    labelled = tmp_path / "labelled.tsv"
+    labelled.write_text("".join(f"{'ab'[n % 2]}\t{'xy'[n % 2]} and {n}\n" for n in range(80)))
     commands = [
         ["train", "vectors", *words, "--out", str(folder)],
         ["predict", str(folder), "cat"],
         ["evaluate", str(folder)],
         ["look", str(folder), "cat", "dog", "--save", str(tmp_path / "map.png")],
         ["export", str(folder), "--to", "word2vec", "--out", str(tmp_path / "out.txt")],
-        ["train", "classify", "--out", str(tmp_path / "classify")],
-        ["predict", str(tmp_path / "classify"), "mardi 5 mars 2024"],
+        ["train", "classify", "--data", str(labelled), "--out", str(tmp_path / "classify")],
+        ["predict", str(tmp_path / "classify"), "x and 7"],
     ]
     subprocess.run([sys.executable, "-c", code, json.dumps(commands)], check=True, timeout=120)
     assert (tmp_path / "map.png").exists()

@@ -36,7 +36,8 @@ run(arguments)
 NURSERY = """
 import json, os, random, signal, sys, time
 from pathlib import Path
-import saccade.runs.run
+import saccade.models.bahdanau, saccade.models.transformer, saccade.runs.run
+import saccade.runs.train, saccade.tasks.translation.components  # and with them torch
 from saccade.cli.main import run
 
 def newest(folder):
