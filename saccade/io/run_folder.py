@@ -100,6 +100,8 @@ def read_weights_info(folder: Path) -> WeightsInfo:
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Return the records of a metrics file; an incomplete last line is skipped."""
     lines = []
+    if path.exists() and not path.is_file():  # a folder, or a device without an end
+        raise RunError(f"{path} is not a file; remove it, and the run works without its log.")
     if path.exists():
         for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:

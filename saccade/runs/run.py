@@ -660,8 +660,8 @@ def load_weights(model: Model, weights: Mapping[str, Any], path: Path) -> None:
     """Load weights into a model; raise a RunError that names the file if they do not fit."""
     try:
         model.load_state_dict(weights)
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
+    except (RuntimeError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[-1].strip()
         raise RunError(f"{path} does not fit the settings of its run: {reason}") from None
 
 

@@ -43,7 +43,7 @@ def test_write_corpus_equals_encode_corpus_and_is_mapped(tmp_path):
     assert isinstance(written.ids, np.memmap)
     assert np.array_equal(held.ids, written.ids) and held[1:] == written[1:]
     write_corpus_index(tmp_path, {"train": written})
-    again = read_corpora(tmp_path)["train"]
+    again = read_corpora(tmp_path, tokenizer.vocab_size)["train"]
     assert np.array_equal(held.ids, again.ids) and held[1:] == again[1:]
     assert not again.ids.flags.writeable
 
@@ -58,7 +58,7 @@ def test_write_corpus_uses_four_bytes_for_large_vocabularies(tmp_path):
         EOS,
     ]
     write_corpus_index(tmp_path, {"train": written})
-    assert read_corpora(tmp_path)["train"].ids.itemsize == 4
+    assert read_corpora(tmp_path, tokenizer.vocab_size)["train"].ids.itemsize == 4
 
 
 def test_read_corpora_rejects_truncated_and_missing_files(tmp_path):
@@ -68,11 +68,11 @@ def test_read_corpora_rejects_truncated_and_missing_files(tmp_path):
     )
     file = token_file(tmp_path, "train")
     file.write_bytes(file.read_bytes()[:-2])
-    with pytest.raises(RunError, match="train.ids is damaged: it has 39 tokens of 40"):
-        read_corpora(tmp_path)
+    with pytest.raises(RunError, match="train.ids is damaged: it has 78 bytes, 39 ids of 40"):
+        read_corpora(tmp_path, tokenizer.vocab_size)
     file.unlink()
-    with pytest.raises(RunError, match="train.ids could not be read: No such file"):
-        read_corpora(tmp_path)
+    with pytest.raises(RunError, match="train.ids is damaged: it is missing"):
+        read_corpora(tmp_path, tokenizer.vocab_size)
 
 
 def test_line_range_reads_again_at_each_iteration():

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from saccade.data.special_tokens import EOS
 from saccade.data.tokenizers import Tokenizer
-from saccade.errors import RunError
 from saccade.io.atomic import corrupt_file_error, read_checksummed_json, write_checksummed_json
+from saccade.io.id_files import IdRange, ids_checksum, open_ids
 from saccade.io.memmap import open_memmap
 
 LINE_CHUNK = 1024  # lines encoded per call
@@ -89,12 +89,14 @@ def write_corpus(
     on_progress: Callable[[int], None] = lambda more: None,
 ) -> TokenCorpus:
     """Encode a text into a file; `write_corpus_index` must follow before it can be read."""
-    with path.open("wb") as file:
+    part = path.with_name(f".{path.name}.part")  # another process may have mapped the old file
+    with part.open("wb") as file:
         characters, words = _encode(
             tokenizer, lines, lambda ids: file.write(ids.tobytes()), on_progress
         )
         file.flush()
         os.fsync(file.fileno())
+    part.replace(path)
     return TokenCorpus(open_memmap(path, _id_dtype(tokenizer)), characters, words)
 
 
@@ -104,6 +106,7 @@ def write_corpus_index(folder: Path, corpora: Mapping[str, TokenCorpus]) -> None
         split: {
             "bytes": int(corpus.ids.itemsize),
             "tokens": len(corpus.ids),
+            "crc32": ids_checksum(corpus.ids),
             "characters": corpus.characters,
             "words": corpus.words,
         }
@@ -112,19 +115,28 @@ def write_corpus_index(folder: Path, corpora: Mapping[str, TokenCorpus]) -> None
     write_checksummed_json(folder / TOKEN_INDEX_FILE, {"splits": splits})
 
 
-def read_corpora(folder: Path) -> dict[str, TokenCorpus]:
-    """Return the corpora of a folder by split."""
-    found = {}
-    for split, facts in read_checksummed_json(folder / TOKEN_INDEX_FILE)["splits"].items():
-        path = token_file(folder, split)
-        try:
-            ids = open_memmap(path, np.dtype(f"<u{facts['bytes']}"))
-        except OSError as error:
-            raise RunError(f"{path} could not be read: {error.strerror or error}.") from None
-        if len(ids) != facts["tokens"]:
-            raise corrupt_file_error(path, f"it has {len(ids):,} tokens of {facts['tokens']:,}")
-        found[split] = TokenCorpus(ids, facts["characters"], facts["words"])
-    return found
+def read_corpora(folder: Path, vocab_size: int) -> dict[str, TokenCorpus]:
+    """Return the corpora of a folder by split; RunError if a file of them is damaged."""
+    index = read_checksummed_json(folder / TOKEN_INDEX_FILE)
+    valid = IdRange(0, vocab_size - 1)
+    try:
+        return {
+            split: TokenCorpus(
+                open_ids(
+                    token_file(folder, split),
+                    np.dtype(f"<u{facts['bytes']}"),
+                    valid,
+                    facts["tokens"],
+                    facts.get("crc32"),
+                ),
+                facts["characters"],
+                facts["words"],
+            )
+            for split, facts in index["splits"].items()
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        reason = f"it has another structure ({error})"
+        raise corrupt_file_error(folder / TOKEN_INDEX_FILE, reason) from None
 
 
 def token_file(folder: Path, split: str) -> Path:

@@ -14,7 +14,7 @@ Counting needs memory for the text's ids and one row of X: the positions of each
 first (counting sort), then the rows of X are counted one word at a time and, if a scratch folder is
 given, appended to memory-mapped files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -199,6 +199,17 @@ class GloVeTrainer:
     def __init__(self, pairs: Cooccurrences, words: int, config: GloVeConfig, seed: int):
         self.pairs, self.config, self.seed = pairs, config, seed
         self.params = init_glove_params(words, config.width, seed)
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Restore parameters; RuntimeError if they are of another shape or type."""
+        params = GloVeParams(*(state[name] for name in GloVeParams._fields))
+        for name, found, expected in zip(params._fields, params, self.params, strict=True):
+            if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+                raise RuntimeError(
+                    f"got {name} of shape {found.shape} and {found.dtype}; expected "
+                    f"{expected.shape} and {expected.dtype}"
+                )
+        self.params = params
 
     def epoch(
         self,

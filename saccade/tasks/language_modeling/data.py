@@ -1,5 +1,6 @@
 """A long text as token ids, divided by position, or its documents by the settings."""
 
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ from saccade.data.text.token_store import (
 from saccade.data.tokenizers import Tokenizer, train_tokenizer
 from saccade.data.word_splitting import is_unspaced
 from saccade.errors import ConfigError
+from saccade.io.id_files import stored_or_none
 from saccade.models.config import GPTConfig
 from saccade.tasks.base import (
     Choice,
@@ -115,9 +117,10 @@ def prepare_text(recipe: LanguageRecipe, context: PrepareContext[Tokenizer]) -> 
     notes: list[str] = []
     inferred: list[RoleChoice] = []
     folder, tokenizer = context.scratch_dir, context.preprocessor
-    if folder is not None and (folder / TOKEN_INDEX_FILE).exists() and tokenizer is not None:
-        corpora = read_corpora(folder)
-    else:
+    corpora = None
+    if folder is not None and tokenizer is not None and (folder / TOKEN_INDEX_FILE).exists():
+        corpora = stored_or_none(partial(read_corpora, folder, tokenizer.vocab_size))
+    if corpora is None or tokenizer is None:
         context.on_progress("reading the text", 0, None)
         lines, columns, inferred, notes = _read_lines(recipe.data, context.on_progress)
         data = recipe.data.model_dump(exclude_unset=True) | columns

@@ -38,7 +38,10 @@ class LabelVocabulary(NamedTuple):
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "LabelVocabulary":
         """Rebuild a vocabulary from plain values."""
-        return cls(values["words"], values["labels"], values["met"])
+        words, labels, met = values["words"], values["labels"], values["met"]
+        if len(labels) != len(met) or not all(isinstance(name, str) for name in (*words, *labels)):
+            raise ValueError(f"got {len(labels):,} labels and {len(met):,} counts")
+        return cls(words, labels, met)
 
 
 class WordEncoder:

@@ -33,7 +33,7 @@ from saccade.errors import ConfigError, DataError
 from saccade.estimators.word_vectors.config import WindowsConfig
 from saccade.estimators.word_vectors.word2vec import MAX_HELD_OUT_WORDS
 from saccade.io.atomic import write_atomically
-from saccade.io.memmap import open_memmap
+from saccade.io.id_files import IdRange, read_id_files, stored_or_none, write_id_index
 from saccade.io.text_files import read_lines
 from saccade.metrics.word_similarity import WordVectorBenchmark, read_word_benchmark
 from saccade.tasks.base import (
@@ -53,6 +53,7 @@ from saccade.types.progress import Progress, ProgressCounter
 
 BENCHMARKS_FOLDER = "word-vector-eval"  # in SACCADE_DATA: similarity and analogy sets
 WORDS_FILE = "words.ids"
+ID_FILES = {"train": WORDS_FILE, "dev": "dev.ids", "test": "test.ids"}
 
 
 class WordSplit(NamedTuple):
@@ -70,9 +71,12 @@ def prepare_words(recipe: VectorsRecipe, context: PrepareContext[WordVocabulary]
     """Encode the text as word ids, in a file of the scratch folder if there is one."""
     folder, vocabulary = context.scratch_dir, context.preprocessor
     if folder is not None and (folder / WORDS_FILE).exists() and vocabulary is not None:
-        ids = open_memmap(folder / WORDS_FILE, np.int32)
-        corpus = WordCorpus(vocabulary.words, vocabulary.counts, ids, vocabulary.read)
-        return _prepared(recipe, vocabulary, corpus, _stored_ids(folder))
+        valid = IdRange(LINE_END, len(vocabulary.words) - 1)
+        stored = stored_or_none(lambda: read_id_files(folder, ID_FILES, np.int32, valid))
+        if stored is not None:
+            ids = stored.pop("train")
+            corpus = WordCorpus(vocabulary.words, vocabulary.counts, ids, vocabulary.read)
+            return _prepared(recipe, vocabulary, corpus, stored)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     corpora, notes = _open_texts(recipe.data, context.on_progress)
@@ -103,6 +107,9 @@ def prepare_words(recipe: VectorsRecipe, context: PrepareContext[WordVocabulary]
         f"{data.min_count} times or more."
     )
     held_out = _encode_held_out(others, corpus.words, data.split, folder)
+    if folder is not None:
+        files = {"train": corpus.ids, **held_out}
+        write_id_index(folder, {ID_FILES[split]: ids for split, ids in files.items()})
     prepared = _prepared(recipe, vocabulary, corpus, held_out)
     prepared.notes.extend(notes)
     prepared.choices.extend(role_choices(text.choices))
@@ -162,13 +169,8 @@ def _encode_held_out(
                 "training; try more of it, or --set data.min_count=1."
             )
         if folder is not None:
-            write_atomically(folder / f"{name}.ids", ids.tobytes())
+            write_atomically(folder / ID_FILES[name], ids.tobytes())
     return found
-
-
-def _stored_ids(folder: Path) -> dict[str, Int32Array]:
-    paths = {name: folder / f"{name}.ids" for name in SPLIT_NAMES[1:]}
-    return {name: open_memmap(path, np.int32) for name, path in paths.items() if path.exists()}
 
 
 def _open_texts(

@@ -113,7 +113,11 @@ class WindowModel(WordModel):
 
     def load(self, arrays: Arrays) -> None:
         """Restore the vectors."""
-        _check(arrays["inputs"], self.size)
+        inputs, outputs = arrays["inputs"], arrays["outputs"]
+        _check(inputs, self.size, self.config.width)
+        _check(outputs, len(self.words), self.config.width)
+        if inputs.shape[1] != outputs.shape[1]:
+            raise RuntimeError(f"got rows of {inputs.shape[1]} and {outputs.shape[1]} values")
         self.vectors = Word2VecParams(arrays["inputs"], arrays["outputs"], self.config.width)
 
     def word_vectors(self) -> Float32Array:
@@ -160,9 +164,7 @@ class GloVeModel(WordModel):
         pairs = _counted(sentences, self.config.window, context)
         self.trainer = GloVeTrainer(pairs, len(self.words), self.config, self.seed)
         if context.resume_state is not None:
-            self.trainer.params = glove.GloVeParams(
-                *(context.resume_state[n] for n in glove.GloVeParams._fields)
-            )
+            self.trainer.resume(context.resume_state)
         for epoch in range(context.start_block, self.config.epochs):
             if context.stop():
                 return
@@ -181,7 +183,7 @@ class GloVeModel(WordModel):
 
     def load(self, arrays: Arrays) -> None:
         """Restore the vectors."""
-        _check(arrays["rows"], len(self.words))
+        _check(arrays["rows"], len(self.words), 1)
         self.rows = arrays["rows"]
 
     def word_vectors(self) -> Float32Array:
@@ -227,9 +229,13 @@ class OneHotModel(WordModel):
         return one_hot_vectors(len(self.words))
 
 
-def _check(rows: NDArray[Any], expected: int) -> None:
-    if len(rows) != expected:
-        raise RuntimeError(f"got {len(rows):,} rows; expected {expected:,}")
+def _check(rows: NDArray[Any], expected: int, min_width: int) -> None:
+    """Raise a RuntimeError for rows that a compiled kernel must not index."""
+    if rows.ndim != 2 or len(rows) != expected or rows.shape[1] < min_width:
+        shape = " × ".join(map(str, rows.shape))
+        raise RuntimeError(f"got rows of shape {shape}; expected {expected:,} × {min_width:,}")
+    if rows.dtype != np.float32:
+        raise RuntimeError(f"got rows of {rows.dtype}; expected float32")
 
 
 def _counted(sentences: WordCorpus, window: int, context: FitContext) -> glove.Cooccurrences:
