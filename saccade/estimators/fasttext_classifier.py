@@ -238,7 +238,11 @@ def concat_bags(first: Bags, second: Bags) -> Bags:
 
 
 class FastTextClassifier:
-    """Input rows of words and n-grams, and output rows of labels or nodes of their Huffman tree."""
+    """fastText's linear classifier on the mean of word and n-gram vectors.
+
+    It has input rows of words and n-grams, and output rows of labels or nodes of their Huffman
+    tree.
+    """
 
     def __init__(
         self,
