@@ -159,11 +159,16 @@ def test_divergence_before_the_first_checkpoint_leaves_no_folder(
     assert not folder.exists()
 
 
-def test_next_try_after_a_divergence_is_not_blocked(smallest: Recipes, tmp_path: Path) -> None:
-    broken = smallest("bahdanau", {"train.learning_rate": 1e38, "train.clip_norm": 1e38})
-    broken = broken.with_values(train={**broken.train.model_dump(), "warmup": 0})
+def test_next_try_after_a_divergence_is_not_blocked(
+    diverging: Callable[[int], None],
+    smallest: Recipes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    diverging(1)
     with pytest.raises(TrainingError):
-        train_recipe(broken, tmp_path / "run", TrainOptions())
+        train_recipe(smallest(), tmp_path / "run", TrainOptions())
+    monkeypatch.undo()
     assert train_recipe(smallest(), tmp_path / "run", TrainOptions()).stop_reason == "steps"
 
 

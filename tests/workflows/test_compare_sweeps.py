@@ -95,7 +95,7 @@ def test_compare_leaves_out_failing_values_unless_named(
     assert not (tmp_path / "a" / "newton-1").exists()
     with pytest.raises(ConfigError, match="expected at most 2,048 weights"):
         compare_models("optimizers", **call, only=["newton", "sgd"], out=tmp_path / "b")
-    broken = {"sgd": {"train.learning_rate": 1e30, "train.clip_norm": 1e30, "train.warmup": 0}}
+    broken = {"sgd": {"train.learning_rate": 1e9, "train.clip_norm": 1e9, "train.warmup": 0}}
     monkeypatch.setitem(SWEEPS, "optimizers", Sweep("train.optimizer", {**broken, "adam": {}}))
     call |= {"steps": 6}
     found = compare_models("optimizers", **call, out=tmp_path / "c")
