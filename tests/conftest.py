@@ -54,6 +54,37 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.path.stem, len(FIRST)))
 
 
+# the test files that read report/ of a run, or show what users get; others draw no figures
+READERS_OF_REPORTS = {
+    "test_classify",
+    "test_cli",
+    "test_core_install",
+    "test_examples",
+    "test_finetune_cli",
+    "test_forecast",
+    "test_machine",
+    "test_old_formats",
+    "test_online",
+    "test_readme",
+    "test_regression",
+    "test_run",
+    "test_table",
+    "test_table_attributions",
+    "test_table_cli",
+    "test_text_classifiers",
+    "test_vectors",
+}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    from saccade.runs import report, train
+
+    def write_none(run: Any, figures: Any, log: Any) -> None: ...
+
+    is_read = item.path.stem in READERS_OF_REPORTS
+    train.write_report = report.write_report if is_read else write_none
+
+
 @pytest.fixture(autouse=True)
 def same_start() -> None:
     """Start each test with the same global seeds, one thread and all shape checks.
@@ -157,11 +188,14 @@ def trained_runs(
     smallest: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
     """Return the folders of a trained run of each model; read-only for tests."""
+    from saccade.runs.report import write_report
     from saccade.runs.train import TrainOptions, train_recipe
 
     root = tmp_path_factory.mktemp("runs")
-    for model in ("bahdanau", "seq2seq", "transformer"):
-        train_recipe(smallest(model), root / model, TrainOptions())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("saccade.runs.train.write_report", write_report)
+        for model in ("bahdanau", "seq2seq", "transformer"):
+            train_recipe(smallest(model), root / model, TrainOptions())
     torch.set_num_threads(2)
     return {folder.name: folder for folder in root.iterdir()}
 

@@ -20,9 +20,6 @@ from saccade.data.text.corpus import open_text_corpus
 from saccade.data.time_series import read_series
 from saccade.errors import ConfigError, DataError, RunError
 
-pytestmark = pytest.mark.usefixtures("no_report")
-
-
 QUICK = {
     "data.max_new_tokens": 8,
     "model.width": 8,

@@ -19,9 +19,6 @@ from saccade.recipes.translation import dates_recipe
 from saccade.runs.run import Run
 from saccade.types.results import Evaluation
 
-pytestmark = pytest.mark.usefixtures("no_report")
-
-
 Command = Callable[..., Any]
 FOLDER = Path(saccade.cli.__file__).parent
 SMALL = ["--set=train.steps=2", "--set=model.width=4", "--set=train.threads=1"]

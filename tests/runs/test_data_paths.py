@@ -12,8 +12,6 @@ from saccade.runs.data_paths import is_plain_path
 from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, train_recipe
 
-pytestmark = pytest.mark.usefixtures("no_report")
-
 
 @pytest.fixture
 def project(

@@ -10,8 +10,6 @@ from saccade.runs.run import Run, load_run
 from saccade.types.html import html_image, html_table
 from saccade.types.results import Evaluation, Prediction
 
-pytestmark = pytest.mark.usefixtures("no_report")
-
 
 @pytest.fixture(scope="module")
 def run(trained_runs: dict[str, Path]) -> Run:

@@ -18,9 +18,6 @@ from saccade.tasks.translation.objective import TranslationObjective
 from saccade.training.loop import Event, StepEvent
 from saccade.training.objective import Loss
 
-pytestmark = pytest.mark.usefixtures("no_report")
-
-
 Recipes = Callable[..., Any]
 
 

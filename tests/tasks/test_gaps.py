@@ -15,9 +15,6 @@ from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.run import load_run
 from saccade.runs.train import TrainOptions, train_recipe
 
-pytestmark = pytest.mark.usefixtures("no_report")
-
-
 VOCAB = 9
 
 

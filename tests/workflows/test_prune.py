@@ -23,9 +23,6 @@ from saccade.workflows.prune import (
     time_runs,
 )
 
-pytestmark = pytest.mark.usefixtures("no_report")
-
-
 LEARNED = {
     "model.width": 16,
     "model.heads": 4,

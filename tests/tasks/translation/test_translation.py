@@ -27,9 +27,6 @@ from saccade.tasks.translation.evaluate import score_translations
 from saccade.tasks.translation.objective import TranslationObjective
 from saccade.tasks.translation.predict import attention_kind
 
-pytestmark = pytest.mark.usefixtures("no_report")
-
-
 MODELS = ("bahdanau", "seq2seq", "transformer")
 Recipes = Callable[..., Any]
 

@@ -18,9 +18,6 @@ from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, train_recipe
 
-pytestmark = pytest.mark.usefixtures("no_report")
-
-
 MAX_LENGTH = 40
 WORDS = "the a man woman dog red blue runs sits über Straße 3 15 , . !".split()
 
