@@ -198,6 +198,18 @@ def test_labels_that_the_run_does_not_know_are_refused(
         assert "got the labels 'x0', 'x1'; expected those of the classifier" in result.message
 
 
+@pytest.mark.parametrize("name", ["one.csv", "one.tsv"])
+def test_data_of_a_single_class_can_be_evaluated(
+    name: str, command: Callable[..., Result], classifier: Run
+) -> None:
+    header, tab = ("label,review\n", ",") if name == "one.csv" else ("", "\t")
+    rows = [tab.join(row) for row in REVIEWS if row[0] == "good"]
+    Path(name).write_text(header + "\n".join(rows) + "\n")
+    result = command("evaluate", classifier.folder, name, "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["examples"] == len(rows) == 40
+
+
 def test_dates_of_a_table_are_inputs_and_unseen_categories_are_noted(
     command: Callable[..., Result], table: Run
 ) -> None:

@@ -84,7 +84,7 @@ def find_roles(
     if is_other:
         given = _as_in(records, given)
     check_given(records, given)
-    choices = resolve_roles(records, TASK_ROLES[task], given, task, ask)
+    choices = resolve_roles(records, TASK_ROLES[task], given, task, ask, is_other)
     left_open = [choice for choice in choices if given.get(choice.role) is None]
     return TaskRecords(records, {choice.role: choice.column for choice in choices}, left_open)
 

@@ -55,6 +55,7 @@ def resolve_roles(
     given: Mapping[str, str | None],
     task: str,
     ask: AskColumn | None = None,
+    is_other: bool = False,
 ) -> list[RoleChoice]:
     """Return the column of each role: all required ones, and the optional ones that are found.
 
@@ -64,6 +65,7 @@ def resolve_roles(
         given: column by role, where the user named one; a number is a position, counted from 1.
         task: name of the task, for the command in a message.
         ask: function that asks the user; None: an ambiguous case is an error.
+        is_other: True for data of a model that is trained: it may have one of the classes only.
 
     Raises:
         DataError: with the command to type, if a role is ambiguous or has no column, if the columns
@@ -72,7 +74,7 @@ def resolve_roles(
     sample = records.head(ROLE_SAMPLE_ROWS)
     profiles = profile_records(sample)
     check_header(records, sample, profiles)
-    is_whole = len(sample) < ROLE_SAMPLE_ROWS
+    is_whole = len(sample) < ROLE_SAMPLE_ROWS and not is_other
     return assign_roles(records, profiles, roles, given, task, ask, is_whole)
 
 

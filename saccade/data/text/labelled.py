@@ -95,7 +95,9 @@ def open_labelled_texts(
     notes = describe_records(records)
     if records.text_source and _has_prefix(records):
         return LabelledTexts(read_lines, notes=notes[:1])
-    if not any(given_columns(config, "classify").values()) and _is_label_tab_text(records):
+    if not any(given_columns(config, "classify").values()) and _is_label_tab_text(
+        records, is_other
+    ):
         notes.append(f"{records.name}: the label is before the first tab, the text after it.")
         return LabelledTexts(read_lines, notes=notes)
     opened = find_roles(records, config, "classify", is_other=is_other, ask=ask)
@@ -123,7 +125,7 @@ def _has_prefix(records: Records) -> bool:
     return next(filter(str.strip, _lines(records)), "").startswith(LABEL_PREFIX)
 
 
-def _is_label_tab_text(records: Records) -> bool:
+def _is_label_tab_text(records: Records, is_other: bool) -> bool:
     """Return True for lines without a header in which the label is before the first tab.
 
     The text may contain tabs, so that lines have different numbers of them.
@@ -133,7 +135,8 @@ def _is_label_tab_text(records: Records) -> bool:
     tabs = {line.count("\t") for line in islice(filter(str.strip, _lines(records)), 1000)}
     if records.format == "text" or len(records.columns) == 1 or len(tabs) > 1:
         return True
-    choices = resolve_roles(records, TASK_ROLES["classify"], {}, "classify")
+    roles = TASK_ROLES["classify"]
+    choices = resolve_roles(records, roles, {}, "classify", is_other=is_other)
     return {choice.role: choice.column for choice in choices}["label"] == records.columns[0]
 
 
