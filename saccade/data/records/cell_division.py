@@ -94,7 +94,9 @@ def divide_cells(content: bytes, delimiter: str, has_quotes: bool) -> DividedCel
         text.tobytes().translate(None, bytes([REMOVED])),
         np.flatnonzero(is_line_end) + 1,
         (lengths == 0) | ((lengths == 1) & (raw[starts] == CARRIAGE_RETURN)),
-        np.searchsorted(line_ends, starts),
+        np.arange(len(starts))
+        if len(line_ends) == len(starts)
+        else np.searchsorted(line_ends, starts),
         size,
         len(line_ends),
     )

@@ -31,7 +31,7 @@ from saccade.io.text_files import (
 from saccade.types.arrays import IntArray
 
 PARSE_ROWS = 256  # parsed before they are turned into columns
-PIECE_BYTES = 1 << 17  # whose cells are divided at a time
+PIECE_BYTES = 1 << 18  # whose cells are divided at a time
 MAX_OPEN_BYTES = 1 << 24  # after which a quotation mark is left to the csv module
 MAX_COUNTED_ERRORS = 1000
 DELIMITER_NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
