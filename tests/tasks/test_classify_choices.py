@@ -114,10 +114,13 @@ def test_network_steps_follow_the_texts_and_long_texts_are_noted(tmp_path: Path)
     found = chosen(prepared)
     assert "30 epochs of" in found["train.steps"].reason
     assert {"train.warmup", "train.evaluate_every"} <= set(found)
+    assert found["train.learning_rate"].value == prepared.recipe.train.model_dump()["learning_rate"]
     assert any("longer than 20 words and are truncated" in note for note in prepared.notes)
     settings = prepared.recipe.model.model_dump()
     assert settings["vocab_size"] == len(prepared.preprocessor.words) + 1
     assert settings["outputs"] == 2
+    given = prepare(path, model="cnn", train__learning_rate=0.5)
+    assert given.recipe.train.model_dump()["learning_rate"] == 0.5
     timed = chosen(prepare(path, model="cnn", train__minutes=1))
     assert "train.steps" not in timed
 

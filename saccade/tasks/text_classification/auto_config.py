@@ -429,7 +429,7 @@ def _fasttext_score(search: _Search, recipe: ClassifyRecipe, fold: Fold) -> Held
 
 EPOCH_TEXTS = 150_000  # texts seen in training, unless that is very few or many epochs
 MIN_EPOCHS, MAX_EPOCHS = 4, 30
-EVALUATIONS_PER_EPOCH = 2
+LEARNING_RATES = {"bilstm": 0.004, "cnn": 0.004}  # others have the default
 
 
 def _choose_training(recipe: ClassifyRecipe, stats: TextStats, chooser: Chooser) -> list[str]:
@@ -437,6 +437,9 @@ def _choose_training(recipe: ClassifyRecipe, stats: TextStats, chooser: Chooser)
     model, train = recipe.model.model_dump(), recipe.train.model_dump()
     max_length = int(model["max_length"])
     words = max(1.0, min(stats.words, max_length))
+    if (rate := LEARNING_RATES.get(recipe.model_name)) is not None:
+        reason = f"a {recipe.model_name} learns more in few epochs than with 0.001"
+        chooser.choose("train.learning_rate", rate, reason)
     if train["minutes"] is None:
         batch = max(1.0, train["batch_tokens"] / words)
         per_epoch = max(1.0, stats.texts / batch)
