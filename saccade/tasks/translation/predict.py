@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 from unicodedata import category
 
@@ -188,14 +189,14 @@ class TranslationPredictor(TextPredictor):
 
     # --- lengths ---------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def max_positions(self) -> int:
         """Number of positions the model has; unlimited unless they are learned."""
-        model = self.recipe.model
-        is_learned = model.model_dump().get("positions") == "learned"
-        return int(model.model_dump()["max_positions"]) if is_learned else sys.maxsize
+        settings = self.recipe.model.model_dump()
+        is_learned = settings.get("positions") == "learned"
+        return int(settings["max_positions"]) if is_learned else sys.maxsize
 
-    @property
+    @cached_property
     def max_length(self) -> int:
         """Maximum source length in tokens, with one position left for eos."""
         return min(self.recipe.data.max_length, self.max_positions - 1)
