@@ -327,7 +327,7 @@ def test_inputs_are_texts_or_the_input_column() -> None:
     [
         ("translate", "lr", 0.1, "try set={'train.learning_rate': 0.1}"),
         ("translate", "epochs", 3, "try set={'train.steps': …}"),
-        ("classify", "epochs", 3, "try set={'model.epochs': 3}"),
+        ("vectors", "epochs", 3, "try set={'model.epochs': 3}"),
         ("pairs.tsv", "minutes", 2, "try set={'train.minutes': 2}"),
         ("translate", "colour", "red", "settings are given as set={NAME: VALUE}"),
     ],

@@ -121,11 +121,15 @@ def limits(field: FieldInfo) -> str:
         if get_origin(argument) is Annotated:
             parts += get_args(argument)[1:]
     return ", ".join(
-        f"{sign} {getattr(part, attribute):g}"
+        f"{sign} {_number(getattr(part, attribute))}"
         for part in parts
         for kind, (attribute, sign) in LIMITS.items()
         if isinstance(part, kind)
     )
+
+
+def _number(value: int | float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 # --- search ---------------------------------------------------------------------------------------

@@ -52,8 +52,8 @@ def outside(setting: Setting) -> Iterator[str]:
     """Yield values just outside the limits."""
     for limit in filter(None, setting.limits.split(", ")):
         sign, number = limit.split()
-        at = float(number)
-        yield f"{ {'>': at, '<': at, '≥': at - 1, '≤': at + 1}[sign]:g}"
+        at = int(number) if number.lstrip("-").isdecimal() else float(number)
+        yield repr({">": at, "<": at, "≥": at - 1, "≤": at + 1}[sign])
 
 
 def test_limits_are_those_that_are_enforced() -> None:

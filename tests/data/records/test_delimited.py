@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saccade.data.records.base import CHUNK_ROWS, ReadOptions, Records
-from saccade.data.records.cell_division import divide_cells
+from saccade.data.records.delimited_rows import divide_cells
 from saccade.data.records.open import open_records
 from saccade.errors import DataError
 from saccade.io import text_files
