@@ -10,11 +10,15 @@ punctuation (“ ( ¿), around - and /, and between characters of those scripts 
 a number (2024年). Splitting the joined text gives the same tokens again.
 """
 
+import logging
 import re
+import warnings
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 from unicodedata import category
+
+from saccade.errors import MissingPackageError
 
 _JOINERS = "\u200c\u200d"  # occur inside Persian and Indic words, and inside emoji
 _SPACELESS = (
@@ -22,6 +26,9 @@ _SPACELESS = (
     "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
     "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana and related symbols
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Chinese
+)
+_HAN_RUN = re.compile(
+    "[\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 _FAR_LETTERS = "\U00010000-\U0001efff"
 _FAR_COMBINING = "\U0001f3fb-\U0001f3ff\U000e0100-\U000e01ef"  # skin tones, variation selectors
@@ -95,6 +102,43 @@ def split_words(text: str) -> list[str]:
 def word_spans(text: str) -> list[tuple[int, int]]:
     """Return start and end of each word that `split_words` returns."""
     return [match.span() for match in _word_pattern().finditer(text)]
+
+
+def segmented_spans(text: str) -> list[tuple[int, int]]:
+    """Return the spans of words, with Chinese segmented into words by jieba (an extra)."""
+    spans, at = [], 0
+    for run in _HAN_RUN.finditer(text):
+        start, end = run.span()
+        spans += [(at + a, at + b) for a, b in word_spans(text[at:start])]
+        spans += [(start + a, start + b) for a, b in _segments(run.group())]
+        at = end
+    return spans + [(at + a, at + b) for a, b in word_spans(text[at:])]
+
+
+def split_segmented(text: str) -> list[str]:
+    """Return the words of `segmented_spans`."""
+    return [text[start:end] for start, end in segmented_spans(text)]
+
+
+@lru_cache(maxsize=1 << 17)  # texts are read several times while settings are chosen
+def _segments(run: str) -> list[tuple[int, int]]:
+    """Return the spans of the words of a run of Chinese characters."""
+    return [(start, end) for _, start, end in _jieba().tokenize(run)]
+
+
+@cache
+def _jieba() -> Any:
+    with warnings.catch_warnings():  # of its own source
+        warnings.simplefilter("ignore")
+        try:
+            import jieba  # type: ignore[import-untyped]
+        except ImportError:
+            raise MissingPackageError(
+                "data.split=jieba segments Chinese with jieba, which is not installed: pip install "
+                "'saccade[chinese]'. Without it (data.split=words) each character is a word."
+            ) from None
+    jieba.setLogLevel(logging.WARNING)
+    return jieba
 
 
 def is_unspaced(text: str) -> bool:

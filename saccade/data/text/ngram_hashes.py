@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saccade.data.hashing import HashArray
-from saccade.data.word_splitting import split_words
+from saccade.data.word_splitting import split_segmented, split_words
 from saccade.types.arrays import BoolArray, IntArray
 
 MIN_CHARS = 2  # characters of the shortest n-gram inside a word
@@ -33,7 +33,11 @@ _BASE = 0xD6E8FEB86659FD93  # p, odd
 _INVERSE_BASE = pow(_BASE, -1, 1 << 64)
 _WORD_SALT, _CHAR_SALT = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 
-SPLITTERS: dict[str, Callable[[str], list[str]]] = {"words": split_words, "whitespace": str.split}
+SPLITTERS: dict[str, Callable[[str], list[str]]] = {
+    "jieba": split_segmented,
+    "whitespace": str.split,
+    "words": split_words,
+}
 
 
 class HashedNGrams(NamedTuple):

@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saccade.compiled.jit import jit_nogil
-from saccade.data.word_splitting import split_words
+from saccade.data.word_splitting import split_segmented, split_words
 from saccade.errors import DataError
 from saccade.io.memmap import open_memmap
 from saccade.types.arrays import ByteArray, Int32Array, IntArray
 
+WORD_SPLITTERS = {"words": split_words, "jieba": split_segmented}
 LINE_END = -1  # after each line
 PRETOKENIZERS = ("whitespace", "words")
 
@@ -84,7 +85,7 @@ def read_word_corpus(
     known = _WordTable()
     store = _Store(ids_path)
     for content in contents:
-        for ids in known.number(pretokenize(content) if split == "words" else content):
+        for ids in known.number(_tokenized(content, split)):
             store.put(ids)
         on_progress(len(content))
     order = np.argsort(-known.counts, kind="stable")
@@ -110,7 +111,7 @@ class WordIndex:
         """Return the ids of blocks of whole lines, LINE_END after each; other words are dropped."""
         parts = [np.empty(0, np.int32)]
         for content in contents:
-            text = pretokenize(content) if split == "words" else content
+            text = _tokenized(content, split)
             parts += [ids.copy() for ids in self._known.number(text, may_grow=False)]
         return np.concatenate(parts)
 
@@ -127,10 +128,14 @@ def _too_small_message(known: "_WordTable", min_count: int) -> str:
     )
 
 
-def pretokenize(content: bytes) -> bytes:
+def _tokenized(content: bytes, split: str) -> bytes:
+    return content if split == "whitespace" else pretokenize(content, WORD_SPLITTERS[split])
+
+
+def pretokenize(content: bytes, splitter: Callable[[str], list[str]] = split_words) -> bytes:
     """Return lower-cased words, numbers and symbols with a space between; lines are kept."""
     lines = content.decode().lower().split("\n")
-    return "\n".join(" ".join(split_words(line)) for line in lines).encode()
+    return "\n".join(" ".join(splitter(line)) for line in lines).encode()
 
 
 # --- storage of the ids ---------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from saccade.data.word_splitting import word_spans
+from saccade.data.word_splitting import segmented_spans, word_spans
 from saccade.errors import ConfigError
 from saccade.inspection.attribution import Attribution
 from saccade.registry import lookup
@@ -27,8 +27,8 @@ MAX_OCCLUSIONS = 400  # parts of a text that are left out; longer texts in runs 
 
 def token_spans(text: str, split: str) -> list[tuple[int, int]]:
     """Return start and end of the words of a text, as the model splits it."""
-    if split == "words":
-        return word_spans(text)
+    if split != "whitespace":
+        return word_spans(text) if split == "words" else segmented_spans(text)
     return [match.span() for match in re.finditer(r"\S+", text)]
 
 

@@ -88,7 +88,7 @@ def text_stats(split: TextSplit, rule: str) -> TextStats:
         float(np.mean(lengths)),
         float(np.quantile(lengths, 0.98)),
         float(np.mean([len(text) for text in texts])),
-        is_unspaced("".join(texts)),
+        rule == "words" and is_unspaced("".join(texts)),
     )
 
 

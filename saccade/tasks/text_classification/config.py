@@ -40,8 +40,9 @@ class LabelsConfig(SplitConfig, SourceConfig):
     """Column of the labels; inferred if not set."""
     multi_label: bool = False
     """Texts have several labels, with commas between; inferred if not set."""
-    split: Literal["words", "whitespace"] = "words"
-    """Split into words and punctuation, or only at spaces (text that is tokenized already)."""
+    split: Literal["words", "whitespace", "jieba"] = "words"
+    """Split into words and punctuation, only at spaces (text that is tokenized already), or
+    Chinese into words with jieba (extra `chinese`)."""
     min_count: int = Field(1, ge=1, le=MAX_COUNT)
     """Number of occurrences below which a word is ignored (fasttext and networks)."""
 

@@ -31,8 +31,9 @@ class WordsConfig(TextConfig):
     """Share of the text held out for the loss; no more than 20,000 words of it are scored."""
     test_share: float = Field(0.0, ge=0, lt=0.5)
     """Share of the text held out for the scores of the trained vectors; 0: the text of dev."""
-    split: Literal["words", "whitespace"] = "words"
-    """Split into words and punctuation, or only at spaces (text that is tokenized already)."""
+    split: Literal["words", "whitespace", "jieba"] = "words"
+    """Split into words and punctuation, only at spaces (text that is tokenized already), or
+    Chinese into words with jieba (extra `chinese`)."""
     min_count: int = Field(5, ge=1, le=MAX_COUNT)
     """Number of occurrences below which a word gets no vector."""
 

@@ -117,7 +117,8 @@ def prepare_words(recipe: VectorsRecipe, context: PrepareContext[WordVocabulary]
         prepared.choices.append(Choice("data.split", "words", "each character is a token"))
         prepared.notes.append(
             "There are no spaces between words, so each character is a token and gets a vector. "
-            "For vectors of words, segment the text and set data.split=whitespace."
+            "For vectors of Chinese words try data.split=jieba; for other segmented text "
+            "data.split=whitespace."
         )
     return prepared
 
