@@ -31,7 +31,7 @@ __all__ = [
     "train",
 ]
 
-__version__ = "0.6.0"
+__version__ = "0.7.0"
 
 _LAZY = {
     "Evaluation": "saccade.types.results",
