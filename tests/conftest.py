@@ -30,6 +30,8 @@ settings.register_profile(
     "house", deadline=None, max_examples=50, derandomize=True, database=None, print_blob=True
 )
 settings.register_profile("fuzz", deadline=None, max_examples=200, print_blob=True)
+# as many examples as the house has, drawn by --hypothesis-seed
+settings.register_profile("seeds", deadline=None, max_examples=50, database=None, print_blob=True)
 settings.load_profile(os.environ.get("SACCADE_HYPOTHESIS", "house"))
 
 

@@ -21,7 +21,7 @@ def list_inputs(
     """Return the inputs of a sequence, a frame or an iterator, in order.
 
     Args:
-        data: inputs of the task, or rows of which the input column is taken.
+        data: inputs of the task, or rows; from rows, the input column is read.
         task: name of the task.
         columns: column of each role in the training data.
         input_types: types of one input.

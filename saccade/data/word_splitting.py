@@ -30,6 +30,7 @@ _SPACELESS = (
 _HAN_RUN = re.compile(
     "[\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
+_BETWEEN_SPACES = re.compile(r"\S+")
 _FAR_LETTERS = "\U00010000-\U0001efff"
 _FAR_COMBINING = "\U0001f3fb-\U0001f3ff\U000e0100-\U000e01ef"  # skin tones, variation selectors
 _FAR_CHINESE = "\U00020000-\U0003ffff"
@@ -139,6 +140,23 @@ def _jieba() -> Any:
             ) from None
     jieba.setLogLevel(logging.WARNING)
     return jieba
+
+
+def _spans_between_spaces(text: str) -> list[tuple[int, int]]:
+    return [match.span() for match in _BETWEEN_SPACES.finditer(text)]
+
+
+# by the setting data.split
+SPLITTERS: dict[str, Callable[[str], list[str]]] = {
+    "jieba": split_segmented,
+    "whitespace": str.split,
+    "words": split_words,
+}
+SPAN_SPLITTERS: dict[str, Callable[[str], list[tuple[int, int]]]] = {
+    "jieba": segmented_spans,
+    "whitespace": _spans_between_spaces,
+    "words": word_spans,
+}
 
 
 def is_unspaced(text: str) -> bool:

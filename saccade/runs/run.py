@@ -182,8 +182,8 @@ class Run:
         """Predict for one input (returns a `Prediction`) or a sequence of them (returns a list).
 
         An input is a text, for tables also a mapping from column to value. A frame or a list of
-        mappings is a sequence of rows, of which the input column of the run is read: the source,
-        or the text. `options` are those of the task: `beam`, `n_best`, `sample`, … for models that
+        mappings is a sequence of rows; from each row the input column of the run (source or text)
+        is read. `options` are those of the task: `beam`, `n_best`, `sample`, … for models that
         generate text. Messages number the inputs from `first`. `engine` is the decoder: "fused"
         (default, where it applies), "torch" (the model's own code) or "ctranslate2" (needs `export`
         first).

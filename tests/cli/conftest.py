@@ -14,6 +14,11 @@ class CommandResult(NamedTuple):
     out: str
     err: str
 
+    @property
+    def message(self) -> str:
+        """The messages on one line."""
+        return " ".join(self.err.split())
+
 
 @pytest.fixture
 def saccade(

@@ -3,7 +3,8 @@
 import io
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,20 @@ def test_line_is_shown_in_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_line_is_not_shown_if_torch_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_console, "transient_line", lambda text: pytest.fail(text))
+    lines: list[str] = []
+
+    @contextmanager
+    def record(text: str) -> Iterator[None]:
+        lines.append(text)
+        yield
+
+    monkeypatch.setattr(cli_console, "transient_line", record)
     load_torch()
+    assert "torch" in sys.modules and lines == []
+    monkeypatch.delitem(sys.modules, "torch")  # as in a new process
+    monkeypatch.setattr("builtins.__import__", lambda name, *rest: lines.append(name))
+    load_torch()
+    assert lines == ["Loading PyTorch …", "torch"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ Texts are split into words as `saccade.data.word_splitting` does: in scripts wit
 character is a word, so that n-grams of words are n-grams of characters there.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saccade.data.hashing import HashArray
-from saccade.data.word_splitting import split_segmented, split_words
+from saccade.data.word_splitting import SPLITTERS
 from saccade.types.arrays import BoolArray, IntArray
 
 MIN_CHARS = 2  # characters of the shortest n-gram inside a word
@@ -32,12 +32,6 @@ _SPACE, _NEWLINE = 32, 10
 _BASE = 0xD6E8FEB86659FD93  # p, odd
 _INVERSE_BASE = pow(_BASE, -1, 1 << 64)
 _WORD_SALT, _CHAR_SALT = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
-
-SPLITTERS: dict[str, Callable[[str], list[str]]] = {
-    "jieba": split_segmented,
-    "whitespace": str.split,
-    "words": split_words,
-}
 
 
 class HashedNGrams(NamedTuple):

@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saccade.compiled.jit import jit_nogil
-from saccade.data.word_splitting import split_segmented, split_words
+from saccade.data.word_splitting import SPLITTERS, split_words
 from saccade.errors import DataError
 from saccade.io.memmap import open_memmap
 from saccade.types.arrays import ByteArray, Int32Array, IntArray
 
-WORD_SPLITTERS = {"words": split_words, "jieba": split_segmented}
 LINE_END = -1  # after each line
 PRETOKENIZERS = ("whitespace", "words")
 
@@ -129,7 +128,7 @@ def _too_small_message(known: "_WordTable", min_count: int) -> str:
 
 
 def _tokenized(content: bytes, split: str) -> bytes:
-    return content if split == "whitespace" else pretokenize(content, WORD_SPLITTERS[split])
+    return content if split == "whitespace" else pretokenize(content, SPLITTERS[split])
 
 
 def pretokenize(content: bytes, splitter: Callable[[str], list[str]] = split_words) -> bytes:

@@ -153,7 +153,7 @@ def _fit(
 
     prior = np.zeros(size + labels, np.float32)
     prior[size:] = _prior_logits(targets, row_weights)
-    # the entropy of the labels is the loss of the best bias, and the scale of what is learned
+    # relative to the label entropy, which is the loss with biases alone
     min_decrease = tolerance * objective(prior)[0]
     params = prior
     if start is not None:

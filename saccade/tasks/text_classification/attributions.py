@@ -10,12 +10,11 @@ runner-up, v = (z_a - z_b) / T = log p_a / p_b; of independent labels it is z / 
     attention              the attention weight of the word
 """
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
-from saccade.data.word_splitting import segmented_spans, word_spans
+from saccade.data.word_splitting import SPAN_SPLITTERS
 from saccade.errors import ConfigError
 from saccade.inspection.attribution import Attribution
 from saccade.registry import lookup
@@ -23,13 +22,6 @@ from saccade.tasks.text_classification.scorer import LabelPair, LabelScorer, Wor
 from saccade.types.arrays import FloatArray
 
 MAX_OCCLUSIONS = 400  # parts of a text that are left out; longer texts in runs of words
-
-
-def token_spans(text: str, split: str) -> list[tuple[int, int]]:
-    """Return start and end of the words of a text, as the model splits it."""
-    if split != "whitespace":
-        return word_spans(text) if split == "words" else segmented_spans(text)
-    return [match.span() for match in re.finditer(r"\S+", text)]
 
 
 def label_pair(scorer: LabelScorer, logits: FloatArray, output: str | None) -> LabelPair:
@@ -48,7 +40,7 @@ def attribute_text(
 ) -> Attribution:
     """Return the contribution of each word of a text to the predicted label, or to another one."""
     method = method or scorer.methods[0]
-    spans = token_spans(text, scorer.recipe.data.split)
+    spans = SPAN_SPLITTERS[scorer.recipe.data.split](text)
     if not spans:
         raise ConfigError(f"got the text {text!r} without words; expected one with words.")
     logits = scorer.logits([text])[0]

@@ -15,8 +15,7 @@ import numpy as np
 
 from saccade.config import flatten, override_settings
 from saccade.data.samplers import evenly_spaced_rows
-from saccade.data.text.ngram_hashes import SPLITTERS
-from saccade.data.word_splitting import is_unspaced
+from saccade.data.word_splitting import SPLITTERS, is_unspaced
 from saccade.estimators.temperature import (
     fit_binary_temperature,
     fit_temperature,

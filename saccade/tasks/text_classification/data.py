@@ -21,7 +21,7 @@ from saccade.data.text.labelled import (
     generate_dates_by_language,
     open_labelled_texts,
 )
-from saccade.data.text.ngram_hashes import SPLITTERS
+from saccade.data.word_splitting import SPLITTERS
 from saccade.errors import DataError
 from saccade.tasks.base import Choice, PrepareContext, PreparedData, role_choices
 from saccade.tasks.text_classification.auto_config import choose_classifier_settings

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from saccade.data.word_splitting import SPAN_SPLITTERS
 from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.attribution import Attribution
 from saccade.inspection.checks import BATCH_INVARIANCE, RELOAD_CONSISTENCY, CheckResult
 from saccade.inspection.figures import ConfusionMatrix, Figure, ReliabilityDiagram
 from saccade.tasks.base import AttentionKey, Inspector
-from saccade.tasks.text_classification.attributions import attribute_text, token_spans
+from saccade.tasks.text_classification.attributions import attribute_text
 from saccade.tasks.text_classification.evaluate import (
     ScoredTexts,
     label_confusion,
@@ -52,7 +53,7 @@ class LabelInspector(Inspector[TextSplit]):
         self, text: str, answer: str | None = None
     ) -> dict[AttentionKey, AttentionMap]:
         """Return the attention between the words of a text, of a network that has attention."""
-        spans = token_spans(text, self.scorer.recipe.data.split)
+        spans = SPAN_SPLITTERS[self.scorer.recipe.data.split](text)
         return self.scorer.attention_maps(text, [text[start:end] for start, end in spans])
 
     def views(self) -> dict[str, str]:

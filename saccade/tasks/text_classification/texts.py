@@ -12,7 +12,7 @@ import numpy as np
 
 from saccade.data.samplers import evenly_spaced_rows
 from saccade.data.text.labelled import LabelledText
-from saccade.data.text.ngram_hashes import SPLITTERS
+from saccade.data.word_splitting import SPLITTERS
 from saccade.errors import DataError
 from saccade.tasks.text_classification.config import LabelsConfig
 from saccade.types.arrays import BoolArray, FloatArray, IntArray

@@ -11,18 +11,18 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
 import saccade
-from saccade.cli.main import run as run_command
 from saccade.interop.registry import EXPORTS, IMPORTS
 from saccade.runs.run import Run, load_run
 from saccade.workflows.doctor import compare_tables
+from tests.cli.conftest import CommandResult
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 TASTES = ("good", "bad", "fine")
 REVIEWS = [(TASTES[n % 3], f"the {('soup', 'bread', 'tea')[n % 3]} of day {n}") for n in range(120)]
 ROWS = [
@@ -31,33 +31,10 @@ ROWS = [
 ]
 
 
-class Result(NamedTuple):
-    """Exit code and output of a command."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def message(self) -> str:
-        """The messages on one line."""
-        return " ".join(self.err.split())
-
-
 @pytest.fixture
-def command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Result]:
-    """Return a function that runs a command in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments: object) -> Result:
-        capsys.readouterr()
-        code = run_command([str(argument) for argument in arguments])
-        return Result(code, *capsys.readouterr())
-
-    return call
+def command(saccade: Callable[..., CommandResult]) -> Callable[..., CommandResult]:
+    """Return the command line; the name `saccade` is the package here."""
+    return saccade
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +85,7 @@ FILES_WITH_ANSWERS = {
 
 @pytest.mark.parametrize("name", FILES_WITH_ANSWERS)
 def test_answers_in_a_file_do_not_reach_the_model(
-    name: str, command: Callable[..., Result], reverser: Run
+    name: str, command: Callable[..., CommandResult], reverser: Run
 ) -> None:
     Path(name).write_text(FILES_WITH_ANSWERS[name])
     result = command("predict", reverser.folder, "--file", name, "--json")
@@ -119,7 +96,7 @@ def test_answers_in_a_file_do_not_reach_the_model(
 
 
 def test_answer_after_a_tab_does_not_reach_the_model(
-    command: Callable[..., Result], reverser: Run
+    command: Callable[..., CommandResult], reverser: Run
 ) -> None:
     result = command("predict", reverser.folder, "abc\txx", "--json")
     assert json.loads(result.out)["source"] == "abc"
@@ -128,7 +105,7 @@ def test_answer_after_a_tab_does_not_reach_the_model(
 
 @pytest.mark.parametrize("label", TASTES)
 def test_labels_in_a_file_do_not_reach_the_classifier(
-    label: str, command: Callable[..., Result], classifier: Run
+    label: str, command: Callable[..., CommandResult], classifier: Run
 ) -> None:
     texts = [text for _, text in REVIEWS[:9]]
     Path("labelled.tsv").write_text("".join(f"{label}\t{text}\n" for text in texts))
@@ -139,14 +116,16 @@ def test_labels_in_a_file_do_not_reach_the_classifier(
     assert [one["text"] for one in found] == expected and len({*expected}) == 3
 
 
-def test_name_of_a_file_as_a_text_is_noted(command: Callable[..., Result], reverser: Run) -> None:
+def test_name_of_a_file_as_a_text_is_noted(
+    command: Callable[..., CommandResult], reverser: Run
+) -> None:
     Path("words.txt").write_text("abc\n")
     result = command("predict", reverser.folder, "words.txt")
     assert result.code == 0 and "use --file words.txt" in result.message
 
 
 def test_tokens_that_training_had_not_are_noted(
-    command: Callable[..., Result], reverser: Run
+    command: Callable[..., CommandResult], reverser: Run
 ) -> None:
     assert "vocabulary" not in command("predict", reverser.folder, "abc").message
     result = command("predict", reverser.folder, "a\N{ZERO WIDTH SPACE}b", "abz!")
@@ -159,7 +138,7 @@ def test_tokens_that_training_had_not_are_noted(
 @pytest.mark.parametrize("arguments", [("-",), (), ("--file", "-")])
 def test_standard_input_is_read_in_every_form(
     arguments: tuple[str, ...],
-    command: Callable[..., Result],
+    command: Callable[..., CommandResult],
     reverser: Run,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -189,7 +168,7 @@ def test_classes_are_those_of_the_labels(
 
 
 def test_labels_that_the_run_does_not_know_are_refused(
-    command: Callable[..., Result], classifier: Run
+    command: Callable[..., CommandResult], classifier: Run
 ) -> None:
     Path("other.tsv").write_text("".join(f"x{n % 2}\tthe soup {n}\n" for n in range(20)))
     for more in ((), ("--json",)):
@@ -200,7 +179,7 @@ def test_labels_that_the_run_does_not_know_are_refused(
 
 @pytest.mark.parametrize("name", ["one.csv", "one.tsv"])
 def test_data_of_a_single_class_can_be_evaluated(
-    name: str, command: Callable[..., Result], classifier: Run
+    name: str, command: Callable[..., CommandResult], classifier: Run
 ) -> None:
     header, tab = ("label,review\n", ",") if name == "one.csv" else ("", "\t")
     rows = [tab.join(row) for row in REVIEWS if row[0] == "good"]
@@ -211,7 +190,7 @@ def test_data_of_a_single_class_can_be_evaluated(
 
 
 def test_dates_of_a_table_are_inputs_and_unseen_categories_are_noted(
-    command: Callable[..., Result], table: Run
+    command: Callable[..., CommandResult], table: Run
 ) -> None:
     assert "day" in table.preprocessor.names
     rows = ({"age": 30, "city": "Rome", "day": f"2024-{month}-01"} for month in ("01", "12"))
@@ -224,7 +203,7 @@ def test_dates_of_a_table_are_inputs_and_unseen_categories_are_noted(
 # --- what was understood is printed ---------------------------------------------------------------
 
 
-def test_training_prints_file_columns_and_sizes(command: Callable[..., Result]) -> None:
+def test_training_prints_file_columns_and_sizes(command: Callable[..., CommandResult]) -> None:
     Path("pairs.csv").write_text(csv_of([(f"a{n}", f"b{n}") for n in range(60)], "en,fr"))
     small = ("--model=seq2seq", "--set=train.steps=1", "--set=model.width=4", "--out=run")
     result = command("train", "translate", "pairs.csv", *small)
@@ -258,7 +237,7 @@ MISTAKES = [
 def test_mistakes_are_answered_in_words_of_the_command_line(
     arguments: tuple[str, ...],
     expected: str,
-    command: Callable[..., Result],
+    command: Callable[..., CommandResult],
     reverser: Run,
     table: Run,
 ) -> None:
@@ -271,19 +250,21 @@ def test_mistakes_are_answered_in_words_of_the_command_line(
 
 
 @pytest.mark.parametrize(("name", "formats"), [("export", EXPORTS), ("import", IMPORTS)])
-def test_help_lists_every_format(name: str, formats: Any, command: Callable[..., Result]) -> None:
+def test_help_lists_every_format(
+    name: str, formats: Any, command: Callable[..., CommandResult]
+) -> None:
     shown = " ".join(command(name, "--help").out.split())
     assert f"Format: {', '.join(sorted(formats))}." in shown
 
 
-def test_help_is_a_command_and_explains_line_breaks(command: Callable[..., Result]) -> None:
+def test_help_is_a_command_and_explains_line_breaks(command: Callable[..., CommandResult]) -> None:
     assert command("help").out == command("--help").out
     shown = command("help", "predict").out
     assert shown == command("predict", "--help").out
     assert r"line breaks in it are printed as \n. --stream" in " ".join(shown.split())
 
 
-def test_counts_in_json_are_integers(command: Callable[..., Result], reverser: Run) -> None:
+def test_counts_in_json_are_integers(command: Callable[..., CommandResult], reverser: Run) -> None:
     run = shutil.copytree(reverser.folder, "run")
     found = json.loads(command("evaluate", run, "--json").out)
     assert isinstance(found["examples"], int) and found["examples"] > 0
