@@ -15,6 +15,10 @@ from typing import Any
 
 # before matplotlib is imported: figures go to files, no window is opened
 os.environ["MPLBACKEND"] = "Agg"
+# before numba is imported: compiled loops check every index here, which they do not for users;
+# their machine code is cached apart from the other
+if os.environ.setdefault("NUMBA_BOUNDSCHECK", "1") == "1":
+    os.environ["NUMBA_CACHE_DIR"] = str(Path(__file__).parent / "__pycache__" / "bounds-checked")
 # before torch is imported: spinning threads take minutes on a busy machine
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
