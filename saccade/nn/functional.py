@@ -55,6 +55,15 @@ def attention_weights(
     return scores.masked_fill(~may_see, lowest).softmax(dim=-1) * may_see
 
 
+def allowed_keys(
+    query: Float[Tensor, "B H T Q"], keys: Float[Tensor, "B G S P"], mask: Mask
+) -> MaySee | None:
+    """Return the table of a mask for these queries and keys, or None if it hides no key."""
+    B, _, T, _ = query.shape
+    mask.check_shape(B, T, keys.shape[-2])
+    return mask.may_see(T, keys.shape[-2], query.device)
+
+
 def attention_scores(
     query: Float[Tensor, "B H T Q"],
     keys: Float[Tensor, "B G S P"],
@@ -77,7 +86,7 @@ def attend_reference(
     positions: AttentionPositions,
 ) -> Float[Tensor, "B H T K"]:
     """Compute `attend` by the equation, with the whole table of weights."""
-    may_see = mask.may_see(query.shape[-2], keys.shape[-2], query.device)
+    may_see = allowed_keys(query, keys, mask)
     weights = attention_weights(attention_scores(query, keys, score, positions), may_see)
     return weights @ repeat_kv(values, query)
 
@@ -106,6 +115,7 @@ def attend(
     """
     dense = partial(attend_dense, score=score, positions=positions)
     T, S = query.shape[-2], keys.shape[-2]
+    mask.check_shape(query.shape[0], T, S)
     if mask.window_size is not None:
         return sliding_window_attention(dense, query, keys, values, mask, mask.window_size)
     is_plain = isinstance(score, ScaledDotScore) and not positions.depends_on_position
@@ -182,9 +192,8 @@ class Attention(nn.Module):
         self, query: Float[Tensor, "B H T Q"], keys: Float[Tensor, "B G S P"], mask: Mask
     ) -> Float[Tensor, "B H T S"]:
         """Return the table of attention weights."""
-        may_see = mask.may_see(query.shape[-2], keys.shape[-2], query.device)
         scores = attention_scores(query, keys, self.score, self.positions)
-        return attention_weights(scores, may_see)
+        return attention_weights(scores, allowed_keys(query, keys, mask))
 
 
 def attend_shared_memory(

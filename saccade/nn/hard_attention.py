@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from saccade.nn.attention_scores import Score
-from saccade.nn.functional import Attention, attention_weights
+from saccade.nn.functional import Attention, allowed_keys, attention_weights
 from saccade.nn.masks import Mask
 from saccade.seeding import thread_generator
 from saccade.types.shapes import MaySee
@@ -79,7 +79,7 @@ class HardAttention(Attention):
         """Return the value of one key for each query."""
         if not self.training:
             return self.reference(query, keys, values, mask)
-        may_see = mask.may_see(query.shape[-2], keys.shape[-2], query.device)
+        may_see = allowed_keys(query, keys, mask)
         scores = self.score.compare(query, keys)
         return straight_through_gumbel(scores, self.temperature, may_see) @ values
 
@@ -87,7 +87,7 @@ class HardAttention(Attention):
         self, query: Float[Tensor, "B H T Q"], keys: Float[Tensor, "B H S P"], mask: Mask
     ) -> Float[Tensor, "B H T S"]:
         """Return the one-hot table of weights."""
-        may_see = mask.may_see(query.shape[-2], keys.shape[-2], query.device)
+        may_see = allowed_keys(query, keys, mask)
         return argmax_weights(self.score.compare(query, keys), may_see)
 
 

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade.nn.attention_scores import Score
-from saccade.nn.functional import Attention, attention_weights
+from saccade.nn.functional import Attention, allowed_keys, attention_weights
 from saccade.nn.masks import Mask
 from saccade.types.shapes import Hidden, MaySee
 
@@ -100,7 +100,7 @@ class LocalAttention(Attention):
         self, query: Float[Tensor, "B H T Q"], keys: Float[Tensor, "B H S P"], mask: Mask
     ) -> Float[Tensor, "B H T S"]:
         """Return the table of weights; with the Gaussian its rows sum to less than 1."""
-        may_see = mask.may_see(query.shape[-2], keys.shape[-2], query.device)
+        may_see = allowed_keys(query, keys, mask)
         scores = self.score.compare(query[..., :-1], keys)
         return local_weights(scores, query[..., -1], self.window, self.gaussian, may_see)
 

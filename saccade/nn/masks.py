@@ -38,7 +38,8 @@ class _Span(NamedTuple):
 #                                     (1 or B, ..., 1 or T, S); `first_query` is the position of the
 #                                     first query of the whole sequence, S - T
 #   is_idle(span)                     True if it is known to hide no key of the span
-#   why_not(row, query, key)          the reason for hiding a key, or ""
+#   why_not(row, query, key,          the reason for hiding a key, or ""
+#           first_query)
 #   shape                             the batch size, query and key lengths it was made for, or None
 #   per_head, per_query               True if the table differs between heads, between queries
 
@@ -72,8 +73,10 @@ class _Lengths:
     def is_idle(self, span: _Span) -> bool:
         return False  # reading the lengths would synchronise with the device
 
-    def why_not(self, row: int, query: int, key: int) -> str:
-        length = int(self.lengths[row, query] if self.per_query else self.lengths[row])
+    def why_not(self, row: int, query: int, key: int, first_query: int) -> str:
+        length = int(
+            self.lengths[row, query - first_query] if self.per_query else self.lengths[row]
+        )
         return f"row {row} is {length} long and the key is padding" if key >= length else ""
 
 
@@ -87,7 +90,7 @@ class _Causal:
     def is_idle(self, span: _Span) -> bool:
         return span.last_key <= span.first_query
 
-    def why_not(self, row: int, query: int, key: int) -> str:
+    def why_not(self, row: int, query: int, key: int, first_query: int) -> str:
         return "the key lies in the query's future" if key > query else ""
 
 
@@ -106,7 +109,7 @@ class _Window:
         behind, before = span.last_query - span.first_key, span.last_key - span.first_query
         return behind <= self.back and before <= self.ahead
 
-    def why_not(self, row: int, query: int, key: int) -> str:
+    def why_not(self, row: int, query: int, key: int, first_query: int) -> str:
         offset = key - query
         if -self.back <= offset <= self.ahead:
             return ""
@@ -136,7 +139,7 @@ class _Segments:
     def is_idle(self, span: _Span) -> bool:
         return False
 
-    def why_not(self, row: int, query: int, key: int) -> str:
+    def why_not(self, row: int, query: int, key: int, first_query: int) -> str:
         mine, theirs = int(self.query[row, query - self.cached]), int(self.key[row, key])
         return f"the query is in segment {mine}, the key in {theirs}" if mine != theirs else ""
 
@@ -167,7 +170,7 @@ class _Table:
     def is_idle(self, span: _Span) -> bool:
         return False
 
-    def why_not(self, row: int, query: int, key: int) -> str:
+    def why_not(self, row: int, query: int, key: int, first_query: int) -> str:
         B, _, T, S = self.allowed.shape
         table = self.allowed[row if B > 1 else 0].any(dim=0)
         return "" if bool(table[query - (S - T), key]) else "the tensor is False there"
@@ -200,8 +203,8 @@ class _AnyOf:
     def is_idle(self, span: _Span) -> bool:
         return any(all(part.is_idle(span) for part in mask.parts) for mask in self.masks)
 
-    def why_not(self, row: int, query: int, key: int) -> str:
-        reasons = [", and ".join(mask.reasons(row, query, key)) for mask in self.masks]
+    def why_not(self, row: int, query: int, key: int, first_query: int) -> str:
+        reasons = [", and ".join(mask.reasons(row, query, key, first_query)) for mask in self.masks]
         return f"no alternative allows it ({'; '.join(reasons)})" if all(reasons) else ""
 
 
@@ -227,13 +230,24 @@ class _Not:
     def is_idle(self, span: _Span) -> bool:
         return False
 
-    def why_not(self, row: int, query: int, key: int) -> str:
-        return "" if self.mask.reasons(row, query, key) else "the inverted mask allows it"
+    def why_not(self, row: int, query: int, key: int, first_query: int) -> str:
+        hidden = self.mask.reasons(row, query, key, first_query)
+        return "" if hidden else "the inverted mask allows it"
 
 
 def _at(ids: Tensor, positions: Tensor) -> Tensor:
     """Return ids (B, N) at positions (1, ...) as (B, ...); those outside are clamped."""
     return ids[:, positions[0].clamp(0, ids.shape[1] - 1)]
+
+
+def _length_tensor(lengths: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
+    sizes = {len(row) if isinstance(row, Sequence) else 0 for row in lengths}
+    if len(sizes) > 1:
+        raise ValueError(
+            "got lengths whose rows differ in size; expected (B,), one for each row, or (B, T), "
+            "one for each query; try Mask.lengths([5, 3]) or Mask.lengths([[1, 2], [3, 3]])."
+        )
+    return torch.tensor(lengths) if lengths else torch.zeros(0, dtype=torch.long)
 
 
 _Part = _Lengths | _Causal | _Window | _Segments | _Table | _AnyOf | _Not
@@ -251,11 +265,11 @@ class Mask:
 
         Args:
             lengths: (B,), one for each row; (B, T), one for each query; a list of either; or None
-                where no row is padded.
+                where no row is padded. A length of 0 or less hides every key, one above S none.
         """
         if lengths is None:
             return Mask()
-        tensor = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths)
+        tensor = lengths if isinstance(lengths, Tensor) else _length_tensor(lengths)
         if tensor.is_floating_point() or tensor.dtype == torch.bool:
             raise ValueError(
                 f"got lengths of type {tensor.dtype}; expected integers; try "
@@ -400,19 +414,23 @@ class Mask:
             table = table & part.may_see(query, key, first_query)
         return table
 
-    def reasons(self, row: int, query: int, key: int) -> list[str]:
+    def reasons(self, row: int, query: int, key: int, first_query: int = 0) -> list[str]:
         """List the conditions that hide a key from a query; empty if it may attend."""
-        return [reason for part in self.parts if (reason := part.why_not(row, query, key))]
+        found = (part.why_not(row, query, key, first_query) for part in self.parts)
+        return [reason for reason in found if reason]
 
-    def explain(self, query: int, key: int, row: int = 0) -> str:
-        """Explain why the query at one position may or may not attend to the key at another."""
-        reasons = self.reasons(row, query, key)
+    def explain(self, query: int, key: int, row: int = 0, first_query: int = 0) -> str:
+        """Explain why the query at one position may or may not attend to the key at another.
+
+        `first_query` is the position of the first query, S - T: not 0 with a key/value cache.
+        """
+        reasons = self.reasons(row, query, key, first_query)
         if not reasons:
             return f"query {query} may attend to key {key}"
         return f"query {query} may not attend to key {key}: {', and '.join(reasons)}"
 
 
-MaskLike = Mask | Tensor | Sequence[int] | None
+MaskLike = Mask | Tensor | Sequence[int] | Sequence[Sequence[int]] | None
 
 
 def as_mask(mask: MaskLike) -> Mask:

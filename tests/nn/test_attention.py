@@ -21,7 +21,16 @@ from saccade.nn import (
 )
 
 FORMATS = [torch.float32, torch.float64]
-MASKS = ["none", "causal", "lengths", "window", "causal_window", "segments", "blind"]
+MASKS = [
+    "none",
+    "causal",
+    "lengths",
+    "query_lengths",
+    "window",
+    "causal_window",
+    "segments",
+    "blind",
+]
 sizes = st.integers(1, 6)
 seeds = st.integers(0, 2**31)
 
@@ -33,6 +42,7 @@ def mask_of(kind: str, B: int, T: int, S: int) -> Mask:
         "none": Mask(),
         "causal": Mask.causal(),
         "lengths": Mask.lengths(torch.randint(1, S + 1, (B,))),
+        "query_lengths": Mask.lengths(torch.randint(0, S + 1, (B, T))),
         "window": Mask.window(1, 2),
         "causal_window": Mask.causal_window(2),
         "segments": Mask.segments(ids[:, S - T :], ids),

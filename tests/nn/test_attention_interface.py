@@ -1,11 +1,26 @@
 """Calls that users of other libraries try first: each works or is refused with the right call."""
 
+import math
+from typing import Any
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from saccade.inspection.attention import capture_attention
-from saccade.nn import AttentionLayer, KVCache, Mask, MultiHeadAttention, extend_cache
+from saccade.nn import (
+    Attention,
+    AttentionLayer,
+    KVCache,
+    Mask,
+    MultiHeadAttention,
+    extend_cache,
+    make_score,
+)
+from saccade.nn.hard_attention import HardAttention
+from saccade.nn.local_attention import LocalAttention, with_centre
 from saccade.nn.positional_encoding import RotaryPositions
 
 B, T, S, WIDTH = 2, 5, 7, 8
@@ -120,6 +135,64 @@ def test_attention_takes_lengths_as_masks(attention: MultiHeadAttention, x: Tens
     padding = torch.arange(T) >= lengths[:, None]
     theirs = as_torch(attention)(x, x, x, key_padding_mask=padding)[0]
     torch.testing.assert_close(expected, theirs)
+
+
+def masked_softmax(scores: list[float], length: int) -> list[float]:
+    """Return the softmax over the first `length` scores, 0 beyond: the notes' equation by loops."""
+    total = sum(math.exp(score) for score in scores[:length])
+    return [math.exp(score) / total if j < length else 0.0 for j, score in enumerate(scores)]
+
+
+@given(
+    st.sampled_from(["fused", "additive", "local", "hard"]),
+    st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=3),
+    st.integers(0, 2**31),
+)
+def test_lengths_for_each_query_match_masked_softmax_by_loops(
+    kind: str, lengths: list[list[int]], seed: int
+) -> None:
+    """The result, its reference and the captured weights agree in every attention."""
+    torch.manual_seed(seed)
+    rows = len(lengths)
+    score = make_score("additive" if kind == "additive" else "scaled_dot", 2).double()
+    query, key, value = (torch.randn(rows, 1, n, 2, dtype=torch.float64) for n in (3, 4, 4))
+    keys, asked = score.prepare(key), query
+    attention = Attention(score)
+    if kind == "local":  # the window has every key in it
+        attention = LocalAttention(score, window=9)
+        asked = with_centre(query, torch.zeros(rows, 3, dtype=torch.float64))
+    if kind == "hard":
+        attention = HardAttention(score)
+    mask = Mask.lengths(lengths)
+    with capture_attention(attention.eval()) as recorder, torch.no_grad():
+        result = attention(asked, keys, value, mask)
+    scores = score.compare(query, keys).detach()
+    for row in range(rows):
+        for t in range(3):
+            length = lengths[row][t]
+            expected = masked_softmax(scores[row, 0, t].tolist(), length)
+            if kind == "hard" and length:
+                expected = [float(weight == max(expected)) for weight in expected]
+            assert recorder.weights("")[row, 0, t].tolist() == pytest.approx(expected, abs=1e-12)
+            for k in range(2):
+                total = sum(w * float(value[row, 0, j, k]) for j, w in enumerate(expected))
+                assert float(result[row, 0, t, k]) == pytest.approx(total, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", [Attention, HardAttention, lambda s: LocalAttention(s, 2)])
+def test_attention_refuses_lengths_of_another_shape(kind: Any) -> None:
+    """A table that the batch does not fit is named, not broadcast."""
+    attention, x = kind(make_score("dot", 2)), torch.randn(2, 1, 3, 2)
+    query = with_centre(x, torch.zeros(2, 3)) if isinstance(attention, LocalAttention) else x
+    for lengths, words in (
+        (torch.ones(2, 4).long(), "a mask for 4 queries; expected 3"),
+        (torch.ones(3, 3).long(), "a mask for 3 rows; expected 2"),
+        (torch.ones(1, 3).long(), "a mask for 1 rows; expected 2"),
+        (torch.ones(3).long(), "a mask for 3 rows; expected 2"),
+    ):
+        for call in (lambda m: attention(query, x, x, m), lambda m: attention.weights(query, x, m)):
+            with pytest.raises(ValueError, match=words):
+                call(Mask.lengths(lengths))
 
 
 def test_attention_takes_lengths_for_each_query(attention: MultiHeadAttention, x: Tensor) -> None:

@@ -33,6 +33,8 @@ MASKS = {
     "causal": Mask.causal(),
     "window": Mask.window(3),
     "lengths": Mask.lengths([T, 60]),
+    "query_lengths": Mask.lengths(torch.arange(2 * T).view(2, T) % (T + 1)),
+    "query_lengths_in_window": Mask.lengths([[5] * T, [T] * T]) & Mask.window(3),
     "table": Mask.from_tensor(torch.ones(T, T, dtype=torch.bool).tril(2)),
 }
 

@@ -38,6 +38,14 @@ def plans(draw: st.DrawFn, max_parts: int = 4) -> Plan:
             st.just("lengths"),
             st.lists(st.integers(0, key_length), min_size=rows, max_size=rows),
         ),
+        st.tuples(
+            st.just("query lengths"),
+            st.lists(
+                st.integers(0, key_length),
+                min_size=rows * query_length,
+                max_size=rows * query_length,
+            ),
+        ),
         st.tuples(st.just("window"), st.lists(st.integers(0, 4), min_size=1, max_size=2)),
         st.tuples(st.just("segments"), segments),
     )
@@ -51,13 +59,16 @@ def mask_and_rule(kind: str, numbers: list[int], plan: Plan) -> tuple[Mask, Rule
     if kind == "lengths":
         lengths = Mask.lengths(torch.tensor(numbers))
         return lengths, lambda row, query, key: key < numbers[row]
+    past = plan.key_length - plan.query_length
+    if kind == "query lengths":
+        each = torch.tensor(numbers).view(plan.rows, plan.query_length)
+        return Mask.lengths(each), lambda row, query, key: key < int(each[row, query - past])
     if kind == "window":
         back, ahead = numbers[0], numbers[-1]  # one number is the reach both ways
         return Mask.window(
             *numbers
         ), lambda row, query, key: key in range(query - back, query + ahead + 1)
     ids = torch.tensor(numbers).view(plan.rows, plan.key_length)
-    past = plan.key_length - plan.query_length
     mask = Mask.segments(ids[:, past:], ids) if past else Mask.segments(ids)
     return mask, lambda row, query, key: bool(ids[row, query] == ids[row, key])
 
@@ -89,7 +100,7 @@ def test_mask_table_and_explanation_match_rule(plan: Plan) -> None:
             for key in range(plan.key_length):
                 may = rule(row, query, key)
                 assert bool(seen[row, 0, step, key]) == may
-                words = mask.explain(query, key, row)
+                words = mask.explain(query, key, row, plan.key_length - plan.query_length)
                 start = f"query {query} may {'' if may else 'not '}attend to key {key}"
                 assert words == start if may else words.startswith(f"{start}: ")
 
@@ -308,6 +319,8 @@ def test_mask_explains_tensors_and_alternatives() -> None:
     ("make", "message"),
     [
         (lambda: Mask.lengths(torch.ones(2, 3, 4).long()), r"shape \(2, 3, 4\); expected \(B,\)"),
+        (lambda: Mask.lengths([[1, 2], [3]]), r"rows differ in size; expected \(B,\), .* \(B, T\)"),
+        (lambda: Mask.lengths([3, [3]]), "rows differ in size"),  # type: ignore[list-item]
         (lambda: Mask.lengths(torch.tensor(3)), r"shape \(\); expected \(B,\), one for each row"),
         (
             lambda: Mask.lengths(torch.ones(2)),
