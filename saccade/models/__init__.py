@@ -25,6 +25,7 @@ from saccade.models.config import (
     RecurrentForecasterConfig,
     RecurrentLMConfig,
     Seq2SeqConfig,
+    SetClassifierConfig,
     SoftmaxRegressionConfig,
     TextClassifierConfig,
     TextCNNConfig,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from saccade.models.tabular import MLP, LinearRegression, SoftmaxRegression
     from saccade.models.text_classifiers import (
         BiLSTMClassifier,
+        SetClassifier,
         TextCNN,
         TextNetwork,
         TextTransformer,
@@ -88,6 +90,7 @@ _LAZY = {
     "RecurrentForecaster": "saccade.models.forecasting:RecurrentForecaster",
     "RecurrentLM": "saccade.models.rnn_lm:RecurrentLM",
     "Seq2Seq": "saccade.models.seq2seq:Seq2Seq",
+    "SetClassifier": "saccade.models.text_classifiers:SetClassifier",
     "SoftmaxRegression": "saccade.models.tabular:SoftmaxRegression",
     "TextCNN": "saccade.models.text_classifiers:TextCNN",
     "TextNetwork": "saccade.models.text_classifiers:TextNetwork",
@@ -147,6 +150,8 @@ __all__ = [
     "ScoreName",
     "Seq2Seq",
     "Seq2SeqConfig",
+    "SetClassifier",
+    "SetClassifierConfig",
     "SoftmaxRegression",
     "SoftmaxRegressionConfig",
     "TABULAR_MODELS",

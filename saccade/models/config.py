@@ -411,6 +411,14 @@ class BiLSTMConfig(TextClassifierConfig):
     """Number of layers."""
 
 
+class SetClassifierConfig(TextClassifierConfig):
+    """Self-attention over the words as a set, pooled by attention from a learned query."""
+
+    name: Literal["set"] = "set"
+    score: ScoreName = "scaled_dot"
+    """Attention score function."""
+
+
 class TextTransformerConfig(TextClassifierConfig):
     """Transformer encoder with mean pooling."""
 

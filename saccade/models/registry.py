@@ -27,6 +27,7 @@ from saccade.models.config import (
     RecurrentForecasterConfig,
     RecurrentLMConfig,
     Seq2SeqConfig,
+    SetClassifierConfig,
     SoftmaxRegressionConfig,
     TextCNNConfig,
     TextTransformerConfig,
@@ -101,6 +102,7 @@ TABULAR_MODELS: dict[str, ModelEntry] = {
 TEXT_CLASSIFICATION_MODELS: dict[str, ModelEntry] = {
     "bilstm": ModelEntry(BiLSTMConfig, "saccade.models.text_classifiers:BiLSTMClassifier"),
     "cnn": ModelEntry(TextCNNConfig, "saccade.models.text_classifiers:TextCNN"),
+    "set": ModelEntry(SetClassifierConfig, "saccade.models.text_classifiers:SetClassifier"),
     "transformer": ModelEntry(
         TextTransformerConfig, "saccade.models.text_classifiers:TextTransformer"
     ),

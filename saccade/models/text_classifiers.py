@@ -4,6 +4,8 @@ r"""Networks that classify a text: ids (B, T) and their lengths in, a logit for 
                   logits = W [c_3; c_4; c_5] + b                                   (Kim 2014)
     bilstm        h_t = [forward LSTM; backward LSTM],  α = softmax(wᵀ tanh(W_k h_t + b)),
                   logits = W Σ_t α_t h_t + b          (Zhou et al. 2016; Yang et al. 2016)
+    set           h_t = x_t + attend(x_t; keys x, values x),  c = attend(u; keys x, values h),
+                  logits = W c + b        (as in Set Transformers, Lee et al. 2019, one head each)
     transformer   encoder of Vaswani et al. 2017, logits = W mean_t(h_t) + b
 
 Padding has id 0 and is at the end of a row; it never changes a result. The pooled vector of a text
@@ -12,7 +14,7 @@ without a known word is zeros, so that its logits are the bias alone.
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -20,11 +22,12 @@ from torch import Tensor, nn
 
 from saccade.models.config import (
     BiLSTMConfig,
+    SetClassifierConfig,
     TextClassifierConfig,
     TextCNNConfig,
     TextTransformerConfig,
 )
-from saccade.nn.attention_scores import AdditiveScore
+from saccade.nn.attention_scores import AdditiveScore, make_score
 from saccade.nn.conv1d import Convolution
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import TokenEmbedding
@@ -33,7 +36,7 @@ from saccade.nn.functional import Attention
 from saccade.nn.masks import Mask
 from saccade.nn.positional_encoding import SinusoidalPositions
 from saccade.nn.rnn import RNN
-from saccade.nn.transformer import EncoderBlock, MultiHeadAttention
+from saccade.nn.transformer import AttentionLayer, EncoderBlock, MultiHeadAttention
 from saccade.types.shapes import Hidden, Lengths, TokenIds
 
 
@@ -47,6 +50,7 @@ class TextNetwork(nn.Module):
     embedding: nn.Module
     output: nn.Linear
     calibration: Tensor
+    pooling_attentions: ClassVar[tuple[str, ...]] = ()  # names of those with one query for a text
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,6 +104,8 @@ class TextCNN(TextNetwork):
 class BiLSTMClassifier(TextNetwork):
     """Bidirectional LSTM whose outputs are pooled by an additive attention with one query."""
 
+    pooling_attentions = ("attention",)
+
     def __init__(self, config: BiLSTMConfig):
         super().__init__()
         self.embedding = _word_vectors(config)
@@ -119,6 +125,38 @@ class BiLSTMClassifier(TextNetwork):
         keys = self.attention.score.prepare(encoded)
         query = x.new_ones(len(x), 1, 1, 1)
         pooled = self.attention(query, keys, encoded, Mask.lengths(lengths))[:, 0, 0]
+        return self.output(self.dropout(pooled))
+
+
+class SetClassifier(TextNetwork):
+    r"""A classifier of a text as a set of words: no order of them changes its logits.
+
+        h_t = x_t + Σ_s softmax_s((W_q x_t)ᵀ W_k x_s / √D) W_v x_s      permutation equivariant
+        c   = Σ_t softmax_t(qᵀ U_k x_t / √D) U_v h_t                    permutation invariant
+
+    Both are `AttentionLayer`s, without positions. The second has a learned query, keys from the
+    words themselves and values from the words in their context: how much a word counts depends on
+    the word, its contribution on the others as well.
+    """
+
+    pooling_attentions = ("pool.attention",)
+
+    def __init__(self, config: SetClassifierConfig):
+        super().__init__()
+        width = config.width
+        self.embedding = _word_vectors(config)
+        self.context = AttentionLayer(width, width, width, make_score(config.score, width))
+        self.query = nn.Parameter(torch.randn(width) / math.sqrt(width))
+        self.pool = AttentionLayer(width, width, width, make_score(config.score, width))
+        self.dropout = Dropout(config.dropout)
+        self.output = nn.Linear(width, config.outputs)
+
+    def classify(self, x: Hidden, lengths: Lengths | None) -> Float[Tensor, "B V"]:
+        """Return the logits of embedded texts."""
+        mask, x = Mask.lengths(lengths), self.dropout(x)
+        hidden = x + self.context(x, mask=mask)
+        query = self.query.expand(len(x), 1, -1)
+        pooled = self.pool(query, x, mask, values=hidden)[:, 0]
         return self.output(self.dropout(pooled))
 
 

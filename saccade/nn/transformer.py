@@ -191,7 +191,7 @@ def _check_sequence(name: str, x: Tensor, width: int) -> None:
     if x.shape[-1] != width:
         raise ValueError(
             f"got {name} of width {x.shape[-1]}; expected {width}; try nn.Linear({x.shape[-1]}, "
-            f"{width}) before the attention, or another `width` or `kv_width` of it."
+            f"{width}) before the attention, or a constructor with that width."
         )
 
 
@@ -203,34 +203,66 @@ def _refuse_arguments(names: dict[str, object]) -> None:
 
 
 class AttentionLayer(nn.Module):
-    r"""softmax(X W_q (M W_k)ᵀ / √D) M W_v: attention with one head and no output matrix.
+    r"""softmax(X W_q (M W_k)ᵀ / √D) N W_v: attention with one head and no output matrix.
 
-    Vaswani et al. 2017, eq. 1: self-attention where M = X, else cross-attention. X
-    (B, T, query_width) and M (B, S, kv_width) may differ in width and length. `MultiHeadAttention`
-    is several of these in parallel, with biases and an output matrix. Any score can replace the
-    scaled dot product.
+    Vaswani et al. 2017, eq. 1. The values come from the memory, N = M, or from a second input with
+    as many positions: self-attention where M = N = X, else cross-attention. X (B, T, query_width),
+    M (B, S, kv_width) and N (B, S, value_width) may differ in width, X and M in length.
+    `MultiHeadAttention` is several of these in parallel, with biases and an output matrix. Any
+    score can replace the scaled dot product.
+
+    Without a mask that depends on positions, the layer is permutation equivariant: with the rows
+    of X in another order, it returns the same rows in that order, and the order of the rows of M
+    (with those of N) has no effect.
     """
 
-    def __init__(self, query_width: int, kv_width: int, width: int, score: Score | None = None):
+    def __init__(
+        self,
+        query_width: int,
+        kv_width: int,
+        width: int,
+        score: Score | None = None,
+        value_width: int | None = None,
+    ):
         super().__init__()
         self.query = nn.Linear(query_width, width, bias=False)
         self.key = nn.Linear(kv_width, width, bias=False)
-        self.value = nn.Linear(kv_width, width, bias=False)
+        self.value = nn.Linear(kv_width if value_width is None else value_width, width, bias=False)
         self.attention = Attention(score or ScaledDotScore())
         for linear in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(linear.weight)
 
     def forward(
         self,
-        x: Float[Tensor, "B T Q"],
-        memory: Float[Tensor, "B S M"] | None = None,
+        x: Tensor,
+        memory: Tensor | None = None,
         mask: MaskLike = None,
+        values: Tensor | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Attend from x to the memory, or without one to x itself."""
+        """Attend from x (B, T, query_width) to the memory, or without one to x itself.
+
+        Args:
+            x: the input of the queries.
+            memory: the input of the keys, (B, S, kv_width).
+            mask: as that of `MultiHeadAttention`.
+            values: the input of the values, (B, S, value_width); the memory if it is None.
+        """
         memory = x if memory is None else memory
+        values = memory if values is None else values
+        for name, given, linear in (
+            ("x", x, self.query),
+            ("memory", memory, self.key),
+            ("values", values, self.value),
+        ):
+            _check_sequence(name, given, linear.in_features)
+        if values.shape[:2] != memory.shape[:2]:
+            raise ValueError(
+                f"got values of {tuple(values.shape[:2])} rows and positions and a memory of "
+                f"{tuple(memory.shape[:2])}; expected a value for each key."
+            )
         mask = as_mask(mask)
         mask.check_shape(memory.shape[0], x.shape[1], memory.shape[1])
-        query, key, value = self.query(x), self.key(memory), self.value(memory)
+        query, key, value = self.query(x), self.key(memory), self.value(values)
         keys = self.attention.score.prepare(key[:, None])
         return self.attention(query[:, None], keys, value[:, None], mask)[:, 0]
 

@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from saccade.models.config import BiLSTMConfig, TextCNNConfig
+from saccade.models.config import BiLSTMConfig, SetClassifierConfig, TextCNNConfig
 from saccade.models.registry import TEXT_CLASSIFICATION_MODELS
-from saccade.models.text_classifiers import BiLSTMClassifier, TextCNN, TextNetwork
+from saccade.models.text_classifiers import BiLSTMClassifier, SetClassifier, TextCNN, TextNetwork
 
 VOCAB, LABELS, WIDTH = 20, 3, 8
 SIZES: dict[str, dict[str, Any]] = {
     "bilstm": {"hidden": 5},
     "cnn": {"kernels": (2, 3), "filters": 4},
+    "set": {"score": "additive"},
     "transformer": {"heads": 2, "hidden": 12, "depth": 2},
 }
 
@@ -115,6 +116,43 @@ def test_bilstm_is_torchs_with_attention_by_loops() -> None:
     weights = torch.exp(scores) / torch.exp(scores).sum()
     pooled = sum(weight * h for weight, h in zip(weights, states, strict=True))
     torch.testing.assert_close(model(ids, lengths)[0], model.output(pooled))
+
+
+def test_set_classifier_is_its_equation_by_loops() -> None:
+    model = SetClassifier(SetClassifierConfig(vocab_size=VOCAB, outputs=LABELS, width=WIDTH))
+    model = model.double().eval().requires_grad_(False)
+    text = [5, 2, 9, 2]
+    x = model.embedding(torch.tensor(text))
+
+    def attend(query: Tensor, keys: Tensor, values: Tensor, layer: Any) -> Tensor:
+        q = layer.query.weight @ query
+        scores = [float(q @ (layer.key.weight @ key)) / WIDTH**0.5 for key in keys]
+        total = sum(np.exp(score) for score in scores)
+        shares = [np.exp(score) / total for score in scores]
+        parts = [a * (layer.value.weight @ v) for a, v in zip(shares, values, strict=True)]
+        return torch.stack(parts).sum(0)
+
+    hidden = torch.stack([x[t] + attend(x[t], x, x, model.context) for t in range(len(text))])
+    pooled = attend(model.query, x, hidden, model.pool)
+    expected = model.output.weight @ pooled + model.output.bias
+    torch.testing.assert_close(model(*padded([text], 6))[0], expected)
+
+
+@given(text=st.lists(st.integers(1, VOCAB - 1), min_size=2, max_size=9), data=st.data())
+def test_order_of_words_does_not_change_logits_of_the_set_classifier(
+    text: list[int], data: st.DataObject
+) -> None:
+    other = data.draw(st.permutations(text))
+    one, two = padded([text], len(text)), padded([other], len(text))
+    model = build("set")
+    torch.testing.assert_close(model(*one), model(*two), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", sorted(set(TEXT_CLASSIFICATION_MODELS) - {"set"}))
+def test_order_of_words_changes_other_logits(name: str) -> None:
+    model = build(name)
+    one, two = (model(*padded([text], 4)) for text in ([3, 7, 1, 9], [9, 1, 7, 3]))
+    assert not torch.allclose(one, two, atol=1e-6)
 
 
 def test_kernel_sizes_as_typed() -> None:

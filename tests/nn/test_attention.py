@@ -407,6 +407,40 @@ def test_attention_layer_matches_equation(name: str) -> None:
             torch.testing.assert_close(got[b, t], expected)
 
 
+@given(sizes, sizes, st.booleans(), seeds)
+def test_attention_layer_is_permutation_equivariant(T: int, S: int, own: bool, seed: int) -> None:
+    """The order of keys and values has no effect, that of queries is the order of the result."""
+    torch.manual_seed(seed)
+    layer = AttentionLayer(3, 5, 4, value_width=2).double()
+    x, memory, values = random(2, T, 3), random(2, S, 5), random(2, S, 2)
+    lengths = torch.randint(1, S + 1, (2, T)) if own else None
+    expected = layer(x, memory, lengths, values)
+    queries, keys = torch.randperm(T), torch.randperm(S)
+    if own:  # each query keeps its length, and the keys their positions
+        lengths, keys = None if lengths is None else lengths[:, queries], torch.arange(S)
+    got = layer(x[:, queries], memory[:, keys], lengths, values[:, keys])
+    torch.testing.assert_close(got, expected[:, queries])
+
+
+def test_attention_layer_takes_keys_and_values_from_two_inputs() -> None:
+    layer = AttentionLayer(3, 5, 4, value_width=2).double()
+    x, memory, values = random(2, 3, 3), random(2, 6, 5), random(2, 6, 2)
+    got = layer(x, memory, [6, 2], values)
+    W_q, W_k, W_v = layer.query.weight, layer.key.weight, layer.value.weight
+    for b, length in enumerate([6, 2]):
+        for t in range(3):
+            scores = [(W_q @ x[b, t]) @ (W_k @ memory[b, s]) / 2 for s in range(length)]
+            shares = torch.stack(scores).softmax(0)
+            expected = sum(shares[s] * (W_v @ values[b, s]) for s in range(length))
+            torch.testing.assert_close(got[b, t], expected)
+    with pytest.raises(ValueError, match=r"values of \(2, 5\) .* memory of \(2, 6\); expected a"):
+        layer(x, memory, None, values[:, :5])
+    with pytest.raises(ValueError, match="got values of width 5; expected 2; try nn.Linear"):
+        layer(x, memory)
+    with pytest.raises(ValueError, match="got memory of width 3; expected 5"):
+        layer(x)
+
+
 def test_attention_layer_without_memory_is_self_attention() -> None:
     layer, x = AttentionLayer(4, 4, 6).double(), random(2, 5, 4)
     for mask in (None, Mask.causal()):

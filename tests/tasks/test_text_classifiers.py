@@ -25,12 +25,13 @@ from saccade.tasks.text_classification.config import (
 )
 from saccade.tasks.text_classification.scorer import Calibration
 
-NETWORKS = ("bilstm", "cnn", "transformer")
+NETWORKS = ("bilstm", "cnn", "set", "transformer")
 SMALL: dict[str, dict[str, Any]] = {
     "fasttext": {"model.width": 16, "model.epochs": 10, "model.word_ngrams": 2},
     "ngrams": {"model.word_ngrams": 2, "model.char_ngrams": 3, "model.penalty": 0.1},
     "bilstm": {"model.width": 12, "model.hidden": 8},
     "cnn": {"model.width": 12, "model.filters": 6, "model.kernels": "1,2"},
+    "set": {"model.width": 12},
     "transformer": {"model.width": 12, "model.heads": 2, "model.hidden": 16, "model.depth": 1},
 }
 LOOP = {
@@ -181,14 +182,16 @@ def test_long_texts_are_occluded_in_runs_of_words(text_runs: Callable[[str], Pat
     assert found.scores[0] == found.scores[1] == found.scores[2]  # one run
 
 
-@pytest.mark.parametrize("model", ["bilstm", "transformer"])
+@pytest.mark.parametrize(
+    ("model", "kinds"),
+    [("bilstm", ["pooling"]), ("set", ["self", "pooling"]), ("transformer", ["self"])],
+)
 def test_attention_maps_have_a_row_for_each_query(
-    model: str, text_runs: Callable[[str], Path]
+    model: str, kinds: list[str], text_runs: Callable[[str], Path]
 ) -> None:
     run = load_run(text_runs(model))
-    kind = "pooling" if model == "bilstm" else "self"
-    maps = run.attention(TEXT, kind=kind).maps
-    for found in maps.values():
+    maps = {kind: run.attention(TEXT, kind=kind).maps for kind in kinds}
+    for found in [found for each in maps.values() for found in each.values()]:
         assert "unheardof" not in found.columns and "GOOD" in found.columns
         np.testing.assert_allclose(found.weights.sum(1), 1, rtol=1e-5)
     with pytest.raises(ConfigError, match="no attention"):

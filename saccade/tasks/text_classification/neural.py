@@ -1,5 +1,6 @@
 """Networks that classify texts: padded batches, training objective, logits, attributions."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -9,13 +10,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from saccade.data.samplers import bucketed_batches
-from saccade.inspection.attention import capture_attention
+from saccade.inspection.attention import capture_attention, has_attention
 from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.checks import PADDING_INVARIANCE, CheckResult
 from saccade.inspection.integrated_gradients import integrated_gradients
 from saccade.inspection.invariants import LOGIT_TOLERANCE
 from saccade.models.registry import TEXT_CLASSIFICATION_MODELS
-from saccade.models.text_classifiers import BiLSTMClassifier, TextNetwork, TextTransformer
+from saccade.models.text_classifiers import TextNetwork
 from saccade.nn.losses import binary_cross_entropy_with_logits, cross_entropy
 from saccade.tasks.neural import StatelessObjective, build_network, device_of
 from saccade.tasks.text_classification.components import make_components
@@ -173,7 +174,7 @@ class NetworkLabelScorer(LabelScorer):
         self.encoder = WordEncoder(vocabulary.words, recipe.data.split)
         self.max_length = max_words(recipe)
         self.methods = ("integrated_gradients", "gradient", "occlusion")
-        if isinstance(model, BiLSTMClassifier | TextTransformer):
+        if has_attention(model):
             self.methods = (*self.methods, "attention")
 
     @property
@@ -230,17 +231,18 @@ class NetworkLabelScorer(LabelScorer):
         return pad_texts(self.encoder.encode([text]), np.zeros(1, np.int64), self.max_length)
 
     @torch.no_grad()
-    def _captured(self, text: str) -> list[FloatArray]:
-        """Return the attention weights of each layer, (heads, queries, words)."""
+    def _captured(self, text: str) -> dict[str, FloatArray]:
+        """Return the attention weights of each layer by its name, (heads, queries, words)."""
         model = self.model.eval()
         ids, lengths = self._ids(text)
         with capture_attention(model) as captured:
             model(ids.to(device_of(model)), lengths.to(device_of(model)))
-        return [captured.weights(name)[0].double().cpu().numpy() for name in captured.names()]
+        return {name: captured.weights(name)[0].double().cpu().numpy() for name in captured.names()}
 
     def _attention(self, text: str) -> FloatArray:
         """Return the weight that each word receives in the last layer, a mean over its heads."""
-        weights: FloatArray = self._captured(text)[-1].mean((0, 1))
+        *_, last = self._captured(text).values()
+        weights: FloatArray = last.mean((0, 1))
         return weights
 
     def attention_maps(
@@ -250,10 +252,12 @@ class NetworkLabelScorer(LabelScorer):
         read = [words[position] for position in self.known_words(text)]
         if "attention" not in self.methods or not read:
             return {}
-        is_pooling = isinstance(self.model, BiLSTMClassifier)
-        kind, rows = ("pooling", ["text"]) if is_pooling else ("self", read)
-        maps = {}
-        for layer, heads in enumerate(self._captured(text), start=1):
+        maps, layers = {}, Counter[str]()
+        for name, heads in self._captured(text).items():
+            is_pooling = name in self.model.pooling_attentions
+            kind, rows = ("pooling", ["text"]) if is_pooling else ("self", read)
+            layers[kind] += 1
+            layer = layers[kind]
             for head, weights in enumerate(heads, start=1):
                 title = f"{kind} attention, layer {layer}, head {head}"
                 axes = ("words (keys)", "words (queries)")
