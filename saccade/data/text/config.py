@@ -23,7 +23,7 @@ class TextConfig(SplitConfig, DatasetSourceConfig):
     split_column: str | None = None
     """Column with the split of each document: train, dev (or validation) or test."""
     group_by: tuple[str, ...] = ()
-    """Columns whose values are never split apart; the text column: by a hash of the text."""
+    """Columns whose values are never divided; the text column: by a hash of the text."""
     time: str | None = None
     """Column with the time of each document: the last ones are test, those before them dev."""
     stratify: bool = False
