@@ -2,6 +2,7 @@
 
 from saccade.decoding.beam import beam_search
 from saccade.decoding.config import (
+    MAX_SEARCH_ROWS,
     DecodingConfig,
     GenerationConfig,
     check_decoding,
@@ -31,6 +32,7 @@ __all__ = [
     "DecodingConfig",
     "GenerationConfig",
     "Hypothesis",
+    "MAX_SEARCH_ROWS",
     "NO_CONSTRAINTS",
     "PromptedDecoder",
     "RepetitionConstraints",

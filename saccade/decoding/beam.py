@@ -28,7 +28,10 @@ from saccade.decoding.protocol import (
     check_max_lengths,
     check_model,
 )
-from saccade.types.shapes import Lengths
+from saccade.io.memory import available_memory, check_memory
+from saccade.types.shapes import Lengths, count_bytes
+
+UNCHECKED_BYTES = 1 << 28  # searches that need less are not compared with the available memory
 
 
 @torch.no_grad()
@@ -88,6 +91,7 @@ def beam_search(
         order = compaction_order(open_beams)
         beams = [beams[index] for index in order]
         old_slots, slots = slots, max(len(beam.children) for beam in beams)
+        _check_memory(batch, table, len(beams) * slots, width)
         rows = [
             index * old_slots + slot
             for index, beam in zip(order, beams, strict=True)
@@ -100,6 +104,20 @@ def beam_search(
     return [
         sorted(beam.done, key=lambda hypothesis: -hypothesis.score)[:n_best] for beam in all_beams
     ]
+
+
+def _check_memory(batch: BatchState, table: Tensor, rows: int, width: int) -> None:
+    """Raise a ConfigError if the next step with this many rows does not fit into memory.
+
+    Rows of the cache are copied when their number grows, and so are their positions when the
+    capacity runs out; of the vocabulary there are logits, log-probabilities and a copy.
+    """
+    cache, vocabulary = count_bytes(batch.cache), 3 * count_bytes(table)
+    needed = (2 * cache + vocabulary) * rows // len(table)
+    if needed > UNCHECKED_BYTES and table.device.type == "cpu":
+        fitting = width * (available_memory() or 0) // needed
+        advice = f"a beam of {fitting:,} or less" if fitting else "fewer inputs at a time"
+        check_memory(needed, f"a beam of {width:,}", advice)
 
 
 class _Continuation(NamedTuple):

@@ -15,6 +15,7 @@ from saccade.types.limits import (
     MAX_VALUE,
 )
 
+MAX_SEARCH_ROWS = 512  # hypotheses in one batch; a larger beam has one example in a batch
 SAMPLING_SETTINGS = frozenset({"temperature", "top_k", "top_p", "seed"})
 
 

@@ -73,6 +73,18 @@ def reorder_rows(tree: Any, rows: list[int]) -> Any:
     return _map_tensors(tree, move)
 
 
+def count_bytes(tree: Any) -> int:
+    """Return the bytes of all tensors of a tree."""
+    sizes: list[int] = []
+
+    def add(tensor: Tensor) -> Tensor:
+        sizes.append(tensor.numel() * tensor.element_size())
+        return tensor
+
+    _map_tensors(tree, add)
+    return sum(sizes)
+
+
 def _map_tensors(tree: Any, function: Callable[[Tensor], Tensor]) -> Any:
     """Apply a function to every tensor of nested (named) tuples; keep other leaves."""
     if isinstance(tree, Tensor):

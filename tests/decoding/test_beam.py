@@ -5,6 +5,7 @@ The model is a table: the logits are drawn by a generator seeded with the senten
 
 import itertools
 import math
+import re
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from saccade.decoding import (
     length_penalty,
 )
 from saccade.decoding.greedy import blockwise_topk, compaction_order
+from saccade.errors import ConfigError
 from saccade.types.shapes import DecoderState
 
 BOS, EOS = 0, 1
@@ -505,3 +507,16 @@ def test_beam_compaction_order_moves_little(stays):
     assert set(order) == stays
     moved = [position for position, old in enumerate(order) if position != old]
     assert all(position not in stays for position in moved)
+
+
+def test_beam_that_does_not_fit_into_memory_is_refused_with_one_that_does(monkeypatch):
+    monkeypatch.setattr("saccade.decoding.beam.UNCHECKED_BYTES", 0)
+    monkeypatch.setattr("saccade.decoding.beam.available_memory", lambda: 20_000)
+    monkeypatch.setattr("saccade.io.memory.available_memory", lambda: 20_000)
+    options = dict(special_tokens=SPECIAL_TOKENS, max_lengths=torch.tensor([6]))
+    memory = torch.tensor([3])
+    with pytest.raises(ConfigError, match=r"a beam of 90, .* try a beam of \d+ or less") as refused:
+        beam_search(Table(100), memory, width=90, **options)
+    fitting = int(re.findall(r"a beam of (\d+) or less", str(refused.value))[0])
+    assert 1 < fitting < 90
+    assert beam_search(Table(100), memory, width=fitting, **options)

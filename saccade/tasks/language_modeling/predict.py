@@ -1,6 +1,6 @@
 """Generating text: continue prompts by greedy, beam or sampled decoding."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -9,6 +9,7 @@ from saccade.config import Config
 from saccade.data.special_tokens import BOS, EOS, PAD, UNK
 from saccade.data.tokenizers import Tokenizer
 from saccade.decoding import (
+    MAX_SEARCH_ROWS,
     GenerationConfig,
     Hypothesis,
     PromptedDecoder,
@@ -72,8 +73,7 @@ class TextGenerator(TextPredictor):
         found = [Prediction("", 0.0, 0.0, True)] * len(prompts)
         counter = ProgressCounter(context.on_progress, "generating", len(prompts))
         limit = options.max_new_tokens or self.recipe.data.max_new_tokens
-        for length in sorted({len(prompt) for prompt in prompts}):
-            rows = [row for row, prompt in enumerate(prompts) if len(prompt) == length]
+        for rows in _equal_lengths(prompts, max(1, MAX_SEARCH_ROWS // options.beam)):
             ids = torch.tensor([prompts[row] for row in rows])
             hypotheses = run_decoding(
                 decoder,
@@ -129,3 +129,11 @@ class TextGenerator(TextPredictor):
         if ends:
             text = text[: min(ends)]
         return Prediction(text, hypothesis.score, hypothesis.log_probability, hypothesis.finished)
+
+
+def _equal_lengths(prompts: list[list[int]], max_rows: int) -> Iterator[list[int]]:
+    """Yield groups of at most `max_rows` rows whose prompts have the same length."""
+    for length in sorted({len(prompt) for prompt in prompts}):
+        rows = [row for row, prompt in enumerate(prompts) if len(prompt) == length]
+        for start in range(0, len(rows), max_rows):
+            yield rows[start : start + max_rows]

@@ -14,6 +14,7 @@ from saccade.config import Config
 from saccade.data.special_tokens import BOS, EOS, PAD, UNK
 from saccade.data.tokenizers import group_by_length, truncate
 from saccade.decoding import (
+    MAX_SEARCH_ROWS,
     DecodingConfig,
     Hypothesis,
     SpecialTokens,
@@ -34,7 +35,6 @@ from saccade.types.results import Prediction
 
 TRANSLATION_SPECIAL_TOKENS = SpecialTokens(BOS, EOS, (PAD, BOS, UNK))
 DECODE_BATCH_TOKENS = 8192  # source tokens, padding included, decoded in one batch
-DECODE_BATCH_ROWS = 512  # hypotheses in one batch
 MIN_DECODE_GROUP = 64  # sources below which a thread of their own does not pay
 
 
@@ -108,7 +108,7 @@ class TranslationPredictor(TextPredictor):
         context: PredictContext,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yield rows with their hypotheses, in any order; groups are decoded in parallel."""
-        limit = max(1, DECODE_BATCH_ROWS // options.beam)
+        limit = max(1, MAX_SEARCH_ROWS // options.beam)
         per_thread = math.ceil(len(rows) / torch.get_num_threads())
         if MIN_DECODE_GROUP <= per_thread < limit:
             limit = per_thread  # a group for each core
