@@ -6,11 +6,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from saccade.nn.attention_scores import ATTENTION_SCORES, DotScore, make_score
 from saccade.nn.functional import Attention, attend_shared_memory
 from saccade.nn.kv_cache import KVCache
 from saccade.nn.local_attention import (
+    MIN_LOCAL_GAIN,
     CentrePredictor,
     LocalAttention,
     gaussian_window,
@@ -158,14 +160,85 @@ def test_local_attention_outside_row_has_zero_output_and_finite_gradients() -> N
     assert bool((slopes[0][0, 0, 1:] == 0).all())
 
 
+def gathered_and_whole(
+    name: str, window: int, gaussian: bool, S: int, mask: Mask, rows: int
+) -> list[list[Tensor]]:
+    """Return result and gradients by the gathered windows and by the whole table."""
+    score = make_score(name, 2).double()
+    local, T = LocalAttention(score, window, gaussian), 5
+    leaves = [random(rows, 1, n, 2).requires_grad_() for n in (T, S, S)]
+    # some centres are integers, at the edges of windows, or far outside
+    centre = (torch.randint(-8, 2 * S + 8, (rows, T)).double() / 2).requires_grad_()
+    slope = random(rows, 1, T, 2)
+    found = []
+    for gathers in (True, False):
+        path = local if gathers else local.reference
+        out = path(with_centre(leaves[0], centre), score.prepare(leaves[1]), leaves[2], mask)
+        slopes = torch.autograd.grad(out, (*leaves, centre), slope, allow_unused=True)
+        found.append([out.detach(), *(torch.zeros(1) if g is None else g for g in slopes)])
+    return found
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(ATTENTION_SCORES),
+    windows,
+    st.booleans(),
+    st.integers(0, 40),
+    st.booleans(),
+    seeds,
+)
+def test_gathered_windows_match_the_whole_table(
+    name: str, window: int, gaussian: bool, extra: int, causal: bool, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    S = MIN_LOCAL_GAIN * (2 * window + 2) + 1 + extra  # so that the windows are gathered
+    mask = Mask.lengths(torch.randint(0, S + 1, (2,)))
+    if causal:  # a table that differs between queries
+        mask = Mask.lengths(torch.randint(0, S + 1, (2, 5))) & Mask.causal()
+    for got, expected in zip(*gathered_and_whole(name, window, gaussian, S, mask, 2), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-11)
+
+
+def test_gathered_windows_and_whole_table_divide_at_the_same_edge() -> None:
+    """A centre just below an integer is rounded to it by s - p, in both."""
+    attention, S = LocalAttention(DotScore(), 2), 100
+    centre = torch.tensor([[50 - 1e-6, 50 + 1e-6, 50.0, 49.999998, 51 - 4e-6]])
+    query = with_centre(torch.zeros(1, 1, 5, 2), centre)
+    values = torch.eye(S)[None, None]
+    got = attention(query, torch.zeros(1, 1, S, 2), values, Mask())
+    torch.testing.assert_close(got, attention.weights(query, torch.zeros(1, 1, S, 2), Mask()))
+
+
+@pytest.mark.parametrize("name", ["dot", "general"])
+def test_work_of_local_attention_grows_with_the_window_not_with_the_source(name: str) -> None:
+    """2 operations for each product: of a query with a gathered key, of a weight with a value."""
+    T, K, rows = 7, 16, 3
+
+    def count(window: int, S: int) -> int:
+        score = make_score(name, K)
+        attention = LocalAttention(score, window, gaussian=True)
+        query = with_centre(torch.randn(rows, 1, T, K), S * torch.rand(rows, T))
+        keys, values = score.prepare(torch.randn(rows, 1, S, K)), torch.randn(rows, 1, S, K)
+        with FlopCounterMode(display=False) as counter:
+            attention(query, keys, values, Mask())
+        return counter.get_total_flops()
+
+    for window in (1, 2, 5, 20):
+        assert count(window, 200) == 2 * rows * T * (2 * window + 2) * 2 * K
+        assert count(window, 800) == count(window, 200)
+    assert count(60, 200) == 2 * rows * T * 200 * 2 * K  # the whole table
+
+
 @pytest.mark.parametrize("gaussian", [False, True])
 @pytest.mark.parametrize("name", ["dot", "additive"])
-def test_local_attention_gradcheck(gaussian: bool, name: str) -> None:
+@pytest.mark.parametrize("S", [5, 29])
+def test_local_attention_gradcheck(S: int, gaussian: bool, name: str) -> None:
     score = make_score(name, 2).double()
     local, mask = LocalAttention(score, 2, gaussian), Mask.lengths(torch.tensor([5, 3]))
     # not near a position ± 2, where one more step would move the window's edge over it
     centre = torch.tensor([[1.4, 3.7, 0.2], [0.6, 2.3, 1.5]]).double().requires_grad_()
-    leaves = [random(2, 1, n, 2).requires_grad_() for n in (3, 5, 5)]
+    leaves = [random(2, 1, n, 2).requires_grad_() for n in (3, S, S)]  # 29: gathered
 
     def run(query: Tensor, keys: Tensor, values: Tensor, centre: Tensor) -> Tensor:
         return local(with_centre(query, centre), score.prepare(keys), values, mask)
@@ -190,7 +263,7 @@ def test_local_attention_with_shared_memory_keeps_centres(
     B: int, G: int, T: int, gaussian: bool, seed: int
 ) -> None:
     torch.manual_seed(seed)
-    local, S = LocalAttention(DotScore(), 2, gaussian), 6
+    local, S = LocalAttention(DotScore(), 2, gaussian), 6 if seed % 2 else 30
     keys, values = random(B, 1, S, 3), random(B, 1, S, 2)
     query = with_centre(random(B * G, 1, T, 3), S * torch.rand(B * G, T).double())
     lengths = torch.randint(1, S + 1, (B,))

@@ -428,7 +428,7 @@ def _fasttext_score(search: _Search, recipe: ClassifyRecipe, fold: Fold) -> Held
 
 EPOCH_TEXTS = 150_000  # texts seen in training, unless that is very few or many epochs
 MIN_EPOCHS, MAX_EPOCHS = 4, 30
-LEARNING_RATES = {"bilstm": 0.004, "cnn": 0.004}  # others have the default
+LEARNING_RATES = {"bilstm": 0.004, "cnn": 0.004, "set": 0.004}  # others have the default
 
 
 def _choose_training(recipe: ClassifyRecipe, stats: TextStats, chooser: Chooser) -> list[str]:
