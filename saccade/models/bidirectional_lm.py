@@ -18,6 +18,7 @@ from torch import nn
 from saccade.models.base import TokenModel
 from saccade.models.config import BidirectionalLMConfig
 from saccade.nn.dropout import Dropout
+from saccade.nn.embedding import one_hot_vectors
 from saccade.nn.kernels.linear_cross_entropy import OutputLayer
 from saccade.nn.rnn import RNN, reverse_sequences
 from saccade.types.shapes import Hidden, Lengths, Logits, TokenIds
@@ -32,7 +33,9 @@ class BidirectionalLM(TokenModel):
         self.table = nn.Embedding(config.vocab_size, width)
         nn.init.normal_(self.table.weight, std=width**-0.5)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
-        sizes = (config.cell, width, width, config.depth)
+        self.one_hot = config.input == "one_hot"
+        inputs = config.vocab_size if self.one_hot else width
+        sizes = (config.cell, inputs, width, config.depth)
         self.forward_stack = RNN(*sizes, dropout=config.dropout)
         self.backward_stack = RNN(*sizes, dropout=config.dropout)
         self.join = nn.Linear(2 * width, width)
@@ -47,9 +50,15 @@ class BidirectionalLM(TokenModel):
         """Return the logits of the token at each position, given all other tokens of its row."""
         return self.compute_logits(self.forward_hidden(ids, lengths))
 
+    def embed(self, ids: TokenIds) -> Hidden:
+        """Return the inputs of the first layers; one-hot vectors have no dropout."""
+        if self.one_hot:
+            return one_hot_vectors(ids, self.table.weight)
+        return self.dropout(self.table(ids) * self.table.embedding_dim**0.5)
+
     def forward_hidden(self, ids: TokenIds, lengths: Lengths | None) -> Hidden:
         """Return the hidden vector of each position; rows are padded at the end."""
-        x = self.dropout(self.table(ids) * self.table.embedding_dim**0.5)
+        x = self.embed(ids)
         before = self.forward_stack(x, lengths).outputs
         reversed_states = self.backward_stack(reverse_sequences(x, lengths), lengths).outputs
         # shift by one position: zeros before the first and after the last token

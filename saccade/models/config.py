@@ -156,6 +156,8 @@ class RecurrentLMConfig(LanguageModelConfig):
     """Width of embeddings and hidden states."""
     depth: int = Field(1, ge=1, le=MAX_DEPTH)
     """Number of recurrent layers."""
+    input: Literal["embedding", "one_hot"] = "embedding"
+    """Input of the first layer: the token's embedding, or a one-hot vector."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout probability."""
     embedding_std: float | None = Field(None, gt=0, le=MAX_VALUE)
@@ -178,6 +180,8 @@ class BidirectionalLMConfig(LanguageModelConfig):
     """Width of embeddings and hidden states."""
     depth: int = Field(1, ge=1, le=MAX_DEPTH)
     """Number of recurrent layers in each direction."""
+    input: Literal["embedding", "one_hot"] = "embedding"
+    """Input of the first layer: the token's embedding, or a one-hot vector."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout probability."""
 

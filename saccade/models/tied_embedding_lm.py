@@ -31,10 +31,13 @@ class TiedEmbeddingLM(CausalLM, ABC):
     def hidden(self, x: Hidden, cache: LMCache) -> tuple[Hidden, LMCache]:
         """Return the hidden vectors of embedded tokens, and the cache after them."""
 
+    def embed(self, ids: TokenIds) -> Hidden:
+        """Return the inputs of the layers: embeddings of variance 1, with dropout."""
+        return self.dropout(self.table(ids) * self.embedding_scale)
+
     def forward_hidden(self, ids: TokenIds, cache: LMCache) -> tuple[Hidden, LMCache]:
         """Return the hidden vectors of T more tokens, and the cache after them."""
-        x = self.table(ids) * self.embedding_scale
-        hidden, cache = self.hidden(self.dropout(x), cache)
+        hidden, cache = self.hidden(self.embed(ids), cache)
         return self.dropout(hidden), cache
 
     @property

@@ -1,12 +1,19 @@
-r"""Token embeddings, scaled and with positions."""
+r"""Token embeddings, scaled and with positions, and one-hot vectors."""
 
 import math
 
-from torch import nn
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from saccade.nn.dropout import Dropout
 from saccade.nn.positional_encoding import LearnedPositions, SinusoidalPositions
 from saccade.types.shapes import Hidden, TokenIds
+
+
+def one_hot_vectors(ids: TokenIds, table: Float[Tensor, "V D"]) -> Float[Tensor, "B T V"]:
+    """Return 1 at each id and 0 elsewhere, in the dtype of a table with V rows."""
+    return F.one_hot(ids.long(), table.shape[0]).to(table.dtype)
 
 
 class TokenEmbedding(nn.Module):

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from saccade.models.bidirectional_lm import BidirectionalLM
 from saccade.models.config import (
+    BidirectionalLMConfig,
     ConvLMConfig,
     GPTConfig,
     NNLMConfig,
@@ -56,6 +58,12 @@ MODELS = {
     **{
         cell: lambda cell=cell: RecurrentLM(RecurrentLMConfig(name=cell, **SMALL))
         for cell in ("rnn", "gru", "gru_reset_first", "lstm")
+    },
+    **{
+        f"{cell}, one-hot": lambda cell=cell: RecurrentLM(
+            RecurrentLMConfig(name=cell, input="one_hot", **SMALL)
+        )
+        for cell in ("gru", "lstm")
     },
     "conv_lm": lambda: ConvLM(ConvLMConfig(**SMALL)),
 }
@@ -244,6 +252,50 @@ def test_language_model_refuses_context_of_one():
         gpt("gpt2", context_length=1)
     with pytest.raises(ValueError, match="got segment_length=0; expected 1 or more"):
         xl(segment_length=0)
+
+
+@pytest.mark.parametrize("cell", ["rnn", "gru", "gru_reset_first", "lstm"])
+@torch.no_grad()
+def test_one_hot_input_equals_an_embedding(cell: str) -> None:
+    """W x of a one-hot x is a column of W: W E of a model with embeddings gives its logits."""
+    torch.manual_seed(2)
+    embedded, one_hot = (
+        RecurrentLM(RecurrentLMConfig(name=cell, input=kind, **SMALL)).double()
+        for kind in ("embedding", "one_hot")
+    )
+    weights = embedded.state_dict()
+    name = next(
+        name
+        for name in weights
+        if weights[name].dim() == 2 and one_hot.state_dict()[name].shape != weights[name].shape
+    )
+    rows = embedded.embedding_scale * embedded.table.weight
+    one_hot.load_state_dict(weights | {name: weights[name] @ rows.T})
+    ids = torch.randint(VOCAB, (3, 12))
+    torch.testing.assert_close(one_hot(ids), embedded(ids))
+    loop = torch.zeros(VOCAB, dtype=torch.float64)
+    loop[ids[1, 4]] = 1
+    assert torch.equal(one_hot.embed(ids)[1, 4], loop)
+
+
+@torch.no_grad()
+def test_one_hot_input_of_the_bidirectional_model_equals_an_embedding() -> None:
+    torch.manual_seed(2)
+    embedded, one_hot = (
+        BidirectionalLM(BidirectionalLMConfig(input=kind, **SMALL)).double()
+        for kind in ("embedding", "one_hot")
+    )
+    weights = embedded.state_dict()
+    rows = embedded.table.weight * SMALL["width"] ** 0.5
+    for stack in ("forward_stack", "backward_stack"):
+        name = f"{stack}.layers.0.weight_ih_l0"
+        weights[name] = weights[name] @ rows.T
+    one_hot.load_state_dict(weights)
+    ids, lengths = torch.randint(VOCAB, (3, 6)), torch.tensor([6, 2, 4])
+    for row, length in enumerate(lengths.tolist()):
+        torch.testing.assert_close(
+            one_hot(ids, lengths)[row, :length], embedded(ids, lengths)[row, :length]
+        )
 
 
 @pytest.mark.parametrize("embedding_std", [None, 0.3])

@@ -125,15 +125,19 @@ def test_resumed_training_is_bit_exact(
     assert outcome_of(tmp_path / "run") == outcome_of(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("truncation", ["window", "random"])
-def test_resumed_training_with_truncated_bptt_is_bit_exact(
-    truncation: str,
+@pytest.mark.parametrize(
+    "setting",
+    [{"model.truncation": "window"}, {"model.truncation": "random"}, {"model.input": "one_hot"}],
+    ids=str,
+)
+def test_resumed_training_of_recurrent_settings_is_bit_exact(
+    setting: dict[str, Any],
     rhyme: Path,
     small_run: Callable[[str], Run],
     outcome_of: Callable[[Path], dict[str, Any]],
     tmp_path: Path,
 ) -> None:
-    changes = {"model.truncation": truncation, "model.window": 5, "train.checkpoint_seconds": 0}
+    changes = {"model.window": 5, "train.checkpoint_seconds": 0, **setting}
     interrupted = recipe("gru", rhyme, changes)
     train_recipe(interrupted, tmp_path / "whole", TrainOptions())
     with pytest.raises(KeyboardInterrupt):
