@@ -14,6 +14,7 @@ from saccade.cli.options import (
     data_or_file,
     file_settings,
 )
+from saccade.types.limits import MAX_COUNT
 
 if TYPE_CHECKING:
     from saccade.inspection.checks import CheckResult
@@ -26,7 +27,9 @@ def check_command(
         str | None, typer.Option(help="Data to check on; default: the run's test split.")
     ] = None,
     set: DataSetOption = None,
-    inputs: Annotated[int, typer.Option(help="Number of inputs to check.", min=1)] = 16,
+    inputs: Annotated[
+        int, typer.Option(help="Number of inputs to check.", min=1, max=MAX_COUNT)
+    ] = 16,
     json: JsonOption = False,
 ) -> None:
     r"""Check that a run's predictions do not depend on padding, batching, caching or export.

@@ -25,6 +25,7 @@ from saccade.cli.options import (
 )
 from saccade.cli.roles import column_settings, with_role_options
 from saccade.errors import ConfigError
+from saccade.types.limits import MAX_COUNT, MAX_LENGTH, MAX_MINUTES, MAX_TRAININGS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -60,17 +61,25 @@ def compare_command(
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(help="Time budget of each training; default: 2 without --steps.", min=0),
+        typer.Option(
+            help="Time budget of each training; default: 2 without --steps.", min=0, max=MAX_MINUTES
+        ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps of each training.", min=1)] = None,
-    seeds: Annotated[int, typer.Option(help="Trainings of each model.", min=1)] = 3,
+    steps: Annotated[
+        int | None, typer.Option(help="Steps of each training.", min=1, max=MAX_COUNT)
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(help="Trainings of each model.", min=1, max=MAX_TRAININGS)
+    ] = 3,
     set: SetOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the runs; default: runs/compare-NAME.")
     ] = None,
     max_length: Annotated[
         int | None,
-        typer.Option(help=f"layers: longest sequence; default: {DEFAULT_MAX_LENGTH}."),
+        typer.Option(
+            help=f"layers: longest sequence; default: {DEFAULT_MAX_LENGTH}.", min=1, max=MAX_LENGTH
+        ),
     ] = None,
     save: ImageOption = None,
     json: JsonOption = False,

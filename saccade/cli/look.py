@@ -10,6 +10,7 @@ from saccade.cli.opening import open_run
 from saccade.cli.options import ImageOption, JsonOption, RunArgument
 from saccade.errors import ConfigError
 from saccade.io.run_folder import read_run_settings
+from saccade.types.limits import MAX_COUNT, MAX_DEPTH, MAX_WIDTH
 
 if TYPE_CHECKING:
     from saccade.runs.attention_maps import AttentionMaps
@@ -35,8 +36,12 @@ def look_command(
     kind: Annotated[
         str | None, typer.Option(help="Attention: cross, encoder, decoder or self.")
     ] = None,
-    layer: Annotated[int | None, typer.Option(help="Layer, counted from 1.", min=1)] = None,
-    head: Annotated[int | None, typer.Option(help="Head, counted from 1.", min=1)] = None,
+    layer: Annotated[
+        int | None, typer.Option(help="Layer, counted from 1.", min=1, max=MAX_DEPTH)
+    ] = None,
+    head: Annotated[
+        int | None, typer.Option(help="Head, counted from 1.", min=1, max=MAX_WIDTH)
+    ] = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -47,7 +52,10 @@ def look_command(
     max_new_tokens: Annotated[
         int | None,
         typer.Option(
-            "--max-new-tokens", help="Language models: tokens to generate (default 24).", min=1
+            "--max-new-tokens",
+            help="Language models: tokens to generate (default 24).",
+            min=1,
+            max=MAX_COUNT,
         ),
     ] = None,
     importance: Annotated[
@@ -63,7 +71,8 @@ def look_command(
         typer.Option("--graph", help="Forward and backward pass through a small network (tables)."),
     ] = False,
     row: Annotated[
-        int, typer.Option(help="--graph: row of the test split, counted from 1.", min=1)
+        int,
+        typer.Option(help="--graph: row of the test split, counted from 1.", min=1, max=MAX_COUNT),
     ] = 1,
     save: ImageOption = None,
     json: JsonOption = False,

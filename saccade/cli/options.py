@@ -7,6 +7,7 @@ import typer
 
 from saccade.cli.completion import complete_models, complete_runs, complete_settings
 from saccade.errors import ConfigError
+from saccade.types.limits import MAX_BEAM
 
 if TYPE_CHECKING:
     from saccade.data.records.base import ReadOptions
@@ -46,7 +47,9 @@ OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an e
 ImageOption = Annotated[
     Path | None, typer.Option("--save", help="Image to write: .png, .svg or .pdf.")
 ]
-BeamOption = Annotated[int, typer.Option(help="Beam size; 1 is greedy decoding.", min=1)]
+BeamOption = Annotated[
+    int, typer.Option(help="Beam size; 1 is greedy decoding.", min=1, max=MAX_BEAM)
+]
 
 
 def is_debug(context: typer.Context) -> bool:

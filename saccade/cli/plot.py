@@ -9,6 +9,7 @@ import typer
 from saccade.cli.options import ImageOption, JsonOption, SetOption
 from saccade.cli.plot_concepts import plot_activations, plot_signal, plot_zipf
 from saccade.cli.plot_schedules import plot_schedules
+from saccade.types.limits import MAX_DEPTH, MAX_PLOTTED_WIDTH, MAX_SEED
 
 PLOT_HELP = r"""Plot activation functions, schedules, signal propagation or word frequencies.
 
@@ -44,11 +45,13 @@ def schedules_command(
 def signal_command(
     activation: Annotated[str, typer.Option(help="Activation function.")] = "tanh",
     init: Annotated[str, typer.Option(help="Weight initialisation.")] = "xavier",
-    layers: Annotated[int, typer.Option(help="Number of layers.", min=1)] = 50,
-    width: Annotated[int, typer.Option(help="Units per layer.", min=2)] = 256,
+    layers: Annotated[int, typer.Option(help="Number of layers.", min=1, max=MAX_DEPTH)] = 50,
+    width: Annotated[
+        int, typer.Option(help="Units per layer.", min=2, max=MAX_PLOTTED_WIDTH)
+    ] = 256,
     norm: Annotated[str, typer.Option(help="Normalisation: none, batch, layer or rms.")] = "none",
     residual: Annotated[bool, typer.Option("--residual", help="Add residual connections.")] = False,
-    seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.", min=0, max=MAX_SEED)] = 0,
     save: ImageOption = None,
     json: JsonOption = False,
 ) -> None:

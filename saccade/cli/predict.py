@@ -35,6 +35,7 @@ from saccade.cli.roles import with_role_options
 from saccade.errors import ConfigError
 from saccade.io.text_files import STANDARD_INPUT
 from saccade.training.progress import show_progress
+from saccade.types.limits import MAX_BEAM, MAX_COUNT, MAX_SEED
 
 if TYPE_CHECKING:
     from saccade.data.tables.schema import TableSchema
@@ -59,15 +60,24 @@ def predict_command(
     ] = None,
     beam: BeamOption = 1,
     n_best: Annotated[
-        int, typer.Option(help="Predictions per input, with scores; needs as large a beam.", min=1)
+        int,
+        typer.Option(
+            help="Predictions per input, with scores; needs as large a beam.", min=1, max=MAX_BEAM
+        ),
     ] = 1,
     sample: Annotated[
         bool, typer.Option("--sample", help="Sample instead of greedy decoding.")
     ] = False,
-    seed: Annotated[int | None, typer.Option(help="Random seed for sampling.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Random seed for sampling.", min=0, max=MAX_SEED)
+    ] = None,
     max_new_tokens: Annotated[
         int | None,
-        typer.Option(help="Language models: number of tokens to generate, across line ends."),
+        typer.Option(
+            help="Language models: number of tokens to generate, across line ends.",
+            min=1,
+            max=MAX_COUNT,
+        ),
     ] = None,
     stop: Annotated[
         list[str] | None, typer.Option(help="Stop before this string; repeatable.")

@@ -21,7 +21,9 @@ def prune_command(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the new run; default: RUN-pruned.")
     ] = None,
-    tolerance: Annotated[float, typer.Option(help="Largest relative loss of a dev score.")] = 0.005,
+    tolerance: Annotated[
+        float, typer.Option(help="Largest relative loss of a dev score.", min=0, max=1)
+    ] = 0.005,
     json: JsonOption = False,
 ) -> None:
     r"""Remove attention heads that do not matter, and report the effect.

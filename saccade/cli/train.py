@@ -19,6 +19,7 @@ from saccade.cli.options import (
 from saccade.cli.roles import with_role_options
 from saccade.cli.training_output import preview_command, report_training, training_options
 from saccade.errors import ConfigError
+from saccade.types.limits import MAX_MINUTES
 
 DATA_SOURCE_SETTINGS = ("synthetic", "path", "dataset")
 
@@ -41,7 +42,10 @@ def train_command(
     set: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default: runs/NAME.")] = None,
     minutes: Annotated[
-        float | None, typer.Option(help="Time budget; the same as --set train.minutes=N.")
+        float | None,
+        typer.Option(
+            help="Time budget; the same as --set train.minutes=N.", min=0, max=MAX_MINUTES
+        ),
     ] = None,
     resume: Annotated[
         Path | None,
