@@ -18,7 +18,7 @@ from torch import nn
 from saccade.models.base import TokenModel
 from saccade.models.config import BidirectionalLMConfig
 from saccade.nn.dropout import Dropout
-from saccade.nn.embedding import one_hot_vectors
+from saccade.nn.embedding import one_hot_inputs
 from saccade.nn.kernels.linear_cross_entropy import OutputLayer
 from saccade.nn.rnn import RNN, reverse_sequences
 from saccade.types.shapes import Hidden, Lengths, Logits, TokenIds
@@ -53,7 +53,7 @@ class BidirectionalLM(TokenModel):
     def embed(self, ids: TokenIds) -> Hidden:
         """Return the inputs of the first layers; one-hot vectors have no dropout."""
         if self.one_hot:
-            return one_hot_vectors(ids, self.table.weight)
+            return one_hot_inputs(ids, self.table.weight)
         return self.dropout(self.table(ids) * self.table.embedding_dim**0.5)
 
     def forward_hidden(self, ids: TokenIds, lengths: Lengths | None) -> Hidden:

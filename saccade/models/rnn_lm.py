@@ -11,7 +11,7 @@ from torch import Tensor
 
 from saccade.models.config import RecurrentLMConfig
 from saccade.models.tied_embedding_lm import LMCache, TiedEmbeddingLM
-from saccade.nn.embedding import one_hot_vectors
+from saccade.nn.embedding import one_hot_inputs
 from saccade.nn.rnn import RNN
 from saccade.types.shapes import Hidden, TokenIds
 
@@ -29,7 +29,7 @@ class RecurrentLM(TiedEmbeddingLM):
 
     def embed(self, ids: TokenIds) -> Hidden:
         """Return the inputs of the first layer; one-hot vectors have no dropout."""
-        return one_hot_vectors(ids, self.table.weight) if self.one_hot else super().embed(ids)
+        return one_hot_inputs(ids, self.table.weight) if self.one_hot else super().embed(ids)
 
     def init_cache(self, rows: int) -> LMCache:
         """Return states of zeros."""

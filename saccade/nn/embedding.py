@@ -11,7 +11,7 @@ from saccade.nn.positional_encoding import LearnedPositions, SinusoidalPositions
 from saccade.types.shapes import Hidden, TokenIds
 
 
-def one_hot_vectors(ids: TokenIds, table: Float[Tensor, "V D"]) -> Float[Tensor, "B T V"]:
+def one_hot_inputs(ids: TokenIds, table: Float[Tensor, "V D"]) -> Float[Tensor, "B T V"]:
     """Return 1 at each id and 0 elsewhere, in the dtype of a table with V rows."""
     return F.one_hot(ids.long(), table.shape[0]).to(table.dtype)
 
