@@ -147,7 +147,9 @@ def train(
         task_of(recipe)  # refuses a name that does not exist, before a file is written
         data = _write_data(data, folder, overwrite)
     where = None if data is None else str(data)
-    resolved = resolve_recipe(recipe, data=where, model=model, changes=settings)
+    resolved = resolve_recipe(
+        recipe, data=where, model=model, changes=settings, init_from=options.init_from
+    )
     options = options._replace(auto_model=resolved.auto_model)
     for note in resolved.notes:
         options.log(note)

@@ -100,7 +100,9 @@ def train_command(
         task, data, overrides, printed = preview_command(what, data, overrides, columns)
         from saccade.recipes.resolve import resolve_recipe
 
-        resolved = resolve_recipe(task, data=data, model=model, changes=overrides)
+        resolved = resolve_recipe(
+            task, data=data, model=model, changes=overrides, init_from=init_from
+        )
         load_torch_for(resolved.recipe)
         from saccade.runs.train import train_recipe
 

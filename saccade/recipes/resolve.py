@@ -72,6 +72,7 @@ def resolve_recipe(
     data: str | None = None,
     model: str | None = None,
     changes: dict[str, Any] | None = None,
+    init_from: Path | None = None,
 ) -> ResolvedRecipe:
     """Return the recipe for a recipe name, a .toml file or a data file.
 
@@ -81,6 +82,7 @@ def resolve_recipe(
         data: a data file, two parallel files with a comma, or the name of a dataset.
         model: name of a model of the task.
         changes: settings by dotted path.
+        init_from: run whose weights are the start; unless a model is named, its model is taken.
     """
     changes = dict(changes or {})
     model = model or changes.get("model.name")
@@ -91,12 +93,18 @@ def resolve_recipe(
             lookup(task_spec_for(what).models, model, "model")
             recipe = what.with_values(model={"name": model})
     elif what in RECIPES or what.endswith(".toml"):
-        recipe = named_recipe(what, model)
+        if init_from is not None and model is None and what in RECIPES:
+            recipe, model = _recipe_to_initialise(what, init_from)
+        else:
+            recipe = named_recipe(what, model)
         auto_model = what in ("classify", "translate") and model is None
     elif data is None and (Path(what).exists() or "," in what):
         name, reason = choose_task(what, changes)
         notes = (f"{what}: the task is {name}: {reason}.",)
-        recipe = named_recipe(name, model)
+        if init_from is not None and model is None:
+            recipe, model = _recipe_to_initialise(name, init_from)
+        else:
+            recipe = named_recipe(name, model)
         auto_model, data = name == "translate" and model is None, what
     elif data is not None and Path(what).exists():
         raise ConfigError(_two_files(what, data))
@@ -118,6 +126,22 @@ def resolve_recipe(
         raise ConfigError(f"{name} needs data: --data {expected}.")
     _refuse_columns_without_file(recipe, changes)
     return ResolvedRecipe(recipe, auto_model, notes)
+
+
+def _recipe_to_initialise(name: str, folder: Path) -> tuple[Recipe, str | None]:
+    """Return a recipe for the model of a run, and its name; None if the run has another task.
+
+    Settings that follow from the run are unset, so that only those that the user gives can
+    contradict it.
+    """
+    recipe = named_recipe(name)
+    other = read_recipe(read_run_settings(folder)["recipe"], str(folder / "run.toml"))
+    if other.task != recipe.task:
+        return recipe, None  # refused, with the reason, when the weights are read
+    recipe = named_recipe(name, other.model_name)
+    inherited = task_spec_for(other).transferable_data_settings or ()
+    data = _without(recipe.data.model_dump(exclude_unset=True), tuple(inherited))
+    return recipe.with_values(model={"name": other.model_name}, data=data), other.model_name
 
 
 def _two_files(first: str, second: str) -> str:

@@ -94,9 +94,6 @@ def train_recipe(recipe: Recipe, folder: Path, options: TrainOptions) -> TrainRe
                 f"got {folder} as output, which is the run to start from and would be replaced; "
                 "try another folder (--out)."
             )
-        if options.auto_model and other.recipe.task == recipe.task:
-            recipe = recipe.with_values(model={"name": other.recipe.model_name})
-            options = options._replace(auto_model=False)
         is_incremental = other.is_trained_by_loop and other.components.is_incremental
         recipe = inherit_config(recipe, other.recipe, str(other.folder), is_incremental)
     with staging_dir(folder) as staging:

@@ -16,6 +16,7 @@ from saccade.errors import ConfigError, DataError
 from saccade.interop.huggingface_gpt2 import GPT2_ACTIVATIONS, export_gpt2, import_gpt2
 from saccade.models.config import GPTConfig
 from saccade.models.gpt import GPT
+from saccade.runs.run import load_run
 
 TEXT = ["the cat sat on the mat", "a cat, a mat — naïve 🙂", "", "the end of it all"] * 3
 
@@ -142,6 +143,13 @@ def test_gpt2_command_line(gpt2: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert "bits_per_character" in capsys.readouterr().out
     assert saccade(["evaluate", str(run)]) == 2
     assert "--data" in capsys.readouterr().err
+    # name, sizes and tokens come from the run, also where the default of the task is another model
+    start = ["train", "language", "--data", str(text), "--init-from", str(run)]
+    steps = ["--set", "train.steps=1", "--set", "train.threads=1", "--out", str(tmp_path / "more")]
+    assert saccade([*start, *steps]) == 0
+    assert load_run(tmp_path / "more").recipe.model == load_run(run).recipe.model
+    assert saccade([*start, "--set", "model.width=8", "--out", str(tmp_path / "other")]) == 2
+    assert "got other settings of the model" in capsys.readouterr().err
     assert saccade(["export", str(run), "--to", "huggingface", "--out", str(tmp_path / "o")]) == 0
     # with the vocabulary that it came with
     there, again = (
