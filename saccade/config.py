@@ -175,12 +175,12 @@ def _complaints(config_class: type[Config], error: ValidationError) -> list[str]
         near = did_you_mean(value, names) if isinstance(value, str) else ""
         subject = path or config_class.__name__
         complaints[index] = (
-            f"{subject} is {_short_repr(value)}: expected {' or '.join(choices)}.{near}"
+            f"{subject} is {short_repr(value)}: expected {' or '.join(choices)}.{near}"
         )
     return complaints
 
 
-def _short_repr(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return a value as a message shows it; of a long one the start."""
     text = repr(value)
     return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}…"
@@ -212,14 +212,14 @@ def _complaint(
         key = problem["ctx"]["discriminator"].strip("'")
         names = sorted(tag for member in owners for tag in _tags(member, key))
         tag = problem["ctx"].get("tag")
-        got = f"{path}.{key} is missing" if tag is None else f"{path}.{key} is {_short_repr(tag)}"
+        got = f"{path}.{key} is missing" if tag is None else f"{path}.{key} is {short_repr(tag)}"
         near = "" if tag is None else did_you_mean(str(tag), names)
         return f"{got}: expected one of {', '.join(names)}.{near}"
     message = problem["msg"].removeprefix("Value error, ").rstrip(".")
     value = problem["input"]
     if isinstance(value, dict | Config):  # a rule about several settings, which names them itself
         return f"{path}: {message}." if path else f"{message}."
-    return f"{path or config_class.__name__} is {_short_repr(value)}: {message}."
+    return f"{path or config_class.__name__} is {short_repr(value)}: {message}."
 
 
 def _locate(

@@ -1,4 +1,4 @@
-r"""GPT-2 in Hugging Face's layout, export and import: config, weights and tokenizer.
+r"""Export of a GPT in Hugging Face's layout of GPT-2: config, weights and tokenizer.
 
 Both sides compute the same. What differs is the storage:
 
@@ -8,18 +8,17 @@ Both sides compute the same. What differs is the storage:
   not have (padding, unknown) are never predicted: `GPTConfig.missing_tokens`.
 
 The tokenizer is written as the tokenizer.json of their library, in which "\n" is our eos.
-`transformers` is not imported.
+`transformers` is not imported. The import is in `saccade.interop.gpt2_import`.
 """
 
 import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Engine
 from torch import Tensor
@@ -27,9 +26,8 @@ from torch import Tensor
 from saccade.config import Config, build_config
 from saccade.data.special_tokens import BOS, EOS, SPECIAL_TOKENS, UNK
 from saccade.data.tokenizers import BPETokenizer, CharacterTokenizer, Tokenizer
-from saccade.errors import ConfigError, DataError, bullet_list
+from saccade.errors import ConfigError, bullet_list
 from saccade.interop.registry import ModelParts
-from saccade.io.documents import parse_json
 from saccade.models.config import GPTConfig
 
 END_OF_TEXT = "<|endoftext|>"  # their separator of documents
@@ -50,15 +48,20 @@ ACTIVATION_FROM_GPT2 = {name: own for own, name in GPT2_ACTIVATIONS.items()} | {
 }
 NEWLINE_TOKEN = "Ċ"  # "\n" in GPT-2's byte-to-unicode alphabet
 GPT2_WEIGHT_PREFIX = "transformer."
+CHARACTER_PATTERN = r"[\s\S]"  # the pre-tokenizer of exported characters
+LINE_END_NORMALIZER = {  # of exported tokenizers, as tokenizer.json has it
+    "type": "Sequence",
+    "normalizers": [
+        {"type": "NFC"},
+        {"type": "Replace", "pattern": {"String": "\n"}, "content": SPECIAL_TOKENS[EOS]},
+    ],
+}
 GPT2_SPECIAL_TOKENS = {
     "pad_token": SPECIAL_TOKENS[0],
     "bos_token": SPECIAL_TOKENS[EOS],
     "eos_token": SPECIAL_TOKENS[EOS],
     "unk_token": SPECIAL_TOKENS[UNK],
 }
-
-
-# --- export ---------------------------------------------------------------------------------------
 
 
 def export_parts_to_huggingface(parts: ModelParts, folder: Path, options: dict[str, Any]) -> None:
@@ -205,7 +208,7 @@ def _engine(tokenizer: Tokenizer) -> Engine:
         assert isinstance(tokenizer, CharacterTokenizer)
         known = {token: tokenizer.vocabulary.id_of(token) for token in tokenizer.vocabulary.tokens}
         engine = Engine(models.WordLevel(special_ids | known, unk_token=SPECIAL_TOKENS[UNK]))
-        engine.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        engine.pre_tokenizer = pre_tokenizers.Split(Regex(CHARACTER_PATTERN), "isolated")
         engine.decoder = decoders.Fuse()
     line_end = normalizers.Replace("\n", SPECIAL_TOKENS[EOS])
     engine.normalizer = normalizers.Sequence([normalizers.NFC(), line_end])
@@ -216,208 +219,6 @@ def _engine(tokenizer: Tokenizer) -> Engine:
         ]
     )
     return engine
-
-
-# --- import ---------------------------------------------------------------------------------------
-
-
-class ImportedGPT2(NamedTuple):
-    """An imported GPT: settings, vocabulary and weights."""
-
-    model: GPTConfig
-    vocabulary: BPETokenizer | CharacterTokenizer
-    weights: dict[str, Tensor]
-
-    @property
-    def recipe(self) -> dict[str, Any]:
-        """Settings of the run, as plain values."""
-        return {
-            "task": "language",
-            "data": {
-                "tokenizer": {"kind": self.vocabulary.kind},
-                "segment_length": self.model.context_length,
-            },
-            "model": self.model.model_dump(),
-        }
-
-
-def import_gpt2(folder: Path) -> ImportedGPT2:
-    """GPT-2 as `save_pretrained` writes it, with its tokenizer."""
-    config = _read_json(folder / "config.json")
-    if complaints := _unsupported_config(config):
-        raise DataError(bullet_list(complaints, f"{folder} is not a GPT-2 that can be imported:"))
-    tokenizer, rows, missing_tokens = _read_tokenizer(folder)
-    model = GPTConfig(
-        name="gpt2",
-        vocab_size=tokenizer.vocab_size,
-        width=config["n_embd"],
-        depth=config["n_layer"],
-        heads=config["n_head"],
-        hidden=config.get("n_inner") or 4 * config["n_embd"],
-        dropout=config.get("resid_pdrop", 0.1),
-        activation=ACTIVATION_FROM_GPT2[config.get("activation_function", "gelu_new")],
-        context_length=config["n_positions"],
-        missing_tokens=missing_tokens,
-    )
-    return ImportedGPT2(model, tokenizer, _own_weights(model, _read_weights(folder), rows, folder))
-
-
-def _unsupported_config(config: dict[str, Any]) -> list[str]:
-    expected: dict[str, tuple[Any, ...]] = {
-        "model_type": ("gpt2",),
-        "activation_function": ("gelu_new", *ACTIVATION_FROM_GPT2),
-        "layer_norm_epsilon": (GPT2_NORM_EPSILON,),
-        "scale_attn_weights": (True,),
-        "scale_attn_by_inverse_layer_idx": (False,),
-        "add_cross_attention": (False,),
-        "tie_word_embeddings": (True,),
-    }
-    complaints = [
-        f"got {name} {config[name]!r}; expected {values[0]!r}."
-        for name, values in expected.items()
-        if name in config and config[name] not in values
-    ]
-    for name in ("n_embd", "n_layer", "n_head", "n_positions", "model_type"):
-        if name not in config:
-            complaints.append(f"{name} is missing in its config.json.")
-    return complaints
-
-
-def _read_tokenizer(
-    folder: Path,
-) -> tuple[BPETokenizer | CharacterTokenizer, list[int | None], list[int]]:
-    """Return our form of the tokenizer, and the rows and missing tokens of `_match_rows`.
-
-    A character tokenizer can only be one that we exported.
-    """
-    path = folder / "tokenizer.json"
-    model = (_read_json(path) if path.exists() else {}).get("model") or {}
-    if model.get("type") == "WordLevel":
-        known = sorted(model["vocab"], key=model["vocab"].__getitem__)
-        specials, characters = known[: len(SPECIAL_TOKENS)], known[len(SPECIAL_TOKENS) :]
-        if specials != list(SPECIAL_TOKENS) or any(len(token) != 1 for token in characters):
-            raise DataError(
-                f"{path}: got a word-level tokenizer; expected GPT-2's byte pairs, or characters "
-                "as `saccade export` writes them."
-            )
-        tokenizer = CharacterTokenizer(characters)
-        return tokenizer, list(range(tokenizer.vocab_size)), []
-    vocabulary, merges = _read_vocabulary(folder)
-    pairs = BPETokenizer(merges)
-    return pairs, *_match_rows(vocabulary, pairs, folder)
-
-
-def _read_vocabulary(folder: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Return token ids and merges, from tokenizer.json or from vocab.json and merges.txt."""
-    if (folder / "tokenizer.json").exists():
-        values = _read_json(folder / "tokenizer.json")
-        try:
-            model = values["model"]
-            if model["type"] != "BPE":
-                raise KeyError(f"its model is {model['type']}")
-            added = {token["content"]: token["id"] for token in values.get("added_tokens") or []}
-            return model["vocab"] | added, [_parse_merge(merge) for merge in model["merges"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"{folder / 'tokenizer.json'} is not a byte-pair tokenizer like GPT-2's ({error})."
-            ) from None
-    vocabulary = _read_json(folder / "vocab.json")
-    lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
-    return vocabulary, [
-        _parse_merge(line) for line in lines if line and not line.startswith("#version")
-    ]
-
-
-def _parse_merge(merge: str | list[str]) -> tuple[str, str]:
-    left, right = merge.split(" ") if isinstance(merge, str) else merge
-    return left, right
-
-
-def _match_rows(
-    vocabulary: dict[str, int], tokenizer: BPETokenizer, folder: Path
-) -> tuple[list[int | None], list[int]]:
-    """Return their row for each of our tokens, and our tokens that have none."""
-    own = tokenizer.get_vocab()
-    missing = [token for token in own if token not in vocabulary]
-    if missing or NEWLINE_TOKEN not in vocabulary:
-        raise DataError(
-            f"{folder}: its tokenizer has no token {(missing or [NEWLINE_TOKEN])[0]!r}; "
-            "expected the byte pairs of GPT-2."
-        )
-    special_ids = [vocabulary.get(token) for token in SPECIAL_TOKENS]
-    if special_ids == list(range(len(SPECIAL_TOKENS))):  # exported by us
-        return list(range(tokenizer.vocab_size)), []
-    rows: list[int | None] = [None] * tokenizer.vocab_size
-    for token, id in own.items():
-        rows[id] = vocabulary[token]
-    rows[EOS], rows[own[NEWLINE_TOKEN]] = vocabulary[NEWLINE_TOKEN], None
-    if END_OF_TEXT in vocabulary:
-        rows[BOS] = vocabulary[END_OF_TEXT]
-    return rows, [id for id, row in enumerate(rows) if row is None]
-
-
-def _read_weights(folder: Path) -> dict[str, Tensor]:
-    path = folder / "model.safetensors"
-    try:
-        found = load_file(path)
-    except FileNotFoundError:
-        raise DataError(
-            f"{path} is missing; expected GPT-2's weights as safetensors (save_pretrained writes "
-            "them)."
-        ) from None
-    except (SafetensorError, OSError) as error:
-        raise DataError(f"{path} could not be read: {error}.") from None
-    return {name.removeprefix(GPT2_WEIGHT_PREFIX): tensor.float() for name, tensor in found.items()}
-
-
-def _own_weights(
-    model: GPTConfig, theirs: dict[str, Tensor], rows: list[int | None], folder: Path
-) -> dict[str, Tensor]:
-    try:
-        table = theirs["wte.weight"]
-        known = torch.tensor([0 if row is None else row for row in rows])
-        own = table[known]
-        own[torch.tensor(model.missing_tokens, dtype=torch.long)] = 0.0
-        found = {
-            "table.weight": own,
-            "positions.table": theirs["wpe.weight"],
-            "norm.weight": theirs["ln_f.weight"],
-            "norm.bias": theirs["ln_f.bias"],
-        }
-        for layer in range(model.depth):
-            found |= _block(f"blocks.{layer}", f"h.{layer}", theirs)
-    except (KeyError, IndexError) as error:
-        raise DataError(
-            f"{folder / 'model.safetensors'} does not fit its config.json: {error}."
-        ) from None
-    return {name: tensor.contiguous() for name, tensor in found.items()}
-
-
-def _block(ours: str, theirs: str, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    found = {}
-    for what in ("weight", "bias"):
-        width = weights[f"{theirs}.attn.c_proj.bias"].shape[0]
-        whole = weights[f"{theirs}.attn.c_attn.{what}"].t()
-        found[f"{ours}.self_attention.query.{what}"] = whole[:width]
-        found[f"{ours}.self_attention.key_value.{what}"] = whole[width:]
-        for name, their_name in (
-            ("self_attention.out", "attn.c_proj"),
-            ("feed_forward.inner", "mlp.c_fc"),
-            ("feed_forward.outer", "mlp.c_proj"),
-            ("around_attention.norm", "ln_1"),
-            ("around_feed_forward.norm", "ln_2"),
-        ):
-            found[f"{ours}.{name}.{what}"] = weights[f"{theirs}.{their_name}.{what}"].t()
-    return found
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return dict(parse_json(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing. Is {path.parent} the folder of a GPT-2?") from None
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{path} could not be read: {error}.") from None
 
 
 def _write_json(path: Path, values: dict[str, Any]) -> None:

@@ -77,7 +77,7 @@ IMPORTS: LazyRegistry[ImportFunction] = LazyRegistry(
     {
         "fasttext": "saccade.interop.word_vectors:import_fasttext_vectors",
         "glove": "saccade.interop.word_vectors:import_text_vectors",
-        "gpt2": "saccade.interop.huggingface_gpt2:import_gpt2",
+        "gpt2": "saccade.interop.gpt2_import:import_gpt2",
         "word2vec": "saccade.interop.word_vectors:import_text_vectors",
         "word2vec-binary": "saccade.interop.word_vectors:import_binary_vectors",
     }

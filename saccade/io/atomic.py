@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade.errors import RunError
+from saccade.io.file_kinds import check_regular_file
 
 CHECKSUM_KEY = "sha256"
 HEADER_KEY = "sealed"  # of a safetensors file: the entry with its metadata and checksum
@@ -67,6 +68,7 @@ def corrupt_file_error(path: Path, reason: str) -> RunError:
 
 
 def _read(path: Path) -> bytes:
+    check_regular_file(path, RunError)
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from saccade.errors import DataError
 from saccade.io.compression import BZIP2, GZIP, XZ, ZSTANDARD, decompress
+from saccade.io.file_kinds import check_regular_file
 from saccade.io.spool import Spool
 from saccade.registry import nearest_name
 
@@ -109,6 +110,7 @@ def _open_file(path: Path) -> IO[bytes]:
         inside = sorted(entry.name for entry in path.iterdir())[:5]
         contents = f" It contains {', '.join(inside)}." if inside else " It is empty."
         raise DataError(f"{path}: got a folder; expected a file.{contents}")
+    check_regular_file(path)
     try:
         return path.open("rb")
     except FileNotFoundError:

@@ -13,6 +13,12 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
+    except json.JSONDecodeError:
+        raise
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 text ({error.reason})") from None
+    except ValueError:  # of int(): Python limits the digits
+        raise ValueError("it has an integer of thousands of digits") from None
 
 
 def parse_toml(text: str) -> dict[str, Any]:

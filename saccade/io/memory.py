@@ -10,6 +10,7 @@ from pathlib import Path
 from saccade.errors import ConfigError
 
 BYTE_UNITS = ("B", "kB", "MB", "GB", "TB")
+WEIGHT_BYTES = 4  # of a value in float32
 MEMINFO = Path("/proc/meminfo")
 # the limit of a container, and what it uses (control groups, version 2)
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")

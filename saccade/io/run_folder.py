@@ -4,7 +4,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from saccade import __version__
 from saccade.errors import RunError
@@ -15,7 +15,9 @@ from saccade.io.atomic import (
     read_checksummed_text,
 )
 from saccade.io.documents import parse_json, parse_toml
+from saccade.io.file_kinds import check_regular_file
 from saccade.io.run_upgrade import upgrade_recipe
+from saccade.io.tensor_header import read_tensor_header
 
 RUN_FORMAT = 3  # version of the folder layout; a higher one comes from a newer saccade
 RUN_FILES = (
@@ -83,14 +85,17 @@ def read_weights_info(folder: Path) -> WeightsInfo:
     path = folder / "model.safetensors"
     if not path.exists():
         raise RunError(f"{path} is missing. Is {folder} a finished run?")
+    check_regular_file(path, RunError)
     try:
-        with safe_open(path, framework="numpy") as file:
-            header = file.metadata() or {}
-            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+        tensors, header = read_tensor_header(path)
         if HEADER_KEY in header:  # format 1 stored the two as entries of their own
             header = parse_json(header[HEADER_KEY])
         metadata = parse_json(header["facts"])
-        return WeightsInfo(str(header[CHECKSUM_KEY]), metadata, sum(map(prod, shapes)))
+        return WeightsInfo(
+            str(header[CHECKSUM_KEY]),
+            metadata,
+            sum(prod(tensor.shape) for tensor in tensors.values()),
+        )
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise corrupt_file_error(
             path, f"it is truncated or is not the file that was written ({error})"

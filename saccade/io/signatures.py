@@ -34,6 +34,7 @@ SIGNATURES = {  # first bytes: kind
     b"PGDMP": "a PostgreSQL dump",
     b"DUCK": "a DuckDB database",
 }
+PICKLES = ("a pickle file", "a PyTorch file")  # kinds that execute code when they are opened
 OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # .xls, .doc, .msg
 SHORT_SIGNATURE = 2  # bytes; so short a signature may also be text
 MAX_CONTROL_SHARE = 0.1  # of a text

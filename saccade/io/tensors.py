@@ -22,6 +22,7 @@ from saccade.io.atomic import (
     write_atomically,
 )
 from saccade.io.documents import parse_json
+from saccade.io.file_kinds import check_regular_file
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,6 +83,7 @@ def _header(tensors: Mapping[str, Any], metadata: TensorMetadata) -> dict[str, s
 def _read(path: Path, framework: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if not path.exists():
         raise RunError(f"{path} is missing. Is {path.parent} a finished run?")
+    check_regular_file(path, RunError)
     try:
         with safe_open(path, framework=framework) as file:
             header = file.metadata() or {}

@@ -9,13 +9,12 @@ from typing import Any
 
 from saccade.config import Config, flatten
 from saccade.errors import ConfigError, RunError
-from saccade.io.memory import available_memory, check_memory
+from saccade.io.memory import WEIGHT_BYTES, available_memory, check_memory
 from saccade.tasks.base import Components, Recipe
 
 OPENING_COPIES = 2  # the model, and the weights that are read
 TRAINING_COPIES = 5  # weights, gradients, two moments, and the best weights so far
 MATRICES_PER_LAYER = 16  # at most, in the bound
-WEIGHT_BYTES = 4
 SMALL_SHARE = 0.1  # of the available memory: a bound below it needs no estimate
 # rows of tables, which are not squared in the bound
 TABLE_SETTINGS = (

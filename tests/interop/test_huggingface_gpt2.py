@@ -13,7 +13,8 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 from saccade.cli.main import run as saccade
 from saccade.data.tokenizers import train_tokenizer as tokenizer_of
 from saccade.errors import ConfigError, DataError
-from saccade.interop.huggingface_gpt2 import GPT2_ACTIVATIONS, export_gpt2, import_gpt2
+from saccade.interop.gpt2_import import import_gpt2
+from saccade.interop.huggingface_gpt2 import GPT2_ACTIVATIONS, export_gpt2
 from saccade.models.config import GPTConfig
 from saccade.models.gpt import GPT
 from saccade.runs.run import load_run

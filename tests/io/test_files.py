@@ -211,7 +211,7 @@ def test_checksummed_readers_report_a_missing_file(kind: Kind, tmp_path: Path) -
 
 @each_kind
 def test_checksummed_readers_report_a_folder(kind: Kind, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=f"{tmp_path.name} "):
+    with pytest.raises(RunError, match=f"{tmp_path.name}: got a folder"):
         kind.read(tmp_path)
 
 

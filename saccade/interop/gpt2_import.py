@@ -1,0 +1,469 @@
+r"""Import of a GPT-2 that Hugging Face's `save_pretrained` wrote: config, weights and tokenizer.
+
+The folder may come from anywhere. Sizes are compared with their ranges and with the shapes in the
+header of the weights before anything is allocated; of the tokenizer only tokens and merges are
+read, and one that brings a regular expression is refused. How the two layouts differ is described
+in `saccade.interop.huggingface_gpt2`.
+"""
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from saccade.config import short_repr
+from saccade.data.special_tokens import BOS, EOS, SPECIAL_TOKENS
+from saccade.data.tokenizers import BPETokenizer, CharacterTokenizer
+from saccade.errors import DataError, bullet_list
+from saccade.interop.huggingface_gpt2 import (
+    ACTIVATION_FROM_GPT2,
+    CHARACTER_PATTERN,
+    END_OF_TEXT,
+    GPT2_NORM_EPSILON,
+    GPT2_WEIGHT_PREFIX,
+    LINE_END_NORMALIZER,
+    NEWLINE_TOKEN,
+)
+from saccade.io.documents import parse_json
+from saccade.io.file_kinds import check_regular_file
+from saccade.io.memory import WEIGHT_BYTES, check_memory
+from saccade.io.signatures import PICKLES, binary_kind, zip_document_kind
+from saccade.io.tensor_header import TensorInfo, read_tensor_header
+from saccade.models.config import GPTConfig
+from saccade.types.limits import MAX_DEPTH, MAX_LENGTH, MAX_VOCABULARY, MAX_WIDTH
+
+IMPORT_COPIES = 3  # their weights, ours, and those of the model
+MAX_DIFFERENCES = 5  # tensors of a wrong shape that a message lists
+GPT2_TENSOR_TYPES = ("F16", "BF16", "F32", "F64")
+GPT2_SIZES = {  # largest value, and whether it may be missing
+    "n_embd": (MAX_WIDTH, False),
+    "n_layer": (MAX_DEPTH, False),
+    "n_head": (MAX_WIDTH, False),
+    "n_positions": (MAX_LENGTH, False),
+    "n_inner": (MAX_WIDTH, True),
+    "vocab_size": (MAX_VOCABULARY, True),
+}
+GPT2_VALUES: dict[str, tuple[Any, ...]] = {
+    "model_type": ("gpt2",),
+    "activation_function": ("gelu_new", *ACTIVATION_FROM_GPT2),
+    "layer_norm_epsilon": (GPT2_NORM_EPSILON,),
+    "scale_attn_weights": (True,),
+    "scale_attn_by_inverse_layer_idx": (False,),
+    "add_cross_attention": (False,),
+    "tie_word_embeddings": (True,),
+}
+NORMALIZERS = (None, {"type": "NFC"}, LINE_END_NORMALIZER)
+PICKLE_NAMES = ("pytorch_model.bin", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+SHARD_INDEX = "model.safetensors.index.json"
+_FROM_TRANSFORMERS = "try the folder that save_pretrained of transformers wrote."
+
+
+class ImportedGPT2(NamedTuple):
+    """An imported GPT: settings, vocabulary and weights."""
+
+    model: GPTConfig
+    vocabulary: BPETokenizer | CharacterTokenizer
+    weights: dict[str, Tensor]
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """Settings of the run, as plain values."""
+        return {
+            "task": "language",
+            "data": {
+                "tokenizer": {"kind": self.vocabulary.kind},
+                "segment_length": self.model.context_length,
+            },
+            "model": self.model.model_dump(),
+        }
+
+
+class _MatchedTokenizer(NamedTuple):
+    """Our form of a tokenizer, their row for each of our tokens, and our tokens without a row."""
+
+    tokenizer: BPETokenizer | CharacterTokenizer
+    rows: list[int | None]
+    missing_tokens: list[int]
+
+
+def import_gpt2(folder: Path) -> ImportedGPT2:
+    """GPT-2 as `save_pretrained` writes it, with its tokenizer."""
+    if not folder.is_dir():
+        raise DataError(
+            f"{folder}: got a file; expected the folder of a GPT-2, with config.json, "
+            f"model.safetensors and a tokenizer; {_FROM_TRANSFORMERS}"
+        )
+    config = _read_config(folder / "config.json")
+    found = _read_tokenizer(folder)
+    path = folder / "model.safetensors"
+    names = _check_header(path, config, found.rows)
+    width = config["n_embd"]
+    model = GPTConfig(
+        name="gpt2",
+        vocab_size=found.tokenizer.vocab_size,
+        width=width,
+        depth=config["n_layer"],
+        heads=config["n_head"],
+        hidden=config.get("n_inner") or 4 * width,
+        dropout=config.get("resid_pdrop", 0.1),
+        activation=ACTIVATION_FROM_GPT2[config.get("activation_function", "gelu_new")],
+        context_length=config["n_positions"],
+        missing_tokens=found.missing_tokens,
+    )
+    weights = _own_weights(model, _read_weights(path, names), found.rows)
+    return ImportedGPT2(model, found.tokenizer, weights)
+
+
+# --- config.json ----------------------------------------------------------------------------------
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    """Return config.json; DataError with all values that are wrong or not supported."""
+    config = _read_object(path)
+    complaints = [
+        f"got {name} {short_repr(config[name])}; expected {values[0]!r}."
+        for name, values in GPT2_VALUES.items()
+        if name in config and config[name] not in values
+    ]
+    if "model_type" not in config:
+        complaints.append("got no model_type; expected 'gpt2'.")
+    complaints += _wrong_sizes(config)
+    dropout = config.get("resid_pdrop", 0.1)
+    is_number = isinstance(dropout, int | float) and not isinstance(dropout, bool)
+    if not is_number or not 0 <= dropout < 1:
+        complaints.append(
+            f"got resid_pdrop {short_repr(dropout)}; expected a number from 0 to less than 1."
+        )
+    if complaints:
+        heading = "these values cannot be imported:"
+        raise DataError(f"{path}: {bullet_list(complaints, heading)}\n{_FROM_TRANSFORMERS}")
+    return config
+
+
+def _wrong_sizes(config: dict[str, Any]) -> list[str]:
+    complaints = []
+    for name, (largest, is_optional) in GPT2_SIZES.items():
+        value = config.get(name)
+        if is_optional and value is None:
+            continue
+        if type(value) is not int or not 1 <= value <= largest:
+            got = f"{name} {short_repr(value)}" if name in config else f"no {name}"
+            complaints.append(f"got {got}; expected an integer from 1 to {largest:,}.")
+    if not complaints and config["n_embd"] % config["n_head"]:
+        complaints.append(
+            f"got n_head {config['n_head']} and n_embd {config['n_embd']}; expected a number of "
+            "heads that divides the width."
+        )
+    return complaints
+
+
+# --- tokenizer ------------------------------------------------------------------------------------
+
+
+def _read_tokenizer(folder: Path) -> _MatchedTokenizer:
+    """Return our form of a tokenizer; a character tokenizer can only be one that we exported."""
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        return _byte_pairs(_vocabulary(folder / "vocab.json"), _merge_lines(folder), folder)
+    values = _read_object(path)
+    model = values.get("model")
+    if not isinstance(model, dict):
+        raise _not_byte_pairs(path, f"its model is {short_repr(model)}")
+    if complaint := _unsupported_steps(values, is_words=model.get("type") == "WordLevel"):
+        raise DataError(f"{path}: {complaint}")
+    vocabulary = _check_vocabulary(path, model.get("vocab"))
+    if model.get("type") == "WordLevel":
+        return _characters(path, vocabulary)
+    if model.get("type") != "BPE":
+        raise _not_byte_pairs(path, f"its model is {short_repr(model.get('type'))}")
+    merges = model.get("merges")
+    if not isinstance(merges, list):
+        raise _not_byte_pairs(path, f"its merges are {short_repr(merges)}")
+    pairs = [_parse_merge(path, merge) for merge in merges]
+    return _byte_pairs(vocabulary | _added_tokens(path, values), pairs, folder)
+
+
+def _unsupported_steps(values: dict[str, Any], is_words: bool) -> str:
+    """Return the complaint about what a tokenizer does before it looks up tokens, if any.
+
+    Only the steps of GPT-2 are taken over, and those that we export. Others may bring a regular
+    expression, which may take time exponential in a text.
+    """
+    splits = values.get("pre_tokenizer")
+    is_known = splits is None
+    if isinstance(splits, dict) and is_words:
+        is_known = splits.get("pattern") == {"Regex": CHARACTER_PATTERN}
+    elif isinstance(splits, dict):
+        is_known = splits.get("type") == "ByteLevel" and splits.get("use_regex", True) is True
+    if not is_known:
+        return (
+            f"got the pre-tokenizer {short_repr(splits)}; expected GPT-2's (ByteLevel): other "
+            "regular expressions are not imported; try a model with the tokenizer of GPT-2."
+        )
+    if values.get("normalizer") not in NORMALIZERS:
+        return (
+            f"got the normalizer {short_repr(values['normalizer'])}; expected none, as GPT-2 has; "
+            "try a model with the tokenizer of GPT-2."
+        )
+    return ""
+
+
+def _vocabulary(path: Path) -> dict[str, int]:
+    return _check_vocabulary(path, _read_object(path))
+
+
+def _check_vocabulary(path: Path, found: Any) -> dict[str, int]:
+    """Return a vocabulary if it maps tokens to ids; DataError otherwise."""
+    if not isinstance(found, dict):
+        raise _not_byte_pairs(path, f"its vocabulary is {short_repr(found)}")
+    for token, id in found.items():
+        if type(id) is not int or not 0 <= id <= MAX_VOCABULARY:
+            raise _not_byte_pairs(
+                path, f"the id of {short_repr(token)} is {short_repr(id)}; expected an integer"
+            )
+    return found
+
+
+def _added_tokens(path: Path, values: dict[str, Any]) -> dict[str, int]:
+    listed = values.get("added_tokens") or []
+    try:
+        return _check_vocabulary(path, {token["content"]: token["id"] for token in listed})
+    except (KeyError, TypeError) as error:
+        raise _not_byte_pairs(path, f"its added_tokens have another structure ({error})") from None
+
+
+def _merge_lines(folder: Path) -> list[tuple[str, str]]:
+    path = folder / "merges.txt"
+    lines = _read_text(path).split("\n")
+    return [_parse_merge(path, line) for line in lines if line and not line.startswith("#version")]
+
+
+def _parse_merge(path: Path, merge: Any) -> tuple[str, str]:
+    parts = merge.split(" ") if isinstance(merge, str) else merge
+    if not isinstance(parts, list) or len(parts) != 2 or not all(_is_text(part) for part in parts):
+        raise _not_byte_pairs(path, f"got the merge {short_repr(merge)}; expected two tokens")
+    return parts[0], parts[1]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _not_byte_pairs(path: Path, reason: str) -> DataError:
+    return DataError(
+        f"{path} is not a byte-pair tokenizer like GPT-2's ({reason}); {_FROM_TRANSFORMERS}"
+    )
+
+
+def _characters(path: Path, vocabulary: dict[str, int]) -> _MatchedTokenizer:
+    known = sorted(vocabulary, key=vocabulary.__getitem__)
+    specials, characters = known[: len(SPECIAL_TOKENS)], known[len(SPECIAL_TOKENS) :]
+    is_ours = specials == list(SPECIAL_TOKENS) and all(len(token) == 1 for token in characters)
+    if not is_ours or [vocabulary[token] for token in known] != list(range(len(known))):
+        raise DataError(
+            f"{path}: got a word-level tokenizer; expected GPT-2's byte pairs, or characters "
+            f"as `saccade export` writes them; {_FROM_TRANSFORMERS}"
+        )
+    tokenizer = CharacterTokenizer(characters)
+    return _MatchedTokenizer(tokenizer, list(range(tokenizer.vocab_size)), [])
+
+
+def _byte_pairs(
+    vocabulary: dict[str, int], merges: list[tuple[str, str]], folder: Path
+) -> _MatchedTokenizer:
+    try:
+        tokenizer = BPETokenizer(merges)
+    except ValueError as error:
+        raise _not_byte_pairs(folder, str(error).rstrip(".")) from None
+    own = tokenizer.get_vocab()
+    missing = [token for token in own if token not in vocabulary]
+    if missing or NEWLINE_TOKEN not in vocabulary:
+        raise DataError(
+            f"{folder}: its tokenizer has no token {short_repr((missing or [NEWLINE_TOKEN])[0])}; "
+            f"expected the byte pairs of GPT-2; {_FROM_TRANSFORMERS}"
+        )
+    special_ids = [vocabulary.get(token) for token in SPECIAL_TOKENS]
+    if special_ids == list(range(len(SPECIAL_TOKENS))):  # exported by us
+        return _MatchedTokenizer(tokenizer, list(range(tokenizer.vocab_size)), [])
+    rows: list[int | None] = [None] * tokenizer.vocab_size
+    for token, id in own.items():
+        rows[id] = vocabulary[token]
+    rows[EOS], rows[own[NEWLINE_TOKEN]] = vocabulary[NEWLINE_TOKEN], None
+    if END_OF_TEXT in vocabulary:
+        rows[BOS] = vocabulary[END_OF_TEXT]
+    return _MatchedTokenizer(tokenizer, rows, [id for id, row in enumerate(rows) if row is None])
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+def _check_header(path: Path, config: dict[str, Any], rows: list[int | None]) -> dict[str, str]:
+    """Compare the header of the weights with config and tokenizer; no weight is read.
+
+    Returns the name in the file for each tensor of GPT-2.
+    """
+    _check_weights_file(path)
+    try:
+        stored, _ = read_tensor_header(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise _unreadable_weights(path, error) from None
+    names = {name.removeprefix(GPT2_WEIGHT_PREFIX): name for name in stored}
+    wrong: list[str] = []
+    for name, expected in _expected_shapes(config):
+        found = stored[names[name]] if name in names else None
+        if complaint := _wrong_tensor(found, expected):
+            wrong.append(f"{name}: {complaint}")
+        if len(wrong) == MAX_DIFFERENCES:
+            break
+    table = 0 if wrong else stored[names["wte.weight"]].shape[0]
+    largest = max((row for row in rows if row is not None), default=0)
+    if not wrong and config.get("vocab_size") not in (None, table):
+        wrong.append(
+            f"wte.weight: got {table:,} rows; expected vocab_size={config['vocab_size']:,}"
+        )
+    if not wrong and largest >= table:
+        wrong.append(f"wte.weight: got {table:,} rows; expected one for the token id {largest:,}")
+    if wrong:
+        listed = bullet_list([f"{complaint}." for complaint in wrong], "")
+        raise DataError(f"{path} does not fit its config.json: {listed}\n{_FROM_TRANSFORMERS}")
+    used = {name: names[name] for name, _ in _expected_shapes(config)}
+    needed = WEIGHT_BYTES * sum(prod(stored[name].shape) for name in used.values())
+    check_memory(IMPORT_COPIES * needed, f"{path}", "a smaller model, or a larger machine")
+    return used
+
+
+def _expected_shapes(config: dict[str, Any]) -> Iterator[tuple[str, tuple[int | None, ...]]]:
+    """Yield the name and shape of each tensor of a GPT-2; None: any size."""
+    width = config["n_embd"]
+    inner = config.get("n_inner") or 4 * width
+    yield "wte.weight", (None, width)
+    yield "wpe.weight", (config["n_positions"], width)
+    yield "ln_f.weight", (width,)
+    yield "ln_f.bias", (width,)
+    for layer in range(config["n_layer"]):
+        for norm in ("ln_1", "ln_2"):
+            yield f"h.{layer}.{norm}.weight", (width,)
+            yield f"h.{layer}.{norm}.bias", (width,)
+        for linear, inputs, outputs in (
+            ("attn.c_attn", width, 3 * width),
+            ("attn.c_proj", width, width),
+            ("mlp.c_fc", width, inner),
+            ("mlp.c_proj", inner, width),
+        ):
+            yield f"h.{layer}.{linear}.weight", (inputs, outputs)
+            yield f"h.{layer}.{linear}.bias", (outputs,)
+
+
+def _wrong_tensor(found: TensorInfo | None, expected: tuple[int | None, ...]) -> str:
+    """Return how a tensor differs from what is expected; an empty string if it does not."""
+    shape = " × ".join("any" if size is None else f"{size:,}" for size in expected)
+    if found is None:
+        return f"it is missing; expected {shape}"
+    if found.dtype not in GPT2_TENSOR_TYPES:
+        return f"got values of type {found.dtype}; expected {', '.join(GPT2_TENSOR_TYPES)}"
+    same = len(found.shape) == len(expected) and all(
+        size in (None, own) for own, size in zip(found.shape, expected, strict=True)
+    )
+    return "" if same else f"got {' × '.join(map('{:,}'.format, found.shape))}; expected {shape}"
+
+
+def _check_weights_file(path: Path) -> None:
+    """Raise a DataError with the reason if there are no weights as one safetensors file."""
+    advice = "try save_pretrained of transformers, which writes model.safetensors."
+    if not path.exists():
+        pickles = [found.name for name in PICKLE_NAMES for found in path.parent.glob(name)]
+        reason = "expected GPT-2's weights as safetensors"
+        if pickles:
+            reason = (
+                f"got {pickles[0]}, a pickle, which may execute code when it is opened; expected "
+                "safetensors"
+            )
+        elif (path.parent / SHARD_INDEX).exists():
+            reason = "got weights in several files; expected one; save with max_shard_size='10GB'"
+        raise DataError(f"{path} is missing: {reason}; {advice}")
+    check_regular_file(path)
+    with path.open("rb") as file:
+        start = file.read(16)
+    if binary_kind(start) in PICKLES or zip_document_kind(path) in PICKLES:
+        raise DataError(
+            f"{path}: got a pickle, which may execute code when it is opened; expected "
+            f"safetensors; {advice}"
+        )
+
+
+def _unreadable_weights(path: Path, error: Exception) -> DataError:
+    return DataError(
+        f"{path} could not be read: {error}; expected a complete safetensors file; try to copy or "
+        "download it again."
+    )
+
+
+def _read_weights(path: Path, names: Mapping[str, str]) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(stored).float() for name, stored in names.items()}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise _unreadable_weights(path, error) from None
+
+
+def _own_weights(
+    model: GPTConfig, theirs: dict[str, Tensor], rows: list[int | None]
+) -> dict[str, Tensor]:
+    known = torch.tensor([0 if row is None else row for row in rows])
+    table = theirs["wte.weight"][known]
+    table[torch.tensor(model.missing_tokens, dtype=torch.long)] = 0.0
+    found = {
+        "table.weight": table,
+        "positions.table": theirs["wpe.weight"],
+        "norm.weight": theirs["ln_f.weight"],
+        "norm.bias": theirs["ln_f.bias"],
+    }
+    for layer in range(model.depth):
+        found |= _block(f"blocks.{layer}", f"h.{layer}", theirs, model.width)
+    return {name: tensor.contiguous() for name, tensor in found.items()}
+
+
+def _block(ours: str, theirs: str, weights: dict[str, Tensor], width: int) -> dict[str, Tensor]:
+    found = {}
+    for what in ("weight", "bias"):
+        whole = weights[f"{theirs}.attn.c_attn.{what}"].t()
+        found[f"{ours}.self_attention.query.{what}"] = whole[:width]
+        found[f"{ours}.self_attention.key_value.{what}"] = whole[width:]
+        for name, their_name in (
+            ("self_attention.out", "attn.c_proj"),
+            ("feed_forward.inner", "mlp.c_fc"),
+            ("feed_forward.outer", "mlp.c_proj"),
+            ("around_attention.norm", "ln_1"),
+            ("around_feed_forward.norm", "ln_2"),
+        ):
+            found[f"{ours}.{name}.{what}"] = weights[f"{theirs}.{their_name}.{what}"].t()
+    return found
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def _read_text(path: Path) -> str:
+    check_regular_file(path)
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise DataError(
+            f"{path} is missing. Is {path.parent} the folder of a GPT-2? {_FROM_TRANSFORMERS}"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} could not be read: {error}.") from None
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        values = parse_json(_read_text(path))
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON: {error}; {_FROM_TRANSFORMERS}") from None
+    if not isinstance(values, dict):
+        raise DataError(f"{path}: got {short_repr(values)}; expected a JSON object.")
+    return values
