@@ -394,6 +394,8 @@ def to_toml(config: Config, exclude_unset: bool = False) -> str:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the values of a TOML file; a ConfigError names the line that cannot be parsed."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ConfigError(f"{path}: got a pipe or a device; expected a .toml file.")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:

@@ -8,6 +8,7 @@ import atexit
 import os
 import sys
 import tempfile
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 
 from saccade.errors import DataError
 from saccade.io.compression import BZIP2, GZIP, XZ, ZSTANDARD, decompress
-from saccade.io.file_kinds import check_regular_file
+from saccade.io.file_kinds import check_regular_file, is_opened_pipe
 from saccade.io.spool import Spool
 from saccade.registry import nearest_name
 
@@ -83,7 +84,7 @@ def file_source(path: Path, name: str | None = None) -> ByteSource:
     return ByteSource(
         label,
         lambda: unpacked(_open_file(path), read_first_bytes(path), label),
-        None if is_compressed(start) else path,
+        None if is_compressed(start) or is_opened_pipe(path) else path,
     )
 
 
@@ -110,6 +111,8 @@ def _open_file(path: Path) -> IO[bytes]:
         inside = sorted(entry.name for entry in path.iterdir())[:5]
         contents = f" It contains {', '.join(inside)}." if inside else " It is empty."
         raise DataError(f"{path}: got a folder; expected a file.{contents}")
+    if is_opened_pipe(path):
+        return cast(IO[bytes], _Replay(*_opened_pipe(str(path), os.stat(path).st_ino)))
     check_regular_file(path)
     try:
         return path.open("rb")
@@ -229,6 +232,18 @@ class _Replay(_Live):
             self.spool.append(content)
         self.position += len(content)
         return content
+
+
+@cache
+def _opened_pipe(path: str, inode: int) -> tuple[_Live, Spool]:
+    """Return a pipe that a shell opened, and its bytes so far: each reader starts with them.
+
+    The inode distinguishes two pipes that have had the same descriptor.
+    """
+    spool = Spool()
+    file = open(path, "rb")  # noqa: SIM115  other readers continue with it
+    weakref.finalize(spool, file.close)
+    return _Live(file), spool
 
 
 def _decompressed_live(live: _Live) -> IO[bytes]:

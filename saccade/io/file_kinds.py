@@ -1,6 +1,7 @@
 """Kinds of files: what is not a regular file is refused by name, without opening it.
 
-Opening a named pipe waits for a writer, and a device such as /dev/zero has no end.
+Opening a named pipe waits for a writer, and a device such as /dev/zero has no end. A pipe that a
+shell has opened for the command, as in `saccade predict RUN --file <(zcat a.gz)`, is a file.
 """
 
 import os
@@ -10,6 +11,7 @@ from pathlib import Path
 from saccade.errors import DataError, SaccadeError
 
 MAX_PATH_CHARS = 200  # characters of a path in a message
+DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/")
 SPECIAL_FILES = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -26,6 +28,13 @@ def special_kind(path: str | Path) -> str | None:
     except (OSError, ValueError):  # ValueError: a path with a null character
         return None
     return SPECIAL_FILES.get(stat.S_IFMT(mode))
+
+
+def is_opened_pipe(path: str | Path) -> bool:
+    """Return True for a pipe that this process was started with: /dev/stdin, or /dev/fd/63."""
+    name = str(path)
+    is_descriptor = name.startswith(DESCRIPTORS) and name.rpartition("/")[2].isdecimal()
+    return (is_descriptor or name == "/dev/stdin") and special_kind(path) == "a pipe"
 
 
 def check_regular_file(path: Path, error_class: type[SaccadeError] = DataError) -> None:

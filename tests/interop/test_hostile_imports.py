@@ -2,11 +2,9 @@
 
 import io
 import json
-import os
 import pickle
 import resource
 import shutil
-import stat
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +20,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from saccade.cli.main import run
 from saccade.io import memory
+from tests.special_files import SPECIAL_KINDS, make_special
 
 TEXT = ["the cat sat on the mat", "a cat, a mat", "the end of it all"] * 3
 SPARE_BYTES = 1 << 30  # that a refusal may need at most; the hostile sizes ask for far more
@@ -359,7 +358,7 @@ def test_import_that_does_not_fit_into_memory_is_refused(
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
-@pytest.mark.parametrize("kind", ["a pipe", "a device", "a socket", "a folder"])
+@pytest.mark.parametrize("kind", SPECIAL_KINDS)
 def test_special_files_are_refused_without_opening(
     kind: str, name: str, gpt2: Path, tmp_path: Path, refused: Refused
 ) -> None:
@@ -367,18 +366,6 @@ def test_special_files_are_refused_without_opening(
     (folder / name).unlink()
     make_special(kind, folder / name)
     assert f"{name}: got {kind}; expected a file" in refused("gpt2", folder)
-
-
-def make_special(kind: str, path: Path) -> None:
-    """Put what is not a regular file at a path."""
-    if kind == "a pipe":
-        os.mkfifo(path)
-    elif kind == "a device":
-        path.symlink_to("/dev/zero")
-    elif kind == "a folder":
-        path.mkdir()
-    else:
-        os.mknod(path, 0o600 | stat.S_IFSOCK)
 
 
 # --- word vectors ---------------------------------------------------------------------------------
@@ -477,7 +464,7 @@ def test_fasttext_model_of_these_tests_is_imported(
 
 
 @pytest.mark.parametrize("layout", ["word2vec", "word2vec-binary", "fasttext", "glove"])
-@pytest.mark.parametrize("kind", ["a pipe", "a device", "a socket", "a folder"])
+@pytest.mark.parametrize("kind", SPECIAL_KINDS)
 def test_special_vector_files_are_refused(
     kind: str, layout: str, tmp_path: Path, refused: Refused
 ) -> None:
