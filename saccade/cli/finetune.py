@@ -16,7 +16,12 @@ from saccade.cli.options import (
     parse_overrides,
 )
 from saccade.cli.roles import run_role_settings, with_role_options
-from saccade.cli.training_output import preview_run_data, report_training, training_options
+from saccade.cli.training_output import (
+    preview_run_data,
+    report_training,
+    resume_hint,
+    training_options,
+)
 from saccade.errors import ConfigError
 
 
@@ -60,8 +65,11 @@ def finetune_command(
     check_file(data)
     _, _, changes, printed = preview_run_data(run, data, changes)
     load_torch_for(resolve_finetune_recipe(run, data, changes=changes, online=online))
-    from saccade.workflows.finetune import finetune_run
+    from saccade.workflows.finetune import default_finetune_folder, finetune_run
 
     options = training_options(printed)._replace(overwrite=overwrite)
-    result = finetune_run(run, data, out, options, changes=changes, online=online)
-    report_training(result, json)
+    folder = out or default_finetune_folder(run, online)
+    with resume_hint(folder, is_new=True):
+        report_training(
+            finetune_run(run, data, folder, options, changes=changes, online=online), json
+        )

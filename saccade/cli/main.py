@@ -40,7 +40,7 @@ from saccade.cli.show import show_command
 from saccade.cli.train import train_command
 from saccade.errors import SaccadeError, Stopped
 from saccade.training.cpu import OMP_ENV
-from saccade.training.signals import raise_on_signal
+from saccade.training.signals import limit_exit_time, raise_on_signal
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -138,7 +138,16 @@ app.add_typer(plot_app, name="plot", help=PLOT_HELP.replace("\\b", "\b"))
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code."""
-    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+    sys.exit(run_process(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run_process(arguments: list[str]) -> int:
+    """Run a command that is all this process does, and return its exit code."""
+    limit_exit_time()
+    try:
+        return run(arguments)
+    except KeyboardInterrupt as error:  # a signal while another error is reported
+        return _report_error(error, debug=False)
 
 
 def run(arguments: list[str]) -> int:

@@ -17,7 +17,12 @@ from saccade.cli.options import (
     parse_overrides,
 )
 from saccade.cli.roles import with_role_options
-from saccade.cli.training_output import preview_command, report_training, training_options
+from saccade.cli.training_output import (
+    preview_command,
+    report_training,
+    resume_hint,
+    training_options,
+)
 from saccade.errors import ConfigError
 from saccade.types.limits import MAX_MINUTES
 
@@ -89,7 +94,8 @@ def train_command(
         load_torch_for(read_run_recipe(resume))
         from saccade.runs.train import resume as resume_run
 
-        result = resume_run(resume, expected, training_options())
+        with resume_hint(resume, is_new=False):
+            report_training(resume_run(resume, expected, training_options()), json)
     elif what is None:
         raise ConfigError(
             "train needs a task, a recipe, a .toml file or a data file; saccade list shows the "
@@ -109,8 +115,8 @@ def train_command(
         options = training_options(printed)._replace(
             auto_model=resolved.auto_model, overwrite=overwrite, init_from=init_from
         )
-        result = train_recipe(resolved.recipe, folder, options)
-    report_training(result, json)
+        with resume_hint(folder, is_new=True):
+            report_training(train_recipe(resolved.recipe, folder, options), json)
 
 
 def _expected_settings(

@@ -3,7 +3,8 @@
 import shlex
 import signal
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -121,14 +122,30 @@ def training_options(printed: Collection[str] = ()) -> "TrainOptions":
     return TrainOptions(console=console, log=log, on_choices=print_choices)
 
 
+@contextmanager
+def resume_hint(folder: Path, *, is_new: bool) -> Iterator[None]:
+    """Add the command to resume to a `Stopped` that leaves a run in the folder.
+
+    It interrupts a new training before its first step, or any training after its last one.
+    """
+    had_run = is_new and (folder / "run.toml").exists()
+    try:
+        yield
+    except Stopped as error:
+        if str(error) or had_run or not (folder / "run.toml").exists():
+            raise
+        raise Stopped(_resume_command(folder), error.signal_number) from None
+
+
+def _resume_command(folder: Path) -> str:
+    where = shlex.quote(str(folder))
+    return f"Stopped and saved. Resume with: saccade train --resume {where}"
+
+
 def raise_if_stopped(result: "TrainResult") -> None:
     """Raise `Stopped` with the command to resume if the training was stopped."""
     if result.stop_reason == "stop":
-        where = shlex.quote(str(result.run.folder))
-        raise Stopped(
-            f"Stopped and saved. Resume with: saccade train --resume {where}",
-            result.signal_number or signal.SIGINT,
-        )
+        raise Stopped(_resume_command(result.run.folder), result.signal_number or signal.SIGINT)
 
 
 def report_training(result: "TrainResult", json: bool) -> None:

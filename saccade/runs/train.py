@@ -255,19 +255,20 @@ def _run_session(run: Run, options: TrainOptions, session: _Session) -> TrainRes
         # a fit that cannot be resumed is interrupted immediately
         with stop_on_signal() if estimator.is_resumable else nullcontext(StopFlag()) as stop:
             stop_reason = _fit(run, estimator, console, stop)
-    if stop_reason != "stop":
-        _calibrate(run)
-        write_report(run, figures, options.log)
-    return TrainResult(run, stop_reason, stop.number)
+    if stop():  # also after the last step, before the report
+        return TrainResult(run, "stop", stop.number)
+    _calibrate(run, stop_reason)
+    write_report(run, figures, options.log)
+    return TrainResult(run, stop_reason)
 
 
-def _calibrate(run: Run) -> None:
-    """Fit the calibration of a trained model, and save it with the weights."""
+def _calibrate(run: Run, stop_reason: str) -> None:
+    """Fit the calibration of a trained model, and save it with the weights of a finished run."""
     calibrate = run.components.calibrate
     if calibrate is not None:
         calibrate(run.recipe, run.model, run.preprocessor, run.data().splits)
         _, metadata = run.weight_files.read(run.folder / "model.safetensors")
-        run.save_weights(run.model.state_dict(), metadata)
+        run.save_weights(run.model.state_dict(), metadata | {"ended": stop_reason})
 
 
 def _run_loop(
@@ -296,6 +297,7 @@ def _run_loop(
         warn=options.log,
         on_event=options.on_event,
         stop=stop,
+        is_calibrated_later=run.components.calibrate is not None,
         setup_seconds=session.setup_seconds,
         on_load=session.on_load,
     )
@@ -326,4 +328,5 @@ def _fit(run: Run, estimator: Estimator, console: Console, stop: StopFlag) -> st
         scratch_dir=run.tokens_dir(),
         console=console,
         stop=stop,
+        is_calibrated_later=run.components.calibrate is not None,
     )

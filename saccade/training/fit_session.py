@@ -13,6 +13,7 @@ from saccade.io.atomic import write_atomically
 from saccade.io.run_folder import read_metrics
 from saccade.training.estimator import Estimator, FitContext
 from saccade.training.progress import show_progress
+from saccade.training.signals import EvaluationStopped, StopFlag
 
 Weights = Mapping[str, Any]
 
@@ -53,13 +54,16 @@ def run_fit_session(
     threads: int,
     scratch_dir: Path | None,
     console: Console,
-    stop: Callable[[], bool] = lambda: False,
+    stop: StopFlag | None = None,
+    is_calibrated_later: bool = False,
 ) -> str:
     """Fit until it is done or stopped; return the stop reason, "fitted" or "stop".
 
     An estimator that cannot resume starts again. `evaluate` returns the metrics on the dev split
-    and the selection score.
+    and the selection score. Weights that are calibrated later are saved as those of an unfinished
+    run.
     """
+    stop = StopFlag() if stop is None else stop
     checkpoint = folder / "checkpoint" / "fitting.safetensors"
     state, metadata = files.read(checkpoint) if checkpoint.exists() else (None, {"seconds": 0.0})
     log = _FitLog(folder / "metrics.jsonl", metadata["seconds"])
@@ -67,6 +71,10 @@ def run_fit_session(
     def save(state: dict[str, Any]) -> None:
         checkpoint.parent.mkdir(exist_ok=True)
         files.write(checkpoint, state, {"seconds": log.seconds()})
+
+    def evaluate_now() -> tuple[dict[str, float], float]:
+        with stop.stoppable_evaluation():
+            return evaluate()
 
     on_dev: list[tuple[dict[str, float], float]] = []
     with ExitStack() as stack:
@@ -79,13 +87,16 @@ def run_fit_session(
             state,
             threads,
             scratch_dir,
-            lambda: on_dev.append(evaluate()),
+            lambda: on_dev.append(evaluate_now()),
         )
-        estimator.fit(context)
-        if stop():
+        try:
+            estimator.fit(context)
+            if stop():
+                return "stop"
+            metrics, score = on_dev[-1] if on_dev else evaluate_now()
+        except EvaluationStopped:
             return "stop"
-    metrics, score = on_dev[-1] if on_dev else evaluate()
-    metadata = {"step": 1, "goodness": score, "ended": "fitted"}
+    metadata = {"step": 1, "goodness": score, "ended": "" if is_calibrated_later else "fitted"}
     files.write(folder / "model.safetensors", state_dict(), metadata)
     log.write({**{f"dev_{name}": value for name, value in metrics.items()}, "best": True})
     checkpoint.unlink(missing_ok=True)

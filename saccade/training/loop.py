@@ -30,8 +30,9 @@ from saccade.seeding import preserve_rng, seed_torch
 from saccade.training.budget import TIMED_EXAMPLES, BudgetPlan
 from saccade.training.config import TrainConfig
 from saccade.training.device import autocast
-from saccade.training.objective import BatchT, EvaluationStopped, Loss, Objective, Validation
+from saccade.training.objective import BatchT, Loss, Objective, Validation
 from saccade.training.pace import Pace
+from saccade.training.signals import EvaluationStopped
 from saccade.training.state import TrainState
 from saccade.training.thread_parallel import ThreadParallel
 

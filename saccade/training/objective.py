@@ -20,10 +20,6 @@ class Validation(NamedTuple):
     score: float  # higher is better
 
 
-class EvaluationStopped(Exception):
-    """An evaluation was interrupted because training is to stop; it is made when resumed."""
-
-
 @runtime_checkable
 class TrainingBatch(Protocol):
     """A batch of any task, as the loop sees it."""

@@ -26,8 +26,9 @@ from saccade.training.checkpoint import (
 from saccade.training.config import TrainConfig
 from saccade.training.device import resolve_device, tune_malloc
 from saccade.training.loop import EvalProgressEvent, Event, EventCallback, PlanEvent, train_loop
-from saccade.training.objective import AnyObjective, EvaluationStopped, Validation
+from saccade.training.objective import AnyObjective, Validation
 from saccade.training.pace import Pace
+from saccade.training.signals import StopFlag
 from saccade.training.state import TrainState
 from saccade.training.tensorboard import TensorBoardLog
 from saccade.types.progress import Progress
@@ -42,7 +43,8 @@ def run_training_session(
     console: Console,
     warn: Callable[[str], None],
     on_event: Callable[[Event], None],
-    stop: Callable[[], bool] = lambda: False,
+    stop: StopFlag | None = None,
+    is_calibrated_later: bool = False,
     setup_seconds: float = 0.0,
     on_load: Callable[[TrainState], None] = lambda state: None,
     clock: Callable[[], float] = time.monotonic,
@@ -60,11 +62,13 @@ def run_training_session(
         console: for the progress bar.
         warn: receives messages for the user.
         on_event: receives the events of the loop.
-        stop: returns True if training is to stop.
+        stop: set if training is to stop; an evaluation is left immediately.
+        is_calibrated_later: the weights are saved as those of an unfinished run.
         setup_seconds: time used so far, which counts in a time budget.
         on_load: receives the state of the checkpoint, which it may change.
         clock: seconds; only differences matter.
     """
+    stop = StopFlag() if stop is None else stop
     model = objective.model
     tune_malloc()
     model.to(resolve_device(settings.device))
@@ -96,14 +100,13 @@ def run_training_session(
                 warn(_describe_plan(event.plan, 60 * (settings.minutes or 0) - state.seconds))
 
         def on_progress(what: str, done: int, total: int | None) -> None:
-            if stop():
-                raise EvaluationStopped
             publish(EvalProgressEvent(state.step, what, done, total))
 
         def validate_now(examples: int) -> Validation:
-            if objective.validate is not None:
-                return objective.validate()
-            return validate(examples, on_progress)
+            with stop.stoppable_evaluation():
+                if objective.validate is not None:
+                    return objective.validate()
+                return validate(examples, on_progress)
 
         def save(state: TrainState) -> None:
             nonlocal saved_step
@@ -139,7 +142,7 @@ def run_training_session(
             raise TrainingError(f"{error}{_describe_kept(state, folder)}") from None
     if state.best_weights:
         model.load_state_dict(state.best_weights)
-        write_tensors(weights, *_best(state, stop_reason))
+        write_tensors(weights, *_best(state, "" if is_calibrated_later else stop_reason))
     model.eval()
     return stop_reason
 

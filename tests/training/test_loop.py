@@ -26,7 +26,8 @@ from saccade.training.loop import (
     average_state_dicts,
     train_loop,
 )
-from saccade.training.objective import EvaluationStopped, Loss, Validation
+from saccade.training.objective import Loss, Validation
+from saccade.training.signals import EvaluationStopped
 from saccade.training.state import TrainState
 from tests.training.toy_objective import Rows, ToyObjective, random_rows
 

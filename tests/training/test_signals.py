@@ -1,11 +1,12 @@
 """Signals: a graceful stop of a training, and exit codes."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.tasks.translation.evaluate import TranslationEvaluator
 from saccade.training.loop import EvalProgressEvent, Event
 from saccade.training.signals import STOP_SIGNALS, raise_on_signal, stop_on_signal
+from tests.moments import CommandServer, Ended
 
 Recipes = Callable[..., Any]
 Outcomes = Callable[[Path], dict[str, Any]]
@@ -102,18 +104,154 @@ def test_stopped_training_exits_with_the_code_of_the_signal(
     assert [path.name for path in (folder / "checkpoint").iterdir()] == ["000000002.safetensors"]
 
 
+# --- at any moment --------------------------------------------------------------------------------
+
+SMALL = ("model.width=8", "train.steps=4", "train.evaluate_every=2", "train.threads=1")
+SMALL += ("train.batch_tokens=128", "data.max_new_tokens=8")
+# what a process does before it has any module; the same moments as in `tests.moments`
+EARLY = """
+import os, sys
+
+def hook(event, arguments):
+    if event == "import" and arguments[0] == sys.argv[2]:
+        os.kill(os.getpid(), int(sys.argv[1]))
+
+sys.addaudithook(hook)
+from saccade.__main__ import start
+start()
+"""
+MOMENTS: dict[str, tuple[str, str, int]] = {
+    "opening the data": ("open", "words.tsv", 1),
+    "writing the settings": ("open", ".run.toml", 1),
+    "importing the metrics": ("import", "sacrebleu.metrics.chrf", 1),
+    "writing a checkpoint": ("os.rename", "checkpoint/", 1),
+    "writing the weights": ("os.rename", "model.safetensors", 1),
+    "drawing the report": ("os.rename", "curves.png", 1),
+    "writing the scores": ("os.rename", "scores.json", 1),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandServer]:
+    started = CommandServer(tmp_path_factory.mktemp("server"), ("saccade.plots.curves",))
+    yield started
+    started.close()
+
+
 @pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_signal_while_the_commands_are_loaded_ends_the_process(number: signal.Signals) -> None:
-    # a module that the commands import, and whose import is interrupted
-    code = "import builtins, os, sys; load = builtins.__import__\n"
-    code += "def interrupted(name, *rest):\n"
-    code += "    if name == 'saccade.cli.check': os.kill(os.getpid(), int(sys.argv[1]))\n"
-    code += "    return load(name, *rest)\n"
-    code += "builtins.__import__ = interrupted\n"
-    code += "from saccade.__main__ import start; start()"
-    result = subprocess.run([sys.executable, "-c", code, str(int(number))], capture_output=True)
-    assert result.returncode == -number  # a shell reports 128 + number
-    assert b"Traceback" not in result.stderr
+    result = subprocess.run(
+        [sys.executable, "-c", EARLY, str(int(number)), "saccade.cli.check"], capture_output=True
+    )
+    assert result.returncode == CODES[number]
+    assert result.stderr == b"Stopped.\n"
+
+
+def folder_with(words_file: Path, folder: Path) -> list[str]:
+    """Copy the data into a folder; return a command that trains on it."""
+    shutil.copy(words_file, folder / "words.tsv")
+    return ["train", "words.tsv", *(f"--set={value}" for value in SMALL), "--out", "run"]
+
+
+def messages_of_stop(ended: Ended) -> list[str]:
+    assert "Traceback" not in ended.errors and "Internal error" not in ended.errors, ended.errors
+    return [line for line in ended.errors.splitlines() if line.startswith("Stopped")]
+
+
+RESUME_HINT = "Stopped and saved. Resume with: saccade train --resume run"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM])
+@pytest.mark.parametrize("moment", ["opening the data", "writing a checkpoint"])
+def test_signal_at_any_moment_of_a_training_stops_it_with_one_message(
+    number: signal.Signals, moment: str, server: CommandServer, words_file: Path, tmp_path: Path
+) -> None:
+    command = folder_with(words_file, tmp_path)
+    ended = server(command, tmp_path, signals=(number,), moment=MOMENTS[moment])
+    assert ended.code == CODES[number], ended.errors
+    [message] = messages_of_stop(ended)
+    is_run = (tmp_path / "run" / "run.toml").exists()
+    assert message == (RESUME_HINT if is_run else "Stopped.")
+    assert not list(tmp_path.rglob(".*"))  # no temporary files
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_command_typed_again_after_a_signal_succeeds(
+    number: signal.Signals,
+    moment: str,
+    server: CommandServer,
+    words_file: Path,
+    tmp_path: Path,
+) -> None:
+    test_signal_at_any_moment_of_a_training_stops_it_with_one_message(
+        number, moment, server, words_file, tmp_path
+    )
+    is_run = (tmp_path / "run" / "run.toml").exists()
+    again = ["train", "--resume", "run"] if is_run else folder_with(words_file, tmp_path)
+    assert server(again, tmp_path).code == 0
+
+
+def test_second_signal_ends_the_process(
+    server: CommandServer, words_file: Path, tmp_path: Path
+) -> None:
+    command = folder_with(words_file, tmp_path)
+    both = (signal.SIGINT, signal.SIGTERM)
+    ended = server(command, tmp_path, signals=both, moment=MOMENTS["writing a checkpoint"])
+    assert ended.code in (130, 143)
+    assert messages_of_stop(ended) == ["Stopped."]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_second_signal_leaves_no_wrong_file(
+    moment: str, server: CommandServer, words_file: Path, tmp_path: Path, outcome_of: Outcomes
+) -> None:
+    command = folder_with(words_file, tmp_path)
+    assert server([*command[:-1], "whole"], tmp_path).code == 0
+    ended = server(
+        command, tmp_path, signals=(signal.SIGTERM, signal.SIGTERM), moment=MOMENTS[moment]
+    )
+    assert ended.code == 143
+    assert messages_of_stop(ended) == ["Stopped."]
+    is_run = (tmp_path / "run" / "run.toml").exists()
+    assert server(["train", "--resume", "run"] if is_run else command, tmp_path).code == 0
+    assert outcome_of(tmp_path / "run") == outcome_of(tmp_path / "whole")
+
+
+def test_signal_after_the_work_is_done_changes_nothing(
+    server: CommandServer, words_file: Path, tmp_path: Path
+) -> None:
+    command = ["copy", "dates", "mine.toml"]
+    ended = server(command, tmp_path, signals=(signal.SIGTERM,), moment=("atexit", "", 1))
+    assert (ended.code, ended.errors) == (0, "")
+    assert ended.output.startswith("Wrote mine.toml")
+
+
+# a call into compiled code that would take half an hour, which a signal does not interrupt
+DEAF = """
+import hashlib, os, sys, threading
+from saccade.io import run_folder
+
+def read_settings(path):
+    threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000_000)
+
+run_folder.read_run_settings = read_settings
+number = int(sys.argv[1])
+sys.argv[1:] = ["evaluate", "runs/none"]
+from saccade.__main__ import start
+start()
+"""
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_compiled_code_cannot_delay_the_end(number: signal.Signals) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", DEAF, str(int(number))], capture_output=True, text=True
+    )
+    assert (result.returncode, result.stderr) == (CODES[number], "Stopped.\n")
 
 
 # --- stopping an evaluation ---------------------------------------------------------------------
