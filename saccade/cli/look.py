@@ -15,6 +15,7 @@ from saccade.types.limits import MAX_COUNT, MAX_DEPTH, MAX_WIDTH
 if TYPE_CHECKING:
     from saccade.runs.attention_maps import AttentionMaps
     from saccade.runs.explanation import Explanation
+    from saccade.runs.heat_maps import HeatMaps
 
 LISTED_DISTANCES = (1, 2, 4, 8, 16, 32, 64, 128)  # steps back in the table of gradient norms
 MAX_TERMINAL_WIDTH = 120
@@ -34,7 +35,11 @@ def look_command(
         str | None, typer.Option(help="Use this target instead of the prediction.")
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(help="Attention: cross, encoder, decoder or self.")
+        str | None,
+        typer.Option(
+            help="Attention: cross, encoder, decoder or self. Other language models: influence, "
+            "counts, or a gate or state."
+        ),
     ] = None,
     layer: Annotated[
         int | None, typer.Option(help="Layer, counted from 1.", min=1, max=MAX_DEPTH)
@@ -83,17 +88,20 @@ def look_command(
     saccade look runs/dates "5 de março de 2024"
     saccade look runs/mine "ein Haus" --layer 1 --head 2 --save map.png
     saccade look runs/gpt "Once upon a" --max-new-tokens 12 --save map.png
+    saccade look runs/lstm "Once upon a" --kind forget --save gates.png
     saccade look runs/classify "a quiet, clever film" --save words.png
     saccade look runs/table "39,Private,13" --save columns.png
     saccade look runs/table --importance --save importance.png
     saccade look runs/language --gradients --save gradients.png
     saccade look runs/table --graph --row 3 --save graph.svg
     saccade look runs/vectors king queen man woman --save words.png
+    saccade look runs/fasttext walking --answer walked
 
     Without an input, the command lists what can be shown of a run. For plots that need no run,
     see saccade plot.
     """
-    if read_run_settings(run)["recipe"]["task"] == "vectors":
+    is_word_map = answer is None and method is None
+    if is_word_map and read_run_settings(run)["recipe"]["task"] == "vectors":
         _print_word_map(run, text or [], save, json)
     elif gradients:
         _print_gradients(run, save or run / "report" / "gradients.png", json)
@@ -222,10 +230,13 @@ def _print_prediction(
     """Print what led to a prediction: attributions of a classifier, or attention maps."""
     opened = open_run(folder)
     from saccade.runs.explanation import Explanation
+    from saccade.runs.heat_maps import HeatMaps
 
     found = opened.look(text, **options)
     if isinstance(found, Explanation):
         _print_explanation(found, save, json)
+    elif isinstance(found, HeatMaps):
+        _print_heat_maps(found, save, json)
     else:
         _print_attention(found, save, json)
 
@@ -246,6 +257,25 @@ def _print_explanation(found: "Explanation", save: Path | None, json: bool) -> N
     against = f"  (compared with {of.against})" if of.against else ""
     print(f"→ {of.output}{probability}{against}\n")
     print(found.terminal(min(screen.width, MAX_TERMINAL_WIDTH), screen.is_terminal))
+
+
+def _print_heat_maps(found: "HeatMaps", save: Path | None, json: bool) -> None:
+    messages = stderr_console()
+    if save is not None:
+        for message in found.save(save):
+            messages.print(message)
+        messages.print(f"Wrote {len(found.maps)} maps to {save}.")
+    if json:
+        print_json(found.to_dict())
+        return
+    from rich.console import Console
+
+    screen = Console()
+    print(f"{found.source}\n→ {found.answer}\n")
+    print(found.terminal(min(screen.width, MAX_TERMINAL_WIDTH), screen.is_terminal))
+    if len(found.maps) > 1:
+        kinds = ", ".join(dict.fromkeys(kind for kind, _ in found.maps))
+        messages.print(f"\nShowing 1 of {len(found.maps)} maps; --kind selects of {kinds}.")
 
 
 def _print_attention(found: "AttentionMaps", save: Path | None, json: bool) -> None:

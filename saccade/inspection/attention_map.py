@@ -23,6 +23,7 @@ class AttentionMap(NamedTuple):
     across: str = "source (keys)"  # label of the column axis
     down: str = "target (queries)"  # label of the row axis
     anchor: Literal["first", "last"] = "first"  # the tokens that a picture keeps of a large map
+    lead: int = 0  # first keys (a prompt) that a picture keeps too, with the anchor "last"
     rest: int | None = None  # the column that has the summed weights of keys that are left out
 
     @property
@@ -79,15 +80,15 @@ def crop_map(map: AttentionMap, max_rows: int, max_columns: int) -> AttentionMap
         weights, rows = weights[kept], rows[kept]
     if len(columns) > max_columns:
         kept_keys = max(max_columns - 1, 1)
-        across += f", {map.anchor} {kept_keys} of {len(columns)} (grey: the others)"
-        cut = len(columns) - kept_keys if is_last else kept_keys
-        rest = weights[:, :cut] if is_last else weights[:, cut:]
-        summed, sign = rest.sum(1, keepdims=True), [f"…+{len(columns) - kept_keys}"]
-        if is_last:
-            weights, columns = np.hstack([summed, weights[:, cut:]]), sign + columns[cut:]
-        else:
-            weights, columns = np.hstack([weights[:, :cut], summed]), columns[:cut] + sign
-        rest_column = 0 if is_last else kept_keys
+        lead = min(map.lead, kept_keys // 2) if is_last else kept_keys
+        tail = kept_keys - lead if is_last else 0
+        end = len(columns) - tail
+        which = f"first {lead} and last {tail}" if lead and tail else f"{map.anchor} {kept_keys}"
+        across += f", {which} of {len(columns)} (grey: the others)"
+        summed = weights[:, lead:end].sum(1, keepdims=True)
+        weights = np.hstack([weights[:, :lead], summed, weights[:, end:]])
+        columns = [*columns[:lead], f"…+{end - lead}", *columns[end:]]
+        rest_column = lead
     return map._replace(
         weights=weights, rows=rows, columns=columns, across=across, down=down, rest=rest_column
     )

@@ -29,6 +29,62 @@ class PlotLine(NamedTuple):
     y: FloatArray
 
 
+class HeatMap(NamedTuple):
+    """Values on a grid, drawn as colours: units against tokens, a matrix, scores of pairs."""
+
+    values: FloatArray  # (rows, columns)
+    rows: Sequence[str]  # labels of the rows; empty: rows without names
+    columns: Sequence[str]
+    title: str
+    across: str = ""  # label of the column axis
+    down: str = ""  # label of the row axis
+    limits: tuple[float, float] | None = None  # of the colour scale; None: from the values
+    cells: Sequence[Sequence[str]] = ()  # a text for each value, in place of its number
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Ends of the colour scale: symmetric about 0 if a value is negative."""
+        if self.limits is not None:
+            return self.limits
+        values = self.values[np.isfinite(self.values)]
+        largest = float(np.abs(values).max(initial=0.0)) or 1.0
+        return (-largest if (values < 0).any() else 0.0), largest
+
+
+def check_heat_map(map: HeatMap) -> HeatMap:
+    """Return the map; raise `ValueError` if labels and values disagree or there is no value."""
+    shape = np.shape(map.values)
+    expected = len(map.rows) or (shape[0] if shape else 0), len(map.columns)
+    if shape != expected or 0 in expected:
+        raise ValueError(
+            f"{map.title}: got values of shape {shape} for {len(map.rows)} rows and "
+            f"{len(map.columns)} columns; expected one value for each, and at least one."
+        )
+    if map.cells and (len(map.cells), len(map.cells[0])) != expected:
+        raise ValueError(f"{map.title}: got texts of cells in another shape than {expected}.")
+    return map
+
+
+class LinePanel(NamedTuple):
+    """Lines over one axis, in a panel of its own."""
+
+    title: str
+    lines: Sequence[PlotLine]
+    x_label: str = ""
+    y_label: str = ""
+    points: Sequence[tuple[str, float, float]] = ()  # marked: label, x, y
+    equal: bool = False  # the same scale on both axes, as in a plane
+
+
+class TreeNode(NamedTuple):
+    """A node of a tree; its parent has a smaller index, that of the root is -1."""
+
+    parent: int
+    label: str
+    note: str = ""  # under the label: a score, a code
+    kept: bool = True  # False: pruned, drawn in grey
+
+
 # --- attention, training, classification ---------------------------------------------------------
 
 
@@ -38,6 +94,38 @@ class AttentionGrid:
 
     maps: Sequence[AttentionMap]
     title: str = ""  # heading: model, input and prediction
+
+
+@dataclass(frozen=True, eq=False)
+class HeatMapGrid:
+    """Heat maps next to each other, each with its own colour scale."""
+
+    maps: Sequence[HeatMap]
+    title: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class LinePanels:
+    """Panels with lines, next to each other."""
+
+    panels: Sequence[LinePanel]
+    title: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A tree, such as the hypotheses of a beam or a prefix code."""
+
+    nodes: Sequence[TreeNode]
+    title: str = ""
+
+    def children(self) -> list[list[int]]:
+        """Return the indices of each node's children, in order."""
+        found: list[list[int]] = [[] for _ in self.nodes]
+        for index, node in enumerate(self.nodes):
+            if node.parent >= 0:
+                found[node.parent].append(index)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -403,6 +491,9 @@ class LayerBenchmark:
 Figure = (
     AttentionGrid
     | Attribution
+    | HeatMapGrid
+    | LinePanels
+    | Tree
     | TrainingCurves
     | ConfusionMatrix
     | ReliabilityDiagram

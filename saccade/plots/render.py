@@ -14,6 +14,9 @@ from saccade.registry import import_when_called
 DRAW: dict[type, Callable[[Any, Path], list[str]]] = {
     figures.AttentionGrid: import_when_called("saccade.plots.attention:save_attention_maps"),
     Attribution: import_when_called("saccade.plots.attribution:save_attribution"),
+    figures.HeatMapGrid: import_when_called("saccade.plots.heat_map:save_heat_maps"),
+    figures.LinePanels: import_when_called("saccade.plots.lines:save_line_panels"),
+    figures.Tree: import_when_called("saccade.plots.tree:save_tree"),
     figures.TrainingCurves: import_when_called("saccade.plots.curves:save_training_curves"),
     figures.ConfusionMatrix: import_when_called("saccade.plots.confusion:save_confusion_matrix"),
     figures.ReliabilityDiagram: import_when_called("saccade.plots.reliability:save_reliability"),

@@ -64,6 +64,7 @@ from saccade.registry import lookup
 from saccade.runs.attention_maps import AttentionMaps, select_maps
 from saccade.runs.data_paths import locate_paths, remember_paths
 from saccade.runs.explanation import Explanation
+from saccade.runs.heat_maps import HeatMaps, select_heat_maps
 from saccade.runs.importance import ColumnImportance
 from saccade.runs.memory import check_model_memory, check_stored_values
 from saccade.runs.notebook import run_html
@@ -268,18 +269,24 @@ class Run:
         head: int | None = None,
         method: str | None = None,
         max_new_tokens: int | None = None,
-    ) -> AttentionMaps | Explanation:
+    ) -> AttentionMaps | HeatMaps | Explanation:
         """Return what led to one prediction, or to the answer given.
 
         Of a classifier it is the contribution of each part of the input (`explain`), computed by
         `method`; of a model that generates text its attention maps. `kind` is cross, encoder or
         decoder for translators, self for others; layers and heads are counted from 1. With none
         of them, all maps of the most informative kind are returned: cross, or self. A language
-        model generates `max_new_tokens`, to the end of the line at most.
+        model generates `max_new_tokens`, to the end of the line at most; of one without attention
+        the result is its heat maps: gates and states, the influence of the context, or counts.
         """
         asks_for_maps = kind is not None or layer is not None or head is not None
         if method is not None or (self.inspector.attribution_methods and not asks_for_maps):
             return self.explain(source, answer=answer, method=method)
+        kinds = self.inspector.heat_map_kinds
+        if kind in kinds or (kinds and kind is None and not self.inspector.has_attention):
+            answer = self._answer(source, answer, max_new_tokens)
+            maps = select_heat_maps(self.inspector.heat_maps(source, answer), kind, layer)
+            return HeatMaps(source, answer, maps, self.recipe.model_name)
         return self.attention(
             source, answer=answer, kind=kind, layer=layer, head=head, max_new_tokens=max_new_tokens
         )
@@ -295,6 +302,17 @@ class Run:
         max_new_tokens: int | None = None,
     ) -> AttentionMaps:
         """Return the attention maps of one prediction, or of the answer given; see `look`."""
+        answer = self._answer(source, answer, max_new_tokens)
+        maps = self.inspector.attention_maps(source, answer)
+        if not maps:
+            raise ConfigError(
+                f"got {self.recipe.model_name}, which has no attention; {self.describe_views()}"
+            )
+        chosen = select_maps(maps, kind, layer, head)
+        return AttentionMaps(source, answer, chosen, self.recipe.model_name)
+
+    def _answer(self, source: str, answer: str | None, max_new_tokens: int | None) -> str:
+        """Return the answer to inspect: the one given, or a prediction."""
         options = dict(self.inspector.answer_options)
         if max_new_tokens is not None:
             if "max_new_tokens" not in options:
@@ -303,15 +321,7 @@ class Run:
                     "a language model, which generates text of any length; try without it."
                 )
             options["max_new_tokens"] = max_new_tokens
-        if answer is None:
-            answer = self.predict(source, **options).text
-        maps = self.inspector.attention_maps(source, answer)
-        if not maps:
-            raise ConfigError(
-                f"got {self.recipe.model_name}, which has no attention; {self.describe_views()}"
-            )
-        chosen = select_maps(maps, kind, layer, head)
-        return AttentionMaps(source, answer, chosen, self.recipe.model_name)
+        return str(self.predict(source, **options).text) if answer is None else answer
 
     def describe_views(self) -> str:
         """Return what `look` can show of this model, as a sentence with the commands."""

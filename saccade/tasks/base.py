@@ -25,7 +25,7 @@ from saccade.errors import ConfigError
 from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.attribution import Attribution
 from saccade.inspection.checks import CheckResult, skipped
-from saccade.inspection.figures import ComputationGraph, FeatureImportance, Figure
+from saccade.inspection.figures import ComputationGraph, FeatureImportance, Figure, HeatMap
 from saccade.training.estimator import Estimator, FitConfig
 from saccade.types.progress import Progress, ignore_progress
 from saccade.types.results import ComparisonMetric, Evaluation, Prediction
@@ -247,6 +247,7 @@ class Evaluator(ABC, Generic[SplitT]):
         return None
 
 
+HeatMapKey = tuple[str, int]  # kind and layer, counted from 1
 AttentionKey = tuple[str, int, int]  # kind, layer and head, the last two counted from 1
 
 
@@ -255,6 +256,10 @@ class Inspector(ABC, Generic[SplitT]):
 
     # keys of `saccade.inspection.attribution.ATTRIBUTION_METHODS`, the default first
     attribution_methods: tuple[str, ...] = ()
+
+    # kinds of `heat_maps`, which `look` shows of a model without attention
+    heat_map_kinds: tuple[str, ...] = ()
+    has_attention = True
 
     answer_options: Mapping[str, Any] = {}  # options of `predict` for an answer to inspect
 
@@ -276,6 +281,10 @@ class Inspector(ABC, Generic[SplitT]):
         self, text: str, answer: str | None = None
     ) -> dict[AttentionKey, AttentionMap]:
         """Return the attention maps of one prediction, or of the given answer."""
+        return {}
+
+    def heat_maps(self, text: str, answer: str | None = None) -> dict[HeatMapKey, HeatMap]:
+        """Return gates, states, influence of the context or counts behind one prediction."""
         return {}
 
     def attributions(

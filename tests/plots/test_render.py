@@ -29,11 +29,17 @@ PLAIN = LabelFont(["DejaVu Sans"], [])
 X = np.linspace(0.0, 1.0, 20)
 LINE = figures.PlotLine("line", X, X**2)
 MAP = AttentionMap(np.full((2, 3), 1 / 3), ["a", "b"], ["x", "y", "z"], "head 1")
+HEAT = figures.HeatMap(np.array([[0.1, -0.5], [2.0, 0.0]]), ["a", "b"], ["x", "y"], "update gate")
 RECORDS = [{"step": step, "loss": 1.0 / step, "norm": 0.5, "best": True} for step in (1, 2)]
 UNITS = [[figures.GraphUnit("in", {"x": 1.0}, None)], [figures.GraphUnit("out", {"z": 1.0}, 0.1)]]
 FIGURES: list[figures.Figure] = [
     figures.AttentionGrid([MAP, MAP]),
     Attribution(["age", "job"], np.array([1.5, -0.2]), "yes", "occlusion", 1.0, cells=["31", "?"]),
+    figures.HeatMapGrid([HEAT, HEAT._replace(rows=[], limits=(-1.0, 1.0))], "gates"),
+    figures.LinePanels(
+        [figures.LinePanel("f", [LINE], "x", "y", [("minimum", 0.0, 0.0)])], "lines"
+    ),
+    figures.Tree([figures.TreeNode(-1, "root"), figures.TreeNode(0, "a", "0.5", kept=False)], "t"),
     figures.TrainingCurves(RECORDS),
     figures.ConfusionMatrix(np.array([[5, 1], [0, 7]]), ["no rain", "rain\n"]),
     figures.ReliabilityDiagram(np.array([0.3, 0.9]), np.array([0.2, 1.0]), np.array([5, 9]), 1.5),

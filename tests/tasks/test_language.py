@@ -439,8 +439,8 @@ def test_word_perplexity_of_a_text_without_spaces_is_left_out(
     assert found["word_perplexity"] > 1 and not found.omitted
     example = english.inspector.example_input(english.split("test"))
     assert example in rhyme.read_text() and len(example) <= 40 and not example.endswith(" ")
-    with pytest.raises(ConfigError, match="got ngram, which has no attention; there is nothing"):
-        english.look("one")
+    with pytest.raises(ConfigError, match="got ngram, which has no attention; try saccade look"):
+        english.look("one", kind="self")
 
 
 def test_token_ids_are_memory_mapped_from_the_run_folder(gpt_run: Run) -> None:

@@ -279,3 +279,40 @@ def test_commands_of_word_vectors_and_classifiers_load_no_torch(
     ]
     subprocess.run([sys.executable, "-c", code, json.dumps(commands)], check=True, timeout=120)
     assert (tmp_path / "map.png").exists()
+
+
+def test_ngrams_of_fasttext_add_up_to_the_cosine(
+    fitted: Callable[..., Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = fitted("fasttext")
+    model = run.model.vectors
+    word, other = [word for word in run.preprocessor.words if len(word) > 3][:2]
+    found = run.explain(word, answer=other).attribution
+    assert found.parts[0] == word and f"<{word[:2]}" in found.parts
+    cosine = float(run.model.similarities([word, other])[0, 1])
+    assert found.value == pytest.approx(cosine, abs=1e-6)
+    assert found.scores.sum() == pytest.approx(cosine, abs=1e-5)
+    unit = run.model.unit_vector(other).astype(np.float64)
+    bag = model.bags[1][model.bags[0][run.model.ids[word]] : model.bags[0][run.model.ids[word] + 1]]
+    rows = model.vectors.word_vectors[bag].astype(np.float64)  # as they are summed in training
+    length = np.linalg.norm(rows.mean(0))
+    np.testing.assert_allclose(found.scores, rows @ unit / len(rows) / length, atol=1e-6)
+    unknown = run.explain(word + "zz").attribution  # outside the vocabulary: only its n-grams
+    assert word + "zz" not in unknown.parts and unknown.residual == pytest.approx(0, abs=1e-5)
+    assert (
+        saccade(
+            [
+                "look",
+                str(run.folder),
+                word,
+                "--method",
+                "contributions",
+                "--save",
+                str(tmp_path / "grams.png"),
+            ]
+        )
+        == 0
+    )
+    assert "cosine" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="no attributions"):
+        fitted("skipgram").explain(word)

@@ -6,7 +6,7 @@ one token, for a whole text, or for all tokens after a context.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,17 @@ from saccade.estimators.ngram.smoothing import (
 )
 from saccade.registry import lookup
 from saccade.types.arrays import FloatArray, IntArray
+
+
+class OrderEvidence(NamedTuple):
+    """The counts of one order from which a probability was computed."""
+
+    order: int  # tokens of the n-gram
+    seen: int  # a(hw): count of the n-gram
+    total: int  # Σ_v a(hv): count of its context
+    distinct: int  # different tokens after the context
+    probability: float  # P(w | h) of this order, smoothed
+
 
 FittedNgram = TypeVar("FittedNgram", bound="BackoffModel")
 
@@ -121,6 +132,39 @@ class BackoffModel:
             found[np.repeat(seen, highs - lows), tokens] = level.probabilities[positions]
         return found
 
+    def explain(self, context: Sequence[int], token: int) -> list[OrderEvidence]:
+        """Return the counts behind P(token | context), from unigrams to the longest context.
+
+        Counts are those of the smoothing: Kneser–Ney replaces them by the number of distinct
+        tokens before an n-gram, for all but the longest n-grams.
+        """
+        self._check_context(np.array([*context, token], np.int64))
+        recent = list(context)[max(len(context) - self.order + 1, 0) :]
+        found = []
+        for length, level in enumerate(self._fitted()[: len(recent) + 1]):
+            if level.counts is None:
+                raise ValueError(
+                    "got a model that was saved without counts; fit it again to explain it."
+                )
+            window = recent[len(recent) - length :]
+            [node] = self._nodes(np.array([window], np.int64)).tolist()
+            low, high = (
+                np.searchsorted(level.keys, (node + offset) * self.vocab_size) if node >= 0 else 0
+                for offset in (0, 1)
+            )
+            counts = level.counts[low:high]
+            own = counts[level.keys[low:high] % self.vocab_size == token]
+            found.append(
+                OrderEvidence(
+                    length + 1,
+                    int(own.sum()),
+                    int(counts.sum(dtype=np.int64)),
+                    int((counts > 0).sum()),
+                    float(self.distribution(window)[token]),
+                )
+            )
+        return found
+
     def _fitted(self) -> list[NgramTable]:
         if not self.levels:
             raise ValueError("this n-gram model is not fitted; call fit(ids) first.")
@@ -179,6 +223,7 @@ class BackoffModel:
             f"{name}.{length}": array
             for length, level in enumerate(self._fitted(), start=1)
             for name, array in level._asdict().items()
+            if array is not None
         }
 
     @classmethod
@@ -193,8 +238,12 @@ class BackoffModel:
                 alpha=float(arrays["constant"][0]),
                 bos_id=None if bos_id == MISSING_ID else bos_id,
             )
+            stored = [name for name in NgramTable._fields if name != "counts"]
             model.levels = [
-                NgramTable(*(arrays[f"{name}.{length}"] for name in NgramTable._fields))
+                NgramTable(
+                    **{name: arrays[f"{name}.{length}"] for name in stored},
+                    counts=arrays.get(f"counts.{length}"),
+                )
                 for length in range(1, order + 1)
             ]
         except (KeyError, IndexError) as error:

@@ -110,6 +110,8 @@ class NgramTable(NamedTuple):
     probabilities: FloatArray
     backoffs: FloatArray  # one for each n-gram that is one token shorter
     discounts: FloatArray  # subtracted from counts of 1, 2, and 3 or more
+    # what the probabilities were computed from; None: a model that was saved without them
+    counts: NDArray[np.int32] | None = None
 
 
 class SmoothingParams(NamedTuple):
@@ -137,6 +139,11 @@ def _sums(parents: IntArray, values: NDArray[Any], size: int) -> FloatArray:
     return np.bincount(parents, weights=values, minlength=size).astype(np.float64)
 
 
+def _kept(counts: IntArray) -> NDArray[np.int32]:
+    """Return counts in half the space, for a saved model."""
+    return np.minimum(counts, np.iinfo(np.int32).max).astype(np.int32)
+
+
 def _ratio(part: FloatArray, totals: FloatArray, default: float) -> FloatArray:
     """Return part / totals, and `default` where the total is 0."""
     return np.divide(part, totals, out=np.full(len(totals), default), where=totals > 0)
@@ -153,7 +160,11 @@ def relative_frequency(levels: list[NgramCounts], params: SmoothingParams) -> li
         parents, totals, _ = _contexts(level, level.counts, size, params.vocab_size)
         scales = _ratio(np.ones(size), totals, 0.0)[parents]
         backoffs = (totals == 0).astype(np.float64)
-        tables.append(NgramTable(level.keys, level.counts * scales, backoffs, np.zeros(3)))
+        tables.append(
+            NgramTable(
+                level.keys, level.counts * scales, backoffs, np.zeros(3), _kept(level.counts)
+            )
+        )
         size = len(level.keys)
     return tables
 
@@ -170,7 +181,9 @@ def additive_smoothing(levels: list[NgramCounts], params: SmoothingParams) -> li
         probabilities = (level.counts + params.alpha) / denominators[parents]
         probabilities[level.counts == 0] = 0.0  # bos_id itself
         backoffs = params.alpha * params.num_outcomes / denominators
-        tables.append(NgramTable(level.keys, probabilities, backoffs, np.zeros(3)))
+        tables.append(
+            NgramTable(level.keys, probabilities, backoffs, np.zeros(3), _kept(level.counts))
+        )
         size = len(level.keys)
     return tables
 
@@ -206,7 +219,11 @@ def katz_back_off(levels: list[NgramCounts], params: SmoothingParams) -> list[Ng
         scales = _ratio(np.ones(size), totals, 0.0)[parents]
         discounted = np.where(level.counts > 0, level.counts - discounts[parents], 0.0)
         probabilities = discounted * scales
-        tables.append(NgramTable(level.keys, probabilities, backoffs, np.full(3, discount)))
+        tables.append(
+            NgramTable(
+                level.keys, probabilities, backoffs, np.full(3, discount), _kept(level.counts)
+            )
+        )
         shorter.append(_ContextDiscounts(totals, discounts))
         size = len(level.keys)
     return tables
@@ -268,7 +285,7 @@ def modified_kneser_ney(levels: list[NgramCounts], params: SmoothingParams) -> l
         lower_order = gammas[parents] * probabilities[level.suffixes]
         probabilities = (counts - subtracted) * scales + lower_order
         probabilities[level.counts == 0] = 0.0
-        tables.append(NgramTable(level.keys, probabilities, gammas, discounts))
+        tables.append(NgramTable(level.keys, probabilities, gammas, discounts, _kept(counts)))
         size = len(level.keys)
     return tables
 

@@ -30,11 +30,28 @@ class CharNgrams(NamedTuple):
 
     def rows(self, word: str, words: int) -> Int32Array:
         """Return the rows of a word's n-grams; the first `words` rows are those of the words."""
+        found = self.all_rows(word, words)
+        return found[found >= 0]
+
+    def all_rows(self, word: str, words: int) -> Int32Array:
+        """Return the row of each of `character_ngrams`; -1 for those in an unused bucket."""
         hashed = _ngram_buckets(pack_words([word]), self.min_n, self.max_n, self.buckets)[1]
         positions = np.searchsorted(self.used, hashed)
         is_used = positions < len(self.used)
         is_used[is_used] = self.used[positions[is_used]] == hashed[is_used]
-        return (words + positions[is_used]).astype(np.int32)
+        return np.where(is_used, words + positions, -1).astype(np.int32)
+
+
+def character_ngrams(word: str, min_n: int, max_n: int) -> list[str]:
+    """Return the n-grams of a word in the order of `CharNgrams.rows` without unused buckets."""
+    delimited = "" if word == EOS_WORD else f"<{word}>"
+    return [
+        gram
+        for start in range(len(delimited))
+        for end in range(start + 1, min(start + max_n, len(delimited)) + 1)
+        if end - start >= min_n and not (end - start == 1 and (start == 0 or end == len(delimited)))
+        for gram in [delimited[start:end]]
+    ]
 
 
 def bag_means(rows: Float32Array, bags: tuple[IntArray, Int32Array]) -> Float32Array:

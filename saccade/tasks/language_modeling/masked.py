@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -21,9 +22,11 @@ from saccade.data.text.token_store import TokenCorpus
 from saccade.data.tokenizers import Tokenizer
 from saccade.errors import ConfigError
 from saccade.inspection.checks import CheckResult
+from saccade.inspection.figures import HeatMap
+from saccade.inspection.recurrent_states import capture_recurrent_inputs, state_names
 from saccade.models.bidirectional_lm import BidirectionalLM
 from saccade.nn.kernels.linear_cross_entropy import TokenLoss, linear_cross_entropy
-from saccade.tasks.base import Evaluator, Inspector, PredictContext, TextPredictor
+from saccade.tasks.base import Evaluator, HeatMapKey, Inspector, PredictContext, TextPredictor
 from saccade.tasks.language_modeling.config import LanguageRecipe
 from saccade.tasks.language_modeling.data import (
     LMBatch,
@@ -31,6 +34,7 @@ from saccade.tasks.language_modeling.data import (
     example_prompt,
     leading_ids,
 )
+from saccade.tasks.language_modeling.states import influence_map, state_maps
 from saccade.tasks.neural import StatelessObjective, device_of
 from saccade.training.objective import Loss
 from saccade.types.limits import MAX_COUNT
@@ -105,6 +109,14 @@ class FillOptions(Config):
     n_best: int = Field(1, ge=1, le=MAX_COUNT)
 
 
+class FilledText(NamedTuple):
+    """A text with its gaps filled."""
+
+    prediction: Prediction
+    parts: list[list[int]]  # ids: the text before the first gap, its token, …
+    gaps: list[int]  # positions of the filled tokens, the eos before the text being at 0
+
+
 class GapFiller(TextPredictor):
     """Fills each gap (___) of a text with one token, from left to right."""
 
@@ -129,14 +141,16 @@ class GapFiller(TextPredictor):
         counter = ProgressCounter(context.on_progress, "predicting", len(inputs))
         predictions = []
         for number, text in enumerate(inputs, start=context.first):
-            parts = BLANK_PATTERN.split(text)
-            if len(parts) == 1:
-                raise ConfigError(f"input {number}: got a text without a gap; {NO_CONTINUATION}.")
-            predictions.append(self._fill(parts, options.n_best))
+            predictions.append(self.fill(text, options.n_best, number).prediction)
             counter.advance(1)
         return predictions
 
-    def _fill(self, parts: list[str], n_best: int) -> Prediction:
+    @torch.no_grad()
+    def fill(self, text: str, n_best: int, number: int = 1) -> "FilledText":
+        """Fill the gaps of input `number`."""
+        parts = BLANK_PATTERN.split(text)
+        if len(parts) == 1:
+            raise ConfigError(f"input {number}: got a text without a gap; {NO_CONTINUATION}.")
         self.model.eval()
         encoded = self.tokenizer.encode_many(parts)
         chosen: list[int] = []
@@ -151,7 +165,12 @@ class GapFiller(TextPredictor):
             total += float(best.values[0])
         others.sort(key=lambda other: -other[0])
         ranked = [Prediction(text, score, score, True) for score, text in others[: n_best - 1]]
-        return Prediction(self._text(parts, chosen), total, total, True, tuple(ranked))
+        filled = self._text(parts, chosen)
+        tokens, gaps = [encoded[0]], []
+        for id, part in zip(chosen, encoded[1:], strict=True):
+            gaps.append(1 + sum(map(len, tokens)))  # after eos
+            tokens += [[id], part]
+        return FilledText(Prediction(filled, total, total, True, tuple(ranked)), tokens, gaps)
 
     def _gap_log_probabilities(
         self, encoded: list[list[int]], chosen: list[int], gap: int
@@ -216,10 +235,51 @@ class MaskedEvaluator(Evaluator[TokenCorpus]):
 
 
 class MaskedInspector(Inspector[TokenCorpus]):
-    """Checks a bidirectional model."""
+    """Shows which tokens fill a gap, and gates in both directions; checks the model."""
+
+    has_attention = False
 
     def __init__(self, recipe: LanguageRecipe, model: BidirectionalLM, tokenizer: Tokenizer):
         self.model, self.tokenizer = model, tokenizer
+        self.filler = GapFiller(recipe, model, tokenizer)
+        names = state_names(model.forward_stack.cell)
+        ways = [f"{way}_{name}" for way in ("forward", "backward") for name in names]
+        self.heat_map_kinds = ("influence", "mean", *ways)
+
+    def views(self) -> dict[str, str]:
+        """Return the influence of the other tokens on a gap, gates and states."""
+        return {
+            "'TEXT WITH ___'": "the influence of each other token on a gap, and gates and states"
+        }
+
+    @torch.no_grad()
+    def heat_maps(self, text: str, answer: str | None = None) -> dict[HeatMapKey, HeatMap]:
+        """Return the influence of all other tokens on each gap, and gates in both directions."""
+        filled = self.filler.fill(text, 1)
+        ids = [EOS, *(id for part in filled.parts for id in part), EOS]
+        scores = np.full((len(filled.gaps), len(ids)), np.nan)
+        for row, gap in enumerate(filled.gaps):
+            full = self._log_probability(ids, gap)
+            for at in range(1, len(ids) - 1):
+                if at != gap:
+                    shorter = [*ids[:at], *ids[at + 1 :]]
+                    value = self._log_probability(shorter, gap - (at < gap), ids[gap])
+                    scores[row, at] = full - value
+        tokens = self.tokenizer.display_tokens(ids)
+        gaps = [tokens[gap] for gap in filled.gaps]
+        maps: dict[HeatMapKey, HeatMap] = {
+            ("influence", 1): influence_map(scores[:, 1:-1], gaps, tokens[1:-1])
+        }
+        with capture_recurrent_inputs(self.model.eval()) as recorder:
+            self.model.forward_hidden(torch.tensor([ids], device=device_of(self.model)), None)
+        read = {"forward_stack": tokens, "backward_stack": tokens[::-1]}
+        return maps | state_maps(recorder.states(), read)
+
+    def _log_probability(self, ids: list[int], position: int, token: int | None = None) -> float:
+        model = self.model.eval()
+        hidden = model.forward_hidden(torch.tensor([ids], device=device_of(model)), None)
+        log_probabilities = model.compute_logits(hidden[0, position]).log_softmax(dim=-1)
+        return float(log_probabilities[ids[position] if token is None else token])
 
     def example_input(self, split: TokenCorpus) -> str:
         """Return a held-out line with a gap."""

@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from saccade.data.text.word_corpus import WordVocabulary
 from saccade.data.word_splitting import is_unspaced
+from saccade.errors import ConfigError
+from saccade.estimators.word_vectors.config import FastTextConfig
 from saccade.estimators.word_vectors.neighbors import nearest_neighbors
+from saccade.inspection.attribution import Attribution
 from saccade.inspection.checks import CheckResult
 from saccade.inspection.figures import Figure, WordMap, WordNeighbor
 from saccade.tasks.base import Inspector
@@ -25,6 +29,8 @@ class WordVectorInspector(Inspector[WordSplit]):
 
     def __init__(self, recipe: VectorsRecipe, model: WordVectorModel, vocabulary: WordVocabulary):
         self.model, self.vocabulary = model, vocabulary
+        if isinstance(recipe.model, FastTextConfig):
+            self.attribution_methods = ("contributions",)
 
     def example_input(self, split: WordSplit) -> str:
         """Return a word of medium frequency."""
@@ -36,7 +42,42 @@ class WordVectorInspector(Inspector[WordSplit]):
 
     def views(self) -> dict[str, str]:
         """Return the map of words."""
-        return {"WORD …": "cosines, and a map with nearest neighbours"}
+        views = {"WORD …": "cosines, and a map with nearest neighbours"}
+        if self.attribution_methods:
+            views["WORD --method contributions"] = "the n-grams that made the nearest neighbour"
+            views["WORD --answer OTHER"] = "the n-grams that made the cosine with another word"
+        return views
+
+    def attributions(
+        self, raw: Any, method: str | None = None, output: str | None = None
+    ) -> Attribution:
+        r"""Return the contribution of each n-gram of a word to the cosine with its neighbour.
+
+        The vector of a word is the mean of the rows z_g of its n-grams and its own, so that
+        cos(u, v) = Σ_g z_g · v / (G |u| |v|), exactly.
+        """
+        word = str(raw)
+        vector, row = self.model.find(word, word, 1)
+        if output is None:
+            own = [[] if row is None else [row]]
+            rows, _ = nearest_neighbors(vector[None], self.model.unit_vectors, 1, own)
+            output = self.vocabulary.words[int(rows[0, 0])]
+        other, _ = self.model.find(output, output, 2)
+        found = self.model.vectors.word_parts(word, row)
+        if found is None:
+            raise ConfigError(f"got {word!r}, none of whose n-grams has a vector; try another.")
+        names, vectors = found
+        mean = vectors.astype(np.float64).mean(0)
+        scores = vectors @ other.astype(np.float64) / (len(names) * np.linalg.norm(mean))
+        return Attribution(
+            parts=names,
+            scores=scores,
+            output=f"{word} ~ {output}",
+            method="contributions",
+            value=float(vector @ other),
+            unit="cosine",
+            baseline="no n-gram",
+        )
 
     def word_map(self, words: Sequence[str], count: int = MAP_NEIGHBORS) -> WordMap:
         """Return words with their nearest neighbours in the vocabulary, `count` of each."""

@@ -69,6 +69,13 @@ class WordModel(ABC):
         """Return a vector for a word outside the vocabulary, or None."""
         return None
 
+    def word_parts(self, word: str, row: int | None) -> tuple[list[str], Float32Array] | None:
+        """Return the parts of a word whose mean is its vector, with their vectors; None: no parts.
+
+        `row` is that of a word of the vocabulary.
+        """
+        return None
+
     def evaluate(self, sentences: WordCorpus) -> dict[str, float]:
         """Return metrics on held-out lines, if there are any."""
         return {}
@@ -132,6 +139,19 @@ class WindowModel(WordModel):
             return None
         rows = self.grams.rows(word, len(self.words))
         return self.vectors.word_vectors[rows].mean(0) if len(rows) else None
+
+    def word_parts(self, word: str, row: int | None) -> tuple[list[str], Float32Array] | None:
+        """Return a word's own row, if it has one, and the rows of its n-grams."""
+        if self.grams is None or self.vectors is None:
+            return None
+        spelt = word if row is None else self.words[row]
+        rows = self.grams.all_rows(spelt, len(self.words))
+        grams = fasttext.character_ngrams(spelt, self.grams.min_n, self.grams.max_n)
+        names = [gram for gram, found in zip(grams, rows.tolist(), strict=True) if found >= 0]
+        kept = rows[rows >= 0].tolist()
+        if row is not None:
+            names, kept = [spelt, *names], [row, *kept]
+        return (names, self.vectors.word_vectors[kept]) if kept else None
 
     def evaluate(self, sentences: WordCorpus) -> dict[str, float]:
         """Return the loss per predicted word on held-out lines."""
