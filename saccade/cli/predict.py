@@ -82,6 +82,16 @@ def predict_command(
     stop: Annotated[
         list[str] | None, typer.Option(help="Stop before this string; repeatable.")
     ] = None,
+    choices: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,…",
+            help="Language models: choose a continuation instead of generating.",
+        ),
+    ] = None,
+    examples: Annotated[
+        Path | None, typer.Option(help="--choices: file with texts and their choices, as examples.")
+    ] = None,
     search: Annotated[
         list[str] | None,
         typer.Option(
@@ -113,6 +123,7 @@ def predict_command(
     saccade predict runs/dates --file dates.txt --beam 5 --n-best 3
     saccade predict runs/language "The " --sample --search temperature=0.8 --search top_p=0.9
     saccade predict runs/language "The " --max-new-tokens 300 --stop "Changed in"
+    saccade predict runs/language "The film was" --choices good,bad --examples few.tsv
     saccade predict runs/mine --file a.txt --beam 5 --search coverage=0.2
     saccade predict runs/mine --file pairs.csv --source english --out answers.csv
     cat dates.txt | saccade predict runs/dates
@@ -160,6 +171,8 @@ def predict_command(
         seed=seed,
         max_new_tokens=max_new_tokens,
         stop=tuple(stop) if stop else None,
+        choices=None if choices is None else tuple(map(str.strip, choices.split(","))),
+        examples=None if examples is None else _read_examples(examples),
     )
     chosen = engine or _default_engine(run, needs_torch=bool(options or json or stream))
     predictor = _open_predictor(run, chosen, with_scores=json or n_best > 1)
@@ -210,6 +223,13 @@ def predict_command(
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(_resume_message(output)) from None
             output.finish()
+
+
+def _read_examples(path: Path) -> tuple[tuple[str, str], ...]:
+    """Read texts with one label each."""
+    from saccade.data.text.labelled import read_labelled_texts
+
+    return tuple((text, labels[0]) for labels, text in read_labelled_texts(path))
 
 
 def _texts_or_file(texts: list[str], file: str | None) -> tuple[list[str], str | None]:

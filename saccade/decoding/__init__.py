@@ -14,6 +14,7 @@ from saccade.decoding.constraints import (
     repeated_ngrams,
     repetition_penalty,
 )
+from saccade.decoding.continuations import score_continuations
 from saccade.decoding.exhaustive import exhaustive_search
 from saccade.decoding.generate import PromptedDecoder, UncachedDecoder, generate, run_decoding
 from saccade.decoding.greedy import Hypothesis, greedy_search, length_penalty
@@ -57,4 +58,5 @@ __all__ = [
     "rerank_by_coverage",
     "run_decoding",
     "sample",
+    "score_continuations",
 ]

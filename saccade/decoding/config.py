@@ -8,6 +8,7 @@ from saccade.config import Config, build_config
 from saccade.errors import ConfigError
 from saccade.types.limits import (
     MAX_BEAM,
+    MAX_CHOICES,
     MAX_COUNT,
     MAX_LENGTH,
     MAX_PENALTY,
@@ -45,6 +46,11 @@ class GenerationConfig(DecodingConfig):
 
     max_new_tokens: int | None = Field(None, ge=1, le=MAX_COUNT)  # this many, across line ends
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()  # texts before which to stop
+    # candidates, of which the most probable continuation is chosen instead of generating
+    choices: tuple[Annotated[str, Field(min_length=1)], ...] = Field((), max_length=MAX_CHOICES)
+    # texts with their candidates, in front of each text
+    examples: tuple[tuple[str, str], ...] = Field((), max_length=MAX_CHOICES)
+    calibrate: bool = False  # divide by the probabilities after texts without content
 
 
 _DecodingT = TypeVar("_DecodingT", bound=DecodingConfig)
@@ -65,6 +71,8 @@ def check_decoding(config: DecodingConfig) -> None:
             f"got {', '.join(sorted(for_sampling))} without sampling; add sample=True "
             f"(--sample), or leave {'it' if len(for_sampling) == 1 else 'them'} out."
         )
+    if isinstance(config, GenerationConfig):
+        _check_choices(config)
     if config.sample and (config.beam > 1 or config.coverage):
         raise ConfigError(
             "got sample together with beam or coverage; expected sampling or a beam, not both."
@@ -73,4 +81,31 @@ def check_decoding(config: DecodingConfig) -> None:
         raise ConfigError(
             f"got n_best {config.n_best} with a beam of {config.beam}; a beam finds no more "
             f"hypotheses than its width: use a beam of {config.n_best} or more."
+        )
+
+
+def _check_choices(config: GenerationConfig) -> None:
+    """Raise ConfigError for candidates that cannot be scored, or options that need them."""
+    if not config.choices:
+        if config.examples or config.calibrate:
+            raise ConfigError(
+                "got examples or calibrate without choices; expected two or more candidates; try "
+                "choices=['good', 'bad'] (--choices good,bad)."
+            )
+        return
+    if len(set(config.choices)) < max(2, len(config.choices)):
+        raise ConfigError(
+            f"got the choices {', '.join(config.choices)}; expected two or more different ones."
+        )
+    unknown = sorted({label for _, label in config.examples} - set(config.choices))
+    if unknown:
+        raise ConfigError(
+            f"got examples with {', '.join(map(repr, unknown[:3]))}; expected one of the choices: "
+            f"{', '.join(config.choices)}."
+        )
+    generating = {"beam", "n_best", "sample", "max_new_tokens", "stop"} & config.model_fields_set
+    if generating:
+        raise ConfigError(
+            f"got {', '.join(sorted(generating))} with choices, which are scored, not generated; "
+            "try without."
         )

@@ -513,3 +513,72 @@ def test_perplexity_of_zero_weights_is_the_vocabulary_size(rhyme: Path, tmp_path
                 weight.zero_()
         vocab_size = run.preprocessor.vocab_size
         assert run.evaluate()["perplexity"] == pytest.approx(vocab_size, rel=1e-5)
+
+
+# --- choices --------------------------------------------------------------------------------------
+
+
+def slow_choice_scores(run: Run, lines: list[str], choices: tuple[str, ...]) -> list[float]:
+    """Return log p of each choice after the last line, by one forward pass for each token."""
+    decoder = run.predictor.decoder("torch")
+    encode = run.preprocessor.encode
+    before = [id for line in lines[:-1] for id in (EOS, *encode(line))]
+    whole = [[*before, EOS, *encode(f"{lines[-1]} {choice}".lstrip())] for choice in choices]
+    start = len(before) + 1 + len(encode(lines[-1]))  # words: no token spans the end of the text
+    scores = []
+    for ids in whole:
+        total = 0.0
+        for t in range(start, len(ids)):
+            prefix = torch.tensor([ids[:t]])
+            with torch.no_grad():
+                logits, _ = decoder.step(prefix, decoder.init_state(prefix))
+            total += float(logits[0, -1].double().log_softmax(0)[ids[t]])
+        scores.append(total)
+    return scores
+
+
+@pytest.mark.parametrize("model", [*NETWORKS, "ngram"])
+def test_choices_equal_token_by_token_scoring(model: str, small_run: Callable[[str], Run]) -> None:
+    run, choices = small_run(model), ("two", "nine green bottles", "more")
+    examples = (("one green bottles and", "two"),)
+    text = "three green bottles and"
+    found = run.predict(text, choices=choices, examples=examples)
+    scores = slow_choice_scores(run, ["one green bottles and two", text], choices)
+    expected = torch.tensor(scores, dtype=torch.float64).softmax(0).tolist()
+    assert found.probabilities == pytest.approx(dict(zip(choices, expected, strict=True)), rel=1e-4)
+    assert found.text == choices[int(np.argmax(expected))]
+
+    calibrated = run.predict(text, choices=choices, calibrate=True)
+    free = [slow_choice_scores(run, [content], choices) for content in ("N/A", "", "[MASK]")]
+    prior = torch.tensor(free, dtype=torch.float64).softmax(1).mean(0)
+    plain = torch.tensor(slow_choice_scores(run, [text], choices), dtype=torch.float64).softmax(0)
+    shares = (plain / prior / (plain / prior).sum()).tolist()
+    assert calibrated.probabilities == pytest.approx(
+        dict(zip(choices, shares, strict=True)), rel=1e-4
+    )
+
+
+def test_choices_follow_the_text_that_was_learnt(gpt_run: Run) -> None:
+    texts = ["one green", "six green bottles and seven", "two", "four green"]
+    found = gpt_run.predict(texts, choices=("green", "more", "bottles"))
+    assert [one.text for one in found] == ["bottles", "more", "green", "bottles"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"choices": ["one"]}, "expected two or more different"),
+        ({"choices": ["one", "one"]}, "expected two or more different"),
+        ({"choices": ["one", ""]}, "choices"),
+        ({"examples": [("a", "one")]}, "without choices"),
+        ({"calibrate": True}, "without choices"),
+        ({"choices": ["one", "two"], "examples": [("a", "three")]}, "got examples with 'three'"),
+        ({"choices": ["one", "two"], "beam": 2}, "got beam with choices"),
+        ({"choices": ["one", "two"], "max_new_tokens": 2}, "got max_new_tokens with choices"),
+    ],
+)
+def test_choices_that_cannot_be_scored_are_refused(
+    options: dict[str, Any], message: str, gpt_run: Run
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        gpt_run.predict("one green", **options)

@@ -22,6 +22,7 @@ from saccade.decoding import (
 from saccade.inference.engine import make_decoder
 from saccade.models.base import CausalLM
 from saccade.tasks.base import PredictContext, TextPredictor
+from saccade.tasks.language_modeling.choices import predict_choices
 from saccade.tasks.language_modeling.config import LanguageRecipe
 from saccade.tasks.language_modeling.ngram import NGramModel
 from saccade.types.progress import ProgressCounter
@@ -68,6 +69,10 @@ class TextGenerator(TextPredictor):
     ) -> list[Prediction]:
         """Return the continuation of each prompt; `context.on_text` follows the first one."""
         assert isinstance(options, GenerationConfig)
+        if options.choices:
+            counter = ProgressCounter(context.on_progress, "scoring", len(inputs))
+            decoder = self.decoder(context.engine)
+            return predict_choices(decoder, self.tokenizer, options, inputs, counter.advance)
         decoder = PromptedDecoder(self.decoder(context.engine))
         prompts = [[EOS, *ids] for ids in self.tokenizer.encode_many(list(inputs))]
         found = [Prediction("", 0.0, 0.0, True)] * len(prompts)
