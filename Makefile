@@ -16,7 +16,7 @@ help:
 	@echo "make setup    create the .venv only"
 	@echo "make format   format the code"
 	@echo "make check    format, lint and types"
-	@echo "make fuzz     the property tests with new random examples"
+	@echo "make fuzz     random inputs for MINUTES=60: property tests, and a coverage-guided fuzzer"
 	@echo "make prove    the long tests, minutes each"
 	@echo "make sizes    lines per package, longest files and functions"
 	@echo "make bench    the benchmarks"
@@ -57,9 +57,20 @@ check: $(READY)
 test: check
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-# every run draws new examples; a failure prints the line that reproduces it
+# new examples of the property tests, then the coverage-guided fuzzer for the rest of the time;
+# a failure prints the line that reproduces it, and .fuzz/ keeps inputs and findings
+MINUTES ?= 60
+SEED ?= $(shell date +%s)
+
 fuzz: $(READY)
-	SACCADE_HYPOTHESIS=fuzz $(BIN)/python -m pytest -n auto --dist load -m "hypothesis and not long"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fuzz]'
+	@echo "seed $(SEED), $(MINUTES) minutes"
+	@start=$$(date +%s); \
+	SACCADE_HYPOTHESIS=fuzz timeout $$(( $(MINUTES) * 60 / 4 )) $(BIN)/python -m pytest -n auto --dist load \
+		-m "hypothesis and not long" --hypothesis-seed=$(SEED); code=$$?; \
+	test $$code -eq 124 && code=0; \
+	left=$$(( $(MINUTES) * 60 + start - $$(date +%s) )); \
+	$(BIN)/python -m fuzz all --seconds $$left --seed $(SEED) && exit $$code
 
 prove: $(READY)
 	$(BIN)/python -m pytest -m long --timeout=3600
@@ -118,4 +129,4 @@ pictures: $(READY)
 	$(BIN)/saccade look runs/wine --importance --save docs/importance.png > /dev/null
 
 clean:
-	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .peers .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis

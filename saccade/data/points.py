@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
 from saccade.data.records.base import ReadOptions, Records
 from saccade.data.records.open import open_records
 from saccade.data.source import PathSource, SourceConfig, resolve_source
 from saccade.errors import DataError
+from saccade.io.documents import parse_structure
 from saccade.io.numbers import is_number
 from saccade.io.text_files import MAX_LISTED_ERRORS, read_lines
 from saccade.seeding import generator
@@ -52,8 +53,13 @@ class Points(NamedTuple):
     @staticmethod
     def from_json(values: dict[str, Any]) -> "Points":
         """Return the points that `to_json` described."""
-        sides = (np.array(values[side], np.float64) for side in ("x", "y"))
-        return Points(values["name"], *sides)
+        x, y = (
+            np.array(parse_structure(list[FiniteFloat], values[side]), np.float64)
+            for side in ("x", "y")
+        )
+        if len(x) != len(y) or not len(x):
+            raise ValueError(f"got {len(x):,} values of x and {len(y):,} of y")
+        return Points(parse_structure(str, values["name"]), x, y)
 
 
 class PointSplits(NamedTuple):

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from reprlib import repr as short_repr
 from typing import Any, Protocol, runtime_checkable
 from unicodedata import is_normalized, normalize
 
@@ -424,14 +425,14 @@ def _spaces_field(collapse_spaces: bool) -> dict[str, str]:
 
 def _collapses_spaces(others: dict[Any, Any]) -> bool:
     if others.get("spaces", SINGLE_SPACES) != SINGLE_SPACES:
-        raise ValueError(f"got spaces={others['spaces']!r:.40}; expected {SINGLE_SPACES!r}.")
+        raise ValueError(f"got spaces={short_repr(others['spaces'])}; expected {SINGLE_SPACES!r}.")
     return "spaces" in others
 
 
 def _texts(values: list[Any]) -> list[str]:
     for value in values:
         if not isinstance(value, str) or not value:
-            raise ValueError(f"got {value!r:.40} in a list of tokens; expected text.")
+            raise ValueError(f"got {short_repr(value)} in a list of tokens; expected text.")
     return values
 
 

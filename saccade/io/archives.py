@@ -13,13 +13,11 @@ from typing import IO, NamedTuple, cast
 
 from saccade.errors import DataError
 from saccade.io.byte_source import FIRST_BYTES, ByteSource, local_file, unpacked
-from saccade.io.compression import UNPACKING_ERRORS, UnpackedStream
+from saccade.io.compression import UNPACKING_ERRORS, UnpackedStream, check_unpacked_size
 from saccade.registry import did_you_mean
 
 TAR_MAGIC_OFFSET = 257
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
-MAX_UNPACKED_RATIO = 1000  # of unpacked to packed size, of members over MIN_BOMB_BYTES
-MIN_BOMB_BYTES = 1 << 28
 
 
 class ArchiveMember(NamedTuple):
@@ -89,12 +87,7 @@ def _open_zip_member(source: ByteSource, name: str) -> IO[bytes]:
     archive, label = zipfile.ZipFile(local_file(source)), f"{source.name}#{name}"
     try:
         info = archive.getinfo(name)
-        if info.file_size > max(MIN_BOMB_BYTES, MAX_UNPACKED_RATIO * info.compress_size):
-            raise DataError(
-                f"{label}: got {info.compress_size:,} bytes that unpack to "
-                f"{info.file_size:,}; expected at most {MAX_UNPACKED_RATIO:,} times the size; if "
-                "you trust the archive, unpack it yourself."
-            )
+        check_unpacked_size(label, info.compress_size, info.file_size)
         return cast(IO[bytes], UnpackedStream(label, archive.open(info), archive))
     except BaseException:
         archive.close()

@@ -62,7 +62,7 @@ def _flush_folder(folder: Path) -> None:
 def corrupt_file_error(path: Path, reason: str) -> RunError:
     """Return the error for a file whose content differs from what was written."""
     return RunError(
-        f"{path} is damaged: {reason}. It was not used. "
+        f"{path} is damaged: {reason:.1000}. It was not used. "
         "Copy it again from its source, or train again."
     )
 

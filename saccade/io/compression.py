@@ -14,6 +14,8 @@ GZIP, BZIP2, XZ, ZSTANDARD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2
 
 
 ZSTANDARD_READ_BYTES = 1 << 14  # they may decompress to thousands of times as many
+MAX_UNPACKED_RATIO = 1000  # of unpacked to packed size, beyond MIN_BOMB_BYTES
+MIN_BOMB_BYTES = 1 << 28
 
 UNPACKING_ERRORS = (
     EOFError,
@@ -45,15 +47,46 @@ def decompress(file: IO[bytes], start: bytes, name: str) -> IO[bytes]:
         start: its first bytes.
         name: name of the file, for messages.
     """
+    packed = cast(IO[bytes], _Packed(file))
     if start.startswith(GZIP):
-        inner = cast(IO[bytes], gzip.GzipFile(fileobj=file))
+        inner = cast(IO[bytes], gzip.GzipFile(fileobj=packed))
     elif start.startswith(BZIP2):
-        inner = cast(IO[bytes], bz2.BZ2File(file))
+        inner = cast(IO[bytes], bz2.BZ2File(packed))
     elif start.startswith(XZ):
-        inner = cast(IO[bytes], lzma.LZMAFile(file))
+        inner = cast(IO[bytes], lzma.LZMAFile(packed))
     else:
-        inner = _zstandard(file, name)
-    return cast(IO[bytes], UnpackedStream(name, inner, file))
+        inner = _zstandard(packed, name)
+    return cast(IO[bytes], UnpackedStream(name, inner, packed))
+
+
+def check_unpacked_size(name: str, packed: int, unpacked: int) -> None:
+    """Raise a DataError for bytes that unpack to an implausible size."""
+    if unpacked > max(MIN_BOMB_BYTES, MAX_UNPACKED_RATIO * packed):
+        raise DataError(
+            f"{name}: got {packed:,} bytes that unpack to {unpacked:,}; expected at most "
+            f"{MAX_UNPACKED_RATIO:,} times the size; if you trust the file, unpack it yourself."
+        )
+
+
+class _Packed:
+    """A compressed file that counts the bytes that were read."""
+
+    def __init__(self, file: IO[bytes]):
+        self.file, self.count = file, 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        content = self.file.read(size)
+        self.count += len(content)
+        return content
+
+    def seekable(self) -> bool:
+        """Return False: it is read once, from its start."""
+        return False
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
 
 
 def _zstandard(file: IO[bytes], name: str) -> IO[bytes]:
@@ -112,9 +145,19 @@ class UnpackedStream:
 
     def __init__(self, name: str, inner: IO[bytes], *files: Closable):
         self.name, self.inner, self.files = name, inner, files
+        self.count = 0
 
     def read(self, size: int = -1) -> bytes:
         """Return the next unpacked bytes; none at the end."""
+        content = self._read(size)
+        self.count += len(content)
+        if self.count > MIN_BOMB_BYTES:
+            for packed in self.files:
+                if isinstance(packed, _Packed):
+                    check_unpacked_size(self.name, packed.count, self.count)
+        return content
+
+    def _read(self, size: int) -> bytes:
         try:
             return self.inner.read(size)
         except UNPACKING_ERRORS as error:

@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from saccade.errors import RunError
 from saccade.io.atomic import corrupt_file_error, read_checksummed_json, write_checksummed_json
+from saccade.io.documents import parse_structure
 from saccade.io.memmap import open_memmap
 
 _LOGGER = logging.getLogger("saccade")  # prints warnings to standard error
@@ -99,7 +100,11 @@ def read_id_files(
     """Return the ids of those files of a folder that exist, by key; `names` are the files."""
     index: dict[str, Any] = {}
     if (folder / ID_INDEX_FILE).exists():
-        index = read_checksummed_json(folder / ID_INDEX_FILE)["files"]
+        path = folder / ID_INDEX_FILE
+        try:
+            index = parse_structure(dict[str, dict[str, int]], read_checksummed_json(path)["files"])
+        except (KeyError, ValueError) as error:
+            raise corrupt_file_error(path, f"it has another structure ({error})") from None
     found = {}
     for key, name in names.items():
         facts = index.get(name, {})

@@ -2,9 +2,11 @@
 
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, NotRequired
 
+from pydantic import Field
 from safetensors import SafetensorError
+from typing_extensions import TypedDict
 
 from saccade import __version__
 from saccade.errors import RunError
@@ -14,10 +16,11 @@ from saccade.io.atomic import (
     corrupt_file_error,
     read_checksummed_text,
 )
-from saccade.io.documents import parse_json, parse_toml
+from saccade.io.documents import parse_json, parse_structure, parse_toml
 from saccade.io.file_kinds import check_regular_file
 from saccade.io.run_upgrade import upgrade_recipe
 from saccade.io.tensor_header import read_tensor_header
+from saccade.types.limits import MAX_SEED, MAX_THREADS
 
 RUN_FORMAT = 3  # version of the folder layout; a higher one comes from a newer saccade
 RUN_FILES = (
@@ -31,6 +34,25 @@ RUN_FILES = (
 RUN_FOLDERS = ("checkpoint", "exports", "report", "tensorboard", "tokens")
 
 
+# [made] of run.toml; the functional form, since "from" is a keyword
+RunMetadata = TypedDict(
+    "RunMetadata",
+    {
+        "threads": Annotated[int, Field(ge=1, le=MAX_THREADS)],
+        "data": str,
+        "saccade": NotRequired[str],
+        "torch": NotRequired[str],
+        "python": NotRequired[str],
+        "paths": NotRequired[dict[str, dict[str, list[str]]]],
+        "parameters": NotRequired[int],
+        "from": NotRequired[str],
+        "before": NotRequired[dict[str, float]],
+        "resumed_with": NotRequired[list[str]],
+        "pruned_from": NotRequired[str],
+    },
+)
+
+
 def read_run_settings(folder: Path) -> dict[str, Any]:
     """Return the contents of run.toml as plain values, upgraded to the current format."""
     if not (folder / "run.toml").exists():
@@ -40,9 +62,12 @@ def read_run_settings(folder: Path) -> dict[str, Any]:
         values = parse_toml(read_checksummed_text(path))
     except ValueError as error:
         raise corrupt_file_error(path, f"it is not TOML ({error})") from None
-    for name, kind in (("format", int), ("made", dict)):
-        if not isinstance(values.get(name), kind):
-            raise corrupt_file_error(path, f"it has no {name}")
+    if type(values.get("format")) is not int:
+        raise corrupt_file_error(path, "it has no format")
+    try:
+        parse_structure(RunMetadata, values.get("made"))
+    except ValueError as error:
+        raise corrupt_file_error(path, f"its [made] has another structure ({error})") from None
     if values["format"] > RUN_FORMAT:
         writer = values["made"].get("saccade", "(unknown)")
         raise RunError(
@@ -65,6 +90,14 @@ def read_run_settings(folder: Path) -> dict[str, Any]:
 def _runs_near(folder: Path) -> str:
     runs = sorted(path.parent for path in folder.parent.glob("*/run.toml"))
     return f" Runs in {folder.parent}: {', '.join(map(str, runs[:5]))}." if runs else ""
+
+
+class WeightsMetadata(TypedDict, total=False):
+    """Metadata of a file of weights."""
+
+    step: int
+    goodness: float
+    ended: str
 
 
 class WeightsInfo(NamedTuple):
@@ -90,13 +123,13 @@ def read_weights_info(folder: Path) -> WeightsInfo:
         tensors, header = read_tensor_header(path)
         if HEADER_KEY in header:  # format 1 stored the two as entries of their own
             header = parse_json(header[HEADER_KEY])
-        metadata = parse_json(header["facts"])
+        metadata = parse_structure(WeightsMetadata, parse_json(header["facts"]))
         return WeightsInfo(
             str(header[CHECKSUM_KEY]),
             metadata,
             sum(prod(tensor.shape) for tensor in tensors.values()),
         )
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
+    except (SafetensorError, KeyError, ValueError, OSError, TypeError) as error:
         raise corrupt_file_error(
             path, f"it is truncated or is not the file that was written ({error})"
         ) from None
@@ -113,6 +146,17 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
                 line = parse_json(text)
             except ValueError:
                 continue
-            if isinstance(line, dict) and "step" in line:
+            if isinstance(line, dict) and _is_record(line):
                 lines.append(line)
     return lines
+
+
+def _is_record(line: dict[str, Any]) -> bool:
+    """Return True for a line with a step whose values are numbers, flags, texts or missing."""
+    return type(line.get("step")) is int and all(map(_is_plain, line.values()))
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, int):
+        return abs(value) <= MAX_SEED
+    return value is None or isinstance(value, str | float)

@@ -92,13 +92,15 @@ def _read(path: Path, framework: str) -> tuple[dict[str, Any], dict[str, Any]]:
             header = parse_json(header[HEADER_KEY])
         text, checksum = header["facts"], header[CHECKSUM_KEY]
         metadata = parse_json(text)
+        if not isinstance(metadata, dict):
+            raise ValueError(f"got metadata of the type {type(metadata).__name__}")
     except (SafetensorError, KeyError, ValueError, OSError, RuntimeError, TypeError) as error:
         raise corrupt_file_error(
             path, f"it is truncated or is not the file that was written ({error})"
         ) from None
     if _checksum(tensors, text) != checksum:
         raise corrupt_file_error(path, "its content does not match its checksum")
-    return tensors, dict(metadata)
+    return tensors, metadata
 
 
 def _checksum(tensors: Mapping[str, Any], metadata: str) -> str:

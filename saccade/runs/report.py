@@ -16,7 +16,11 @@ def write_report(
     folder.mkdir(exist_ok=True)
     figures = {**run.inspector.figures(run.data().splits), **training_figures}
     if run.is_trained_by_loop:
-        figures["curves.png"] = TrainingCurves(run.metrics())
+        records = run.metrics()
+        if any("loss" in record or "dev_loss" in record for record in records):
+            figures["curves.png"] = TrainingCurves(records)
+        else:
+            log(f"{folder / 'curves.png'} is not drawn: metrics.jsonl has no line with a loss.")
     for name, content in run.inspector.report_files(run.data().splits).items():
         write_atomically(folder / name, content.encode())
     for name, figure in figures.items():

@@ -8,16 +8,15 @@ is used. Training waits while its state is copied, not while the copy is hashed 
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import torch
 from torch import Tensor, nn
 
 from saccade.errors import RunError
+from saccade.io.documents import parse_structure
 from saccade.io.tensors import read_tensors, write_tensors
-from saccade.optim import PIDState
 from saccade.training.config import TrainConfig
 from saccade.training.device import resolve_device
 from saccade.training.state import TrainState
@@ -140,25 +139,45 @@ def load_checkpoint(
             continue
         if damaged:
             warn(f"Using the previous checkpoint: {path}.")
-        # into aligned memory: in a file a tensor may start at any byte, and the order in which a
-        # CPU kernel adds up a product may depend on the alignment
-        tensors = {name: tensor.clone() for name, tensor in tensors.items()}
-        model.load_state_dict(_under("model/", tensors))
-        optimizer_state = _join_state(_under("optimizer/", tensors), facts["optimizer"])
-        _load_optimizer_state(optimizer, optimizer_state)
-        known = {field.name for field in fields(TrainState)}
-        saved = {OLD_STATE_NAMES.get(name, name): value for name, value in _saved_state(facts)}
-        plain = {name: value for name, value in saved.items() if name in known}
-        plain["control"] = PIDState(*plain.get("control", ()))
-        return TrainState(
-            **plain,
-            best_weights=_under("best/", tensors),
-            recent_weights=_recent_weights(tensors),
-            carry=_under("carry/", tensors) or _under("carried/", tensors),
-        )
+        try:
+            return _restore(tensors, facts, model, optimizer)
+        except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[-1].strip()
+            raise RunError(
+                f"{path} does not fit the settings of its run: {reason:.1000}; expected the "
+                "checkpoint that its training wrote; try to remove it, or train again."
+            ) from None
     if damaged:
         warn("There is no previous checkpoint; training starts from step 0.")
     return TrainState()
+
+
+def _restore(
+    tensors: dict[str, Tensor],
+    facts: dict[str, Any],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+) -> TrainState:
+    """Load a checkpoint into model and optimizer, and return the state of the loop."""
+    # into aligned memory: in a file a tensor may start at any byte, and the order in which a
+    # CPU kernel adds up a product may depend on the alignment
+    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    model.load_state_dict(_under("model/", tensors))
+    optimizer_state = _join_state(_under("optimizer/", tensors), facts["optimizer"])
+    _load_optimizer_state(optimizer, optimizer_state)
+    known = get_type_hints(TrainState)
+    saved = {OLD_STATE_NAMES.get(name, name): value for name, value in _saved_state(facts)}
+    plain = {
+        name: parse_structure(known[name], value)
+        for name, value in saved.items()
+        if name in known.keys() - {*TENSOR_FIELDS}
+    }
+    return TrainState(
+        **plain,
+        best_weights=_under("best/", tensors),
+        recent_weights=_recent_weights(tensors),
+        carry=_under("carry/", tensors) or _under("carried/", tensors),
+    )
 
 
 def read_checkpoint_weights(folder: Path) -> tuple[dict[str, Tensor], int] | None:

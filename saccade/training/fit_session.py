@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ class _FitLog:
     def __init__(self, path: Path, seconds: float):
         self.path = path
         self.started = time.monotonic() - seconds
-        self.lines = [line for line in read_metrics(path) if line["seconds"] <= seconds]
+        self.lines = [line for line in read_metrics(path) if line.get("seconds", inf) <= seconds]
 
     def seconds(self) -> float:
         return time.monotonic() - self.started

@@ -13,8 +13,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
+from pydantic import FiniteFloat
 
 from saccade.data.tables.csv import MISSING_VALUES
+from saccade.io.documents import PositiveNumber
 from saccade.types.arrays import FloatArray
 
 ISO_FORM = "ISO 8601"
@@ -76,10 +78,10 @@ class DateColumn(NamedTuple):
 
     name: str
     form: str  # one of DATE_FORMS
-    mean: float  # in days since 1970
-    deviation: float
-    mean_year: float
-    year_deviation: float
+    mean: FiniteFloat  # in days since 1970
+    deviation: PositiveNumber
+    mean_year: FiniteFloat
+    year_deviation: PositiveNumber
     missing: bool = False  # a feature marks missing values
     with_hour: bool = False
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import Field, FiniteFloat, field_validator
 
 from saccade.config import Config
 from saccade.data.records.base import RecordChunk
@@ -42,6 +42,7 @@ from saccade.data.tables.csv import (
     split_row,
 )
 from saccade.data.tables.dates import (
+    DATE_FORMS,
     DateColumn,
     date_forms,
     days_since_1970,
@@ -49,6 +50,7 @@ from saccade.data.tables.dates import (
     parse_date,
 )
 from saccade.errors import DataError, bullet_list
+from saccade.io.documents import PositiveNumber, parse_structure
 from saccade.io.numbers import is_number
 from saccade.registry import did_you_mean
 from saccade.types.arrays import FloatArray, IntArray
@@ -103,8 +105,8 @@ class NumericColumn(NamedTuple):
     """A numeric column, and the mean and deviation that standardise it."""
 
     name: str
-    mean: float
-    deviation: float
+    mean: FiniteFloat
+    deviation: PositiveNumber
     missing: bool = False  # a feature marks missing values
 
     @property
@@ -342,13 +344,19 @@ class TableSchema(NamedTuple):
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "TableSchema":
         """Return the schema that `to_json` described."""
-        return cls(
-            tuple(values["names"]),
+        schema = cls(
+            parse_structure(tuple[str, ...], values["names"]),
             tuple(map(_column, values["columns"])),
             _column(values["target"]),
-            values["weights"],
-            values["mark"],
+            parse_structure(str | None, values["weights"]),
+            parse_structure(str, values["mark"]),
         )
+        used = [schema.target.name, *(column.name for column in schema.columns)]
+        if unknown := [name for name in used if name not in schema.names]:
+            raise ValueError(f"got the column {unknown[0]!r:.100}, which is not in the table")
+        if not schema.columns or isinstance(schema.target, DateColumn):
+            raise ValueError("got no input columns, or a date as the target")
+        return schema
 
 
 COLUMN_KINDS: dict[str, type[Any]] = {  # names in tokenizer.json
@@ -366,9 +374,12 @@ def _plain(column: InputColumn) -> dict[str, Any]:
 def _column(values: dict[str, Any]) -> Any:
     values = dict(values)
     column_class = COLUMN_KINDS[values.pop("kind")]
-    if "values" in values:
-        values["values"] = tuple(values["values"])
-    return column_class(**values)
+    column = parse_structure(column_class, values)
+    if isinstance(column, DateColumn) and column.form not in DATE_FORMS:
+        raise ValueError(f"got the form of dates {column.form!r:.100}")
+    if isinstance(column, CategoricalColumn) and not -1 <= column.mode < len(column.values):
+        raise ValueError(f"got {column.mode} as the most frequent of {len(column.values)} values")
+    return column
 
 
 # --- cells ----------------------------------------------------------------------------------------

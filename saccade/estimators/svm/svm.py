@@ -244,6 +244,23 @@ class SVM:
         model.classes, model.vectors = arrays["classes"], arrays["vectors"]
         model.weights, model.biases = arrays["weights"], arrays["biases"]
         model.gamma, model.support = float(arrays["gamma"]), arrays["support"]
+        count, vectors = len(model.classes), len(model.vectors)
+        pairs = count * (count - 1) // 2
+        shapes = {
+            "classes": (count,),
+            "vectors": (vectors, *model.vectors.shape[1:2]),
+            "weights": (pairs, vectors),
+            "biases": (pairs,),
+            "support": (vectors,),
+        }
+        for name, shape in shapes.items():
+            if arrays[name].shape != shape or arrays[name].dtype.kind not in "fi":
+                raise ValueError(
+                    f"got {name} of shape {arrays[name].shape}, {arrays[name].dtype}; expected "
+                    f"numbers of shape {shape}"
+                )
+        if count < 2 or model.classes.dtype.kind != "i":
+            raise ValueError(f"got {count} classes, {model.classes.dtype}; expected 2 or more ids")
         return model
 
 

@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import FiniteFloat
 
 from saccade.data.series_splits import SeriesSplit, divide_series, group_series, own_span
 from saccade.data.source import SyntheticSource, resolve_source
 from saccade.data.splits import SPLIT_NAMES
 from saccade.data.time_series import SYNTHETIC_SERIES, LoadedSeries, load_series_records
 from saccade.errors import ConfigError, DataError
+from saccade.io.documents import PositiveNumber, parse_structure
 from saccade.models.config import RecurrentForecasterConfig
 from saccade.tasks.base import (
     Choice,
@@ -27,8 +29,8 @@ HORIZONS = (1, 4, 16, 64)  # steps ahead that are evaluated and plotted
 class Standardizer(NamedTuple):
     """Mean and standard deviation of the training values."""
 
-    mean: float
-    deviation: float
+    mean: FiniteFloat
+    deviation: PositiveNumber
 
     def transform(self, values: FloatArray) -> FloatArray:
         """Return (values - mean) / deviation."""
@@ -45,7 +47,8 @@ class Standardizer(NamedTuple):
     @staticmethod
     def from_json(values: dict[str, Any]) -> "Standardizer":
         """Rebuild a standardiser from plain values."""
-        return Standardizer(**values)
+        found: Standardizer = parse_structure(Standardizer, values)
+        return found
 
 
 def fit_standardizer(values: FloatArray) -> Standardizer:

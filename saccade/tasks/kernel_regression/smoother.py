@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,10 @@ class KernelModel:
         """Restore the bandwidth."""
         if state.keys() != {"width"}:
             raise RuntimeError(f"got {', '.join(state)}; expected width")
-        self.regression.bandwidth = float(state["width"])
+        bandwidth = float(state["width"])
+        if not 0 < bandwidth < inf:
+            raise ValueError(f"got a bandwidth of {bandwidth}; expected a positive number")
+        self.regression.bandwidth = bandwidth
 
 
 AnyKernelModel = KernelModel | KernelAttention

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from saccade.data.tables.schema import TableSchema
+from saccade.data.tables.schema import CategoricalColumn, TableSchema
 from saccade.errors import ConfigError
 from saccade.estimators.svm.config import SVMConfig
 from saccade.estimators.svm.svm import SVM
@@ -26,6 +26,9 @@ class SVMModel:
     def __init__(self, recipe: TableRecipe, schema: TableSchema):
         assert isinstance(recipe.model, SVMConfig)
         self.svm = SVM(recipe.model)
+        self.features = len(schema.feature_names)
+        target = schema.target
+        self.class_count = len(target.values) if isinstance(target, CategoricalColumn) else 0
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the support vectors, their weights and their rows."""
@@ -37,7 +40,14 @@ class SVMModel:
         if state.keys() != expected:
             raise RuntimeError(f"got {', '.join(state)}; expected {', '.join(expected)}")
         arrays = {name: tensor.numpy() for name, tensor in state.items()}
-        self.svm = SVM.from_arrays(self.svm.config, arrays)
+        machine = SVM.from_arrays(self.svm.config, arrays)
+        if machine.vectors.shape[1] != self.features:
+            raise ValueError(
+                f"got vectors of {machine.vectors.shape[1]} numbers; expected {self.features}"
+            )
+        if machine.classes.min() < 0 or machine.classes.max() >= self.class_count:
+            raise ValueError(f"got a class outside of the {self.class_count} of the table")
+        self.svm = machine
 
 
 class SVMFit:

@@ -22,7 +22,7 @@ from saccade.data.records import concatenate
 from saccade.data.records.base import Records
 from saccade.data.records.open import open_records
 from saccade.errors import DataError, MissingPackageError
-from saccade.io import archives
+from saccade.io import compression
 from saccade.io.text_files import read_lines
 
 KEPT = Path(__file__).parents[2] / "kept" / "hugging_face"  # written by datasets 5.2.0
@@ -314,7 +314,7 @@ def test_archive_in_an_archive(tmp_path: Path) -> None:
 def test_implausible_unpacked_size_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "MIN_BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(compression, "MIN_BOMB_BYTES", 1 << 20)
     path = write_zip(tmp_path / "a.zip", {"a.csv": b"0" * (3 << 20)})
     message = complaint(path)
     assert "bytes that unpack to 3,145,728; expected at most 1,000 times the size" in message

@@ -1,0 +1,19 @@
+"""Every case of the fuzzing corpus, run through its target: the contract holds."""
+
+from pathlib import Path
+
+import pytest
+
+from fuzz.targets import TARGETS
+
+CORPUS = Path(__file__).parent.parent / "fuzz" / "corpus"
+CASES = sorted(path for path in CORPUS.glob("*/*") if path.is_file())
+
+
+@pytest.mark.parametrize("path", CASES, ids=[f"{path.parent.name}/{path.name}" for path in CASES])
+def test_case_of_the_corpus(path: Path) -> None:
+    TARGETS[path.parent.name].run(path.read_bytes())
+
+
+def test_every_target_has_cases() -> None:
+    assert {path.parent.name for path in CASES} == set(TARGETS)
