@@ -15,7 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 CORPUS = Path(__file__).parent / "corpus"
 FINDINGS = ROOT / ".fuzz"  # ignored by git: findings, and inputs with new coverage
-INPUT_SECONDS = 20
+# of one input; processor time is limited by `contract.interrupted`, whatever else the machine does
+INPUT_SECONDS = 60
 MEMORY_MB = 4000  # resident
 ADDRESS_BYTES = 24 << 30  # of virtual memory
 

@@ -3,6 +3,8 @@
 import os
 import random
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -145,23 +147,30 @@ def data_files() -> dict[str, str]:
 def base_run(name: str) -> Path:
     """Return the folder of a trained run."""
     import saccade
-    from saccade.runs import train
 
     base = BASES[name]
-    report, train.write_report = train.write_report, lambda run, figures, log: None
-    try:
-        data = str(data_folder() / base.data)
+    with without_report():
         saccade.train(
             base.task,
-            data=data,
+            data=str(data_folder() / base.data),
             model=base.model,
             set=base.settings,
             out=shelf() / name,
             progress=False,
         )
+    return shelf() / name
+
+
+@contextmanager
+def without_report() -> Iterator[None]:
+    """Train without drawing figures, which takes longer than the rest."""
+    from saccade.runs import train
+
+    report, train.write_report = train.write_report, lambda run, figures, log: None
+    try:
+        yield
     finally:
         train.write_report = report
-    return shelf() / name
 
 
 @cache

@@ -554,7 +554,7 @@ def test_files_contain_no_machine_paths() -> None:
     wrong = []
     for path in source_files():
         if path.suffix in {".py", ".md", ".toml", ".txt", ""}:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
             wrong += [
                 f"{path.relative_to(ROOT)}:{number} {line.strip()}"
                 for number, line in enumerate(lines, 1)
