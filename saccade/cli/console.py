@@ -14,6 +14,7 @@ from rich.table import Table
 from saccade.training.progress import is_live
 from saccade.types.results import Evaluation
 
+MAX_TERMINAL_WIDTH = 120  # columns of a map
 COUNT_NAMES = ("examples", "rows", "tokens")
 _UNSAFE_IN_JSON = re.compile("[\x85\u2028\u2029\ud800-\udfff]")  # json.dumps keeps them
 _quiet = False

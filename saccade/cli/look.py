@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from saccade.cli.console import make_table, print_json, stderr_console
+from saccade.cli.console import (
+    MAX_TERMINAL_WIDTH,
+    has_colour,
+    make_table,
+    print_json,
+    stderr_console,
+    stdout_console,
+)
 from saccade.cli.opening import open_run
 from saccade.cli.options import ImageOption, JsonOption, RunArgument
 from saccade.errors import ConfigError
@@ -18,7 +25,6 @@ if TYPE_CHECKING:
     from saccade.runs.heat_maps import HeatMaps
 
 LISTED_DISTANCES = (1, 2, 4, 8, 16, 32, 64, 128)  # steps back in the table of gradient norms
-MAX_TERMINAL_WIDTH = 120
 SINGLE_WORD_NEIGHBORS = 10  # on the map of one word
 IMPORTANCE_BAR_WIDTH = 24  # columns of the longest bar
 
@@ -268,11 +274,9 @@ def _print_heat_maps(found: "HeatMaps", save: Path | None, json: bool) -> None:
     if json:
         print_json(found.to_dict())
         return
-    from rich.console import Console
-
-    screen = Console()
+    screen = stdout_console()
     print(f"{found.source}\n→ {found.answer}\n")
-    print(found.terminal(min(screen.width, MAX_TERMINAL_WIDTH), screen.is_terminal))
+    print(found.terminal(min(screen.width, MAX_TERMINAL_WIDTH), has_colour(screen)))
     if len(found.maps) > 1:
         kinds = ", ".join(dict.fromkeys(kind for kind, _ in found.maps))
         messages.print(f"\nShowing 1 of {len(found.maps)} maps; --kind selects of {kinds}.")

@@ -6,18 +6,39 @@ from typing import Annotated
 
 import typer
 
-from saccade.cli.options import ImageOption, JsonOption, SetOption
+from saccade.cli.options import (
+    DataArgument,
+    ImageOption,
+    JsonOption,
+    SetOption,
+    data_or_file,
+)
 from saccade.cli.plot_concepts import plot_activations, plot_signal, plot_zipf
 from saccade.cli.plot_schedules import plot_schedules
+from saccade.cli.plot_views import (
+    plot_huffman,
+    plot_losses,
+    plot_markov,
+    plot_positions,
+    plot_powers,
+    plot_reading,
+    plot_scores,
+    plot_weight_decay,
+)
 from saccade.types.limits import MAX_DEPTH, MAX_PLOTTED_WIDTH, MAX_SEED
 
-PLOT_HELP = r"""Plot activation functions, schedules, signal propagation or word frequencies.
+MAX_PLOTTED_STATES = 200  # rows and columns of a matrix that is drawn
+
+PLOT_HELP = r"""Plot concepts: activations, losses, scores, positions, schedules, texts, matrices.
 
 \b
 saccade plot activations --save activations.png
 saccade plot schedules --set train.steps=500 --save schedules.png
 saccade plot signal --activation relu --init kaiming --layers 50 --save signal.png
 saccade plot zipf book.txt --save zipf.png
+saccade plot markov book.txt --steps 8 --save markov.png
+saccade plot huffman book.txt --save huffman.png
+saccade plot reading|scores|positions|losses|weight-decay|powers --save plot.png
 """
 
 
@@ -89,9 +110,148 @@ def zipf_command(
     plot_zipf(file, save, json)
 
 
+def markov_command(
+    file: DataArgument = None,
+    data: Annotated[str | None, typer.Option(help="A text file.")] = None,
+    steps: Annotated[
+        int, typer.Option(help="Largest power of the matrix.", min=1, max=MAX_DEPTH)
+    ] = 8,
+    states: Annotated[
+        int, typer.Option(help="States: the most frequent tokens.", min=2, max=MAX_PLOTTED_STATES)
+    ] = 12,
+    characters: Annotated[
+        bool, typer.Option("--characters", help="Characters as states, not words.")
+    ] = False,
+    save: ImageOption = None,
+    json: JsonOption = False,
+) -> None:
+    r"""Plot the Markov chain of a text: transition matrix, powers, stationary distribution.
+
+    \b
+    saccade plot markov --data book.txt --steps 8 --save markov.png
+    """
+    plot_markov(data_or_file(data, file), steps, (states, characters), save, json)
+
+
+def scores_command(
+    queries: Annotated[int, typer.Option(help="Queries.", min=1, max=MAX_PLOTTED_STATES)] = 4,
+    keys: Annotated[int, typer.Option(help="Keys.", min=1, max=MAX_PLOTTED_STATES)] = 6,
+    width: Annotated[int, typer.Option(help="Width of both.", min=1, max=MAX_PLOTTED_WIDTH)] = 16,
+    seed: Annotated[int, typer.Option(help="Random seed.", min=0, max=MAX_SEED)] = 0,
+    save: ImageOption = None,
+    json: JsonOption = False,
+) -> None:
+    r"""Plot the attention weights of every score for the same queries and keys.
+
+    \b
+    saccade plot scores --width 64 --save scores.png
+    """
+    plot_scores(queries, keys, width, seed, save, json)
+
+
+def positions_command(
+    length: Annotated[int, typer.Option(help="Positions.", min=2, max=MAX_PLOTTED_STATES)] = 48,
+    width: Annotated[
+        int, typer.Option(help="Width, an even number.", min=2, max=MAX_PLOTTED_WIDTH)
+    ] = 32,
+    save: ImageOption = None,
+    json: JsonOption = False,
+) -> None:
+    r"""Plot positional encodings and their dot products.
+
+    \b
+    saccade plot positions --save positions.png
+    """
+    plot_positions(length, width, save, json)
+
+
+def losses_command(save: ImageOption = None, json: JsonOption = False) -> None:
+    r"""Plot losses of regression and classification, and their derivatives.
+
+    \b
+    saccade plot losses --save losses.png
+    """
+    plot_losses(save, json)
+
+
+def reading_command(
+    rows: Annotated[int, typer.Option(help="Rows of a batch.", min=1, max=12)] = 4,
+    segment: Annotated[int, typer.Option(help="Tokens of a segment.", min=1, max=24)] = 6,
+    seed: Annotated[int, typer.Option(help="Random seed.", min=0, max=MAX_SEED)] = 0,
+    save: ImageOption = None,
+    json: JsonOption = False,
+) -> None:
+    r"""Plot which part of a text each batch reads, in sequential and in random order.
+
+    \b
+    saccade plot reading --save reading.png
+    """
+    plot_reading(rows, segment, seed, save, json)
+
+
+def weight_decay_command(
+    rate: Annotated[float, typer.Option(help="Learning rate.", min=0.0001, max=0.3)] = 0.1,
+    steps: Annotated[int, typer.Option(help="Steps.", min=1, max=100_000)] = 200,
+    save: ImageOption = None,
+    json: JsonOption = False,
+) -> None:
+    r"""Plot the path of two weights with several weight decays.
+
+    \b
+    saccade plot weight-decay --save decay.png
+    """
+    plot_weight_decay(rate, steps, save, json)
+
+
+def powers_command(
+    size: Annotated[int, typer.Option(help="Rows of a matrix.", min=2, max=512)] = 6,
+    steps: Annotated[int, typer.Option(help="Largest power.", min=1, max=MAX_DEPTH)] = 12,
+    seed: Annotated[int, typer.Option(help="Random seed.", min=0, max=MAX_SEED)] = 0,
+    save: ImageOption = None,
+    json: JsonOption = False,
+) -> None:
+    r"""Plot how Mᵏx tends to the main eigenvector, and the eigenvalues of a product.
+
+    \b
+    saccade plot powers --steps 12 --save powers.png
+    """
+    plot_powers(size, steps, seed, save, json)
+
+
+def huffman_command(
+    file: DataArgument = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Weights of symbols: sun=0.5,rain=0.25,snow=0.25.")
+    ] = None,
+    code: Annotated[
+        str | None, typer.Option(help="A code to compare: sun=0,rain=10,snow=11.")
+    ] = None,
+    symbols: Annotated[
+        int, typer.Option(help="Most frequent words of FILE.", min=2, max=MAX_PLOTTED_STATES)
+    ] = 12,
+    save: ImageOption = None,
+    json: JsonOption = False,
+) -> None:
+    r"""Plot the Huffman tree of weights or of a text's words; measure a code's mean length.
+
+    \b
+    saccade plot huffman book.txt --save huffman.png
+    saccade plot huffman --weights sun=0.5,rain=0.25,snow=0.25 --code sun=10,rain=0,snow=11
+    """
+    plot_huffman(file, weights, code, symbols, save, json)
+
+
 PLOT_COMMANDS: dict[str, Callable[..., None]] = {
     "activations": activations_command,
     "schedules": schedules_command,
     "signal": signal_command,
     "zipf": zipf_command,
+    "markov": markov_command,
+    "huffman": huffman_command,
+    "reading": reading_command,
+    "scores": scores_command,
+    "positions": positions_command,
+    "losses": losses_command,
+    "weight-decay": weight_decay_command,
+    "powers": powers_command,
 }

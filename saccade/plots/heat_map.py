@@ -134,7 +134,7 @@ def _label_side(
 
 
 def _short(token: str) -> str:
-    text = visible_text(token)
+    text = visible_text(token) if token else ""  # "": a row or column without a name
     if display_width(text) <= MAX_LABEL_WIDTH:
         return text
     return truncate_to_width(text, MAX_LABEL_WIDTH - 1) + "…"

@@ -8,9 +8,9 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from saccade.estimators.markov import stationary_distribution
 from saccade.estimators.ngram.backoff import BackoffModel
 from saccade.estimators.ngram.smoothing import MISSING_ID
-from saccade.types.arrays import FloatArray, IntArray
 from saccade.types.shapes import DecoderState, TokenIds
 
 MAX_TRANSITION_STATES = 4_096  # states of a transition matrix: 128 MB
@@ -63,26 +63,4 @@ class NGram(BackoffModel):
         It is unique if the chain has exactly one closed communicating class; transient states
         have π = 0.
         """
-        matrix = self.transition_matrix()
-        closed = closed_class(matrix)
-        # π (I − P) = 0 has rank one too few; Σ π = 1 replaces its last equation
-        equations = np.eye(len(closed)) - matrix[np.ix_(closed, closed)].T
-        equations[-1] = 1.0
-        stationary = np.zeros(self.vocab_size)
-        stationary[closed] = np.linalg.solve(equations, np.eye(len(closed))[-1])
-        return stationary
-
-
-def closed_class(matrix: FloatArray) -> IntArray:
-    """Return the closed communicating class of a chain; more than one is an error."""
-    reach = (matrix > 0) | np.eye(len(matrix), dtype=bool)
-    for _ in range(len(matrix).bit_length()):
-        reach = reach.astype(np.float32) @ reach.astype(np.float32) > 0
-    closed = np.flatnonzero((~reach | reach.T).all(axis=1))
-    unreachable = closed[~reach[closed[0], closed]]
-    if len(unreachable):
-        raise ValueError(
-            f"got a reducible chain: token {closed[0]} never reaches token {unreachable[0]}, nor "
-            "the reverse, so the stationary distribution depends on the start; try a smoothing."
-        )
-    return closed
+        return stationary_distribution(self.transition_matrix())

@@ -112,7 +112,7 @@ class HuffmanPaths(NamedTuple):
     code_bits: Float32Array  # 1 or 0: the label that σ(h · u_node) is trained to predict
 
 
-def huffman_paths(counts: IntArray) -> HuffmanPaths:
+def huffman_paths(counts: IntArray | FloatArray) -> HuffmanPaths:
     """Return the paths of the Huffman tree, which minimises Σ_w count_w · path length_w."""
     size = len(counts)
     if size == 1:  # no inner node
@@ -120,7 +120,7 @@ def huffman_paths(counts: IntArray) -> HuffmanPaths:
     parent = np.zeros(2 * size - 1, np.int64)
     code_bit = np.zeros(2 * size - 1, np.float32)
     # ties are broken by node number, so that the code is the same on every machine
-    heap = [(int(count), number) for number, count in enumerate(counts)]
+    heap = [(count, number) for number, count in enumerate(counts.tolist())]
     heapify(heap)
     for node in range(size, 2 * size - 1):
         first = heappop(heap)

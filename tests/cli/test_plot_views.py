@@ -1,0 +1,65 @@
+"""`saccade plot`: Markov chains, codes, reading, scores, positions, losses, decay, powers."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+WEATHER = "sun=0.5,rain=0.25,fog=0.125,snow=0.125"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "kind"),
+    [
+        ("reading", "batch1", "HeatMapGrid"),
+        ("scores", "scaled_dot: scores", "HeatMapGrid"),
+        ("positions", "dot product p_0 · p_t", "HeatMapGrid"),
+        ("losses", "classification: derivatives", "LinePanels"),
+        ("weight-decay", "end of the path", "LinePanels"),
+        ("powers", "largest |λ|", "LinePanels"),
+    ],
+)
+def test_plot(name: str, expected: str, kind: str, saccade: Command, tmp_path: Path) -> None:
+    result = saccade("plot", name, "--save", "p.png")
+    assert result.code == 0 and expected in result.out
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    value = json.loads(saccade("plot", name, "--json").out)
+    assert value["kind"] == kind
+    refused = saccade("plot", name, "--save", "p.bmp")
+    assert refused.code == 2 and "a picture can be .png" in refused.err
+
+
+def test_plot_markov(saccade: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_bytes(b"\xef\xbb\xbfThe cat sat.\r\nThe dog sat.\r\n")
+    result = saccade("plot", "markov", "--data", "t.txt", "--steps", 6, "--save", "m.png")
+    assert result.code == 0 and (tmp_path / "m.png").exists()
+    assert "the    0.2500      cat 0.50, dog 0.50" in result.out and "k = 6:" in result.out
+    value = json.loads(saccade("plot", "markov", "t.txt", "--characters", "--json").out)
+    titles = [map["title"] for map in value["maps"]]
+    assert titles == [
+        "transition matrix P",
+        *(f"after {k} steps: P^{k}" for k in (2, 4, 8)),
+        "stationary distribution",
+    ]
+    (tmp_path / "ab.txt").write_text("a b a b")
+    assert "periodic" in saccade("plot", "markov", "ab.txt").out
+    (tmp_path / "empty.txt").write_text("")
+    for wrong in (("empty.txt",), (), ("missing.txt",)):
+        assert saccade("plot", "markov", *wrong).code == 2
+
+
+def test_plot_huffman(saccade: Command, tmp_path: Path) -> None:
+    asked = ("plot", "huffman", "--weights", WEATHER)
+    result = saccade(*asked, "--code", "sun=10,rain=110,fog=0,snow=111", "--save", "h.png")
+    assert "given code: 2.25 bits per symbol; entropy 1.75" in result.out
+    assert "Huffman code: 1.75 bits per symbol." in result.out and (tmp_path / "h.png").exists()
+    other = saccade(*asked, "--code", "sun=0,rain=110,fog=10,snow=111").out
+    assert "given code: 1.875 bits" in other
+    (tmp_path / "t.txt").write_text("a a a a b b c d\n")
+    assert "Huffman code: 1.75 bits" in saccade("plot", "huffman", "t.txt").out
+    for wrong in ((), ("t.txt", "--weights", WEATHER), ("--weights", "a"), ("--weights", "a=x")):
+        assert saccade("plot", "huffman", *wrong).code == 2
+    assert "prefix code" in saccade(*asked, "--code", "sun=1,rain=11,fog=0,snow=111").err
