@@ -120,6 +120,8 @@ def unsupported_by_gpt2(model: Config, tokenizer: Tokenizer) -> list[str]:
         complaints.append(f"got the model {model.name}, with {what}; only gpt2 can be exported.")
     if model.positions != "learned":
         complaints.append(f"model.positions is {model.positions}; GPT-2 has learned ones.")
+    if model.pruned_heads:
+        complaints.append("model.pruned_heads is set; GPT-2 has all heads in every layer.")
     if model.activation not in GPT2_ACTIVATIONS:
         complaints.append(
             f"model.activation is {model.activation}; GPT-2 has {', '.join(GPT2_ACTIVATIONS)}."

@@ -13,6 +13,7 @@ from saccade.types.limits import MAX_DEPTH, MAX_LENGTH, MAX_VALUE, MAX_VOCABULAR
 from saccade.types.names import Activation, CellName, NormName, ScoreName
 
 Size = Annotated[int, Field(le=MAX_WIDTH)]  # of a list of sizes, whose own check is below
+PrunedHeads = dict[str, list[Annotated[int, Field(ge=0, lt=MAX_WIDTH)]]]
 
 # --- translators ----------------------------------------------------------------------------------
 
@@ -115,7 +116,7 @@ class TransformerConfig(TranslatorConfig):
     """Attention score function."""
     shared_vocab: bool = False
     """Use one embedding table for source and target."""
-    pruned_heads: dict[str, list[Annotated[int, Field(ge=0, lt=MAX_WIDTH)]]] = {}
+    pruned_heads: PrunedHeads = {}
     """Heads removed by `saccade prune`, counted from 0, by the name of the attention."""
 
 
@@ -226,6 +227,8 @@ class GPTConfig(LanguageModelConfig):
     """`gpt3`: positions that every other layer attends back."""
     missing_tokens: list[Annotated[int, Field(ge=0, le=MAX_VOCABULARY)]] = []
     """Token ids that imported weights do not have."""
+    pruned_heads: PrunedHeads = {}
+    """Heads removed by `saccade prune`, counted from 0, by the name of the attention."""
 
 
 class TransformerXLConfig(LanguageModelConfig):

@@ -30,6 +30,7 @@ from saccade.nn.feedforward import FeedForward
 from saccade.nn.kernels.linear_cross_entropy import OutputLayer
 from saccade.nn.kv_cache import KVCache, trim_cache
 from saccade.nn.positional_encoding import LearnedPositions, RotaryPositions
+from saccade.nn.pruning import prune_heads
 from saccade.nn.transformer import CausalBlock, MultiHeadAttention, residual_projections
 from saccade.types.shapes import Hidden, TokenIds
 
@@ -91,6 +92,7 @@ class GPT(CausalLM):
             bias[torch.tensor(config.missing_tokens)] = MISSING_TOKEN_LOGIT
         self.register_buffer("bias", bias, persistent=False)
         self.bias: Tensor | None
+        prune_heads(self, config.pruned_heads)
 
     def _window(self, config: GPTConfig, layer: int) -> int | None:
         """Return how many positions back a layer attends; None: no limit."""

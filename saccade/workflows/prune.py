@@ -40,13 +40,14 @@ from saccade.types.progress import Progress, ignore_progress
 PRUNE_TOLERANCE = 0.005  # relative loss of each dev score
 PRUNE_EVAL_INPUTS = 500  # dev inputs evaluated for each head
 TIMING_INPUTS, TIMING_ROUNDS = 500, 5  # test inputs, and repetitions
+TIMING_SEGMENTS = 64  # of a text
 PRUNE_METRICS = ("exact", "chrf")
 
 
 class HeadReport(NamedTuple):
     """Results of the three steps for one head."""
 
-    kind: str  # cross, encoder or decoder
+    kind: str  # cross, encoder or decoder; self in a language model
     layer: int  # counted from 1, as in `look`
     head: int
     variance: float
@@ -67,7 +68,7 @@ class RunQuality(NamedTuple):
     heads: int
     parameters: int
     test: dict[str, float]
-    milliseconds: float = math.nan  # inference per input, in batches
+    milliseconds: float = math.nan  # per input, in batches; per segment of a text
 
 
 class PruneResult(NamedTuple):
@@ -148,8 +149,8 @@ def _check_prunable(run: Run, tolerance: float) -> None:
         )
     if "pruned_heads" not in type(run.recipe.model).model_fields:
         raise ConfigError(
-            f"{run.folder}: got the model {run.recipe.model_name}; expected a transformer, whose "
-            "attention heads can be pruned."
+            f"{run.folder}: got the model {run.recipe.model_name}; expected a transformer or a "
+            "GPT, whose attention heads can be pruned."
         )
 
 
@@ -160,18 +161,22 @@ def measure_quality(run: Run) -> RunQuality:
 
 
 def time_runs(*runs: Run) -> list[float]:
-    """Return milliseconds per input of the test split for each run.
+    """Return milliseconds per input of the test split, or segment of its text, for each run.
 
     The runs take turns and the best time of each counts, as other processes may use the machine.
     """
     best = [math.inf] * len(runs)
     for _ in range(TIMING_ROUNDS):
         for index, run in enumerate(runs):
-            inputs = run.evaluator.inputs(run.split("test"))[:TIMING_INPUTS]
+            split = run.split("test")
+            inputs = run.evaluator.inputs(split)[:TIMING_INPUTS]
             start = time.perf_counter()
-            run.predict(inputs)
-            milliseconds = 1000 * (time.perf_counter() - start) / len(inputs)
-            best[index] = min(best[index], milliseconds)
+            if inputs:
+                run.predict(inputs)
+            else:  # a text
+                run.evaluator.evaluate(split, limit=TIMING_SEGMENTS)
+            milliseconds = 1000 * (time.perf_counter() - start)
+            best[index] = min(best[index], milliseconds / (len(inputs) or TIMING_SEGMENTS))
     return best
 
 

@@ -9,6 +9,7 @@ from saccade.cli.main import run as command
 from saccade.errors import ConfigError, RunError
 from saccade.inspection import invariants
 from saccade.nn.pruning import count_heads, masked_heads, prune_heads
+from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.run import load_run
 from saccade.runs.train import TrainOptions, train_recipe
 from saccade.tasks.translation.predict import TRANSLATION_SPECIAL_TOKENS
@@ -287,3 +288,31 @@ def test_prune_command_prints_table_or_json(learned, tmp_path, capsys, monkeypat
     assert command(["evaluate", str(out)]) == 0
     assert command(["prune", str(learned), "--out", str(out)]) == 2
     assert "already exists" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", ["gpt1", "gpt2", "gpt3"])
+def test_pruned_gpt_equals_masked_gpt(model, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(f"{n} and {n + 1} make {2 * n + 1}" for n in range(300)) + "\n")
+    sizes = {"model.width": 16, "model.heads": 4, "model.depth": 2, "data.segment_length": 16}
+    steps = {"train.steps": 5, "train.batch_tokens": 256, "train.threads": 1}
+    resolved = resolve_recipe("language", data=str(text), model=model, changes=sizes | steps)
+    whole = train_recipe(resolved.recipe, tmp_path / "run", TrainOptions()).run
+    found = prune(whole, out=tmp_path / "smaller", tolerance=0.2)
+    off = {}
+    for head in found.heads:
+        assert head.kind == "self"
+        if head.is_pruned:
+            off.setdefault(f"blocks.{head.layer - 1}.self_attention", []).append(head.head - 1)
+    smaller = load_run(tmp_path / "smaller")
+    assert off and smaller.recipe.model.pruned_heads == off
+    assert found.after.parameters < found.before.parameters
+    with masked_heads(whole.model, off):
+        expected = whole.evaluate()
+        written = whole.predict("17 and", max_new_tokens=30, engine="torch").text
+    assert smaller.evaluate()["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+    assert smaller.predict("17 and", max_new_tokens=30).text == written
+    further = train_recipe(
+        smaller.recipe, tmp_path / "more", TrainOptions(init_from=smaller.folder)
+    ).run
+    assert further.recipe.model == smaller.recipe.model

@@ -69,6 +69,11 @@ class LMBatch(NamedTuple):
         lengths = self.segments.lengths
         return self.segments.targets.numel() if lengths is None else int(lengths.sum())
 
+    @property
+    def target_positions(self) -> Tensor | None:
+        """Positions that are not padding, in the flattened segments; None: all."""
+        return self.segments.real
+
 
 def drop_padding(flat: Tensor, segments: SegmentBatch) -> Tensor:
     """Select the entries at non-padded positions."""

@@ -222,8 +222,10 @@ class TranslationPredictor(TextPredictor):
 
 
 def attention_kind(name: str) -> tuple[str, int]:
-    """Return the kind (encoder, decoder, cross) and layer of an attention module by its name."""
+    """Return the kind (encoder, decoder, cross, self) and layer of an attention by its name."""
     layer = next((int(part) + 1 for part in name.split(".") if part.isdigit()), 1)
     if name.startswith("encoder"):
         return "encoder", layer
+    if name.startswith("blocks"):  # a language model
+        return "self", layer
     return ("decoder" if "self_attention" in name else "cross"), layer
