@@ -6,6 +6,11 @@ step t
     α_tj = softmax_j wᵀ tanh(W_q s_{t-1} + W_k h_j),   c_t = Σ_j α_tj h_j,
     s_t = f(s_{t-1}, [e(y_{t-1}); c_t]),   logits_t = V tanh(U [s_t; c_t; e(y_{t-1})]).
 
+Any other score of `nn.attention_scores` can replace the additive one; one that needs queries and
+keys of the same width compares s_{t-1} with a projection of h_j. Hard attention
+(`nn.hard_attention`) selects one position of the source, and is trained straight through or by the
+score function (`attention_paths`).
+
 c_t enters only through linear maps, so these are applied to the annotations once, as the values of
 the attention, instead of to c_t at every step: attention returns W_c c_t and U_c c_t.
 
@@ -19,12 +24,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.models.base import EncoderDecoder
+from saccade.models.attention_paths import AttendMemoryFn, AttentionPathDecoder, path_samples
 from saccade.models.config import BahdanauConfig
-from saccade.nn.attention_scores import AdditiveScore
+from saccade.nn.attention_scores import SAME_WIDTH_SCORES, make_score
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import TokenEmbedding
-from saccade.nn.functional import Attention, attend_shared_memory
+from saccade.nn.functional import Attention
+from saccade.nn.hard_attention import HardAttention
 from saccade.nn.kv_cache import KVCache
 from saccade.nn.masks import Mask
 from saccade.nn.rnn import CELLS, RNN, RNNCell
@@ -39,7 +45,7 @@ class BahdanauMemory(NamedTuple):
     init_state: Float[Tensor, "B L E"]
 
 
-class Bahdanau(EncoderDecoder):
+class Bahdanau(AttentionPathDecoder):
     """Bidirectional encoder; decoder that attends to it from its previous state."""
 
     def __init__(self, config: BahdanauConfig):
@@ -50,7 +56,12 @@ class Bahdanau(EncoderDecoder):
         self.encoder = RNN(
             config.cell, width, width, depth, bidirectional=True, dropout=config.dropout
         )
-        self.attention = Attention(AdditiveScore(width, 2 * width, width))
+        is_narrow = config.score in SAME_WIDTH_SCORES
+        self.keys = nn.Linear(2 * width, width, bias=False) if is_narrow else None
+        score = make_score(config.score, width, width if is_narrow else 2 * width)
+        is_hard = config.attention == "hard"
+        self.attention = HardAttention(score, config.temperature) if is_hard else Attention(score)
+        self.path_samples = path_samples(config)
         self.first = RNNCell(config.cell, width, width)
         self.upper = nn.ModuleList(RNNCell(config.cell, width, width) for _ in range(depth - 1))
         self.gates = self.first.gates
@@ -66,7 +77,8 @@ class Bahdanau(EncoderDecoder):
         """Compute the annotations, their keys and values, and the decoder's initial state."""
         read = self.encoder(self.source(source), lengths)
         annotations = read.outputs[:, None]  # (B, 1, S, 2D): one head
-        keys, values = self.attention.score.prepare(annotations), self.values(annotations)
+        keys = annotations if self.keys is None else self.keys(annotations)
+        keys, values = self.attention.score.prepare(keys), self.values(annotations)
         B, L, E = read.last_state.shape
         start = self.bridge(read.last_state.reshape(B, L // 2, 2 * E)).tanh()
         return BahdanauMemory(KVCache(keys, values, annotations.shape[2]), lengths, start)
@@ -75,7 +87,9 @@ class Bahdanau(EncoderDecoder):
         """Return s_0, made by the encoder's last states."""
         return DecoderState(memory, memory.init_state)
 
-    def decode_hidden(self, ids: TokenIds, state: DecoderState) -> tuple[Hidden, DecoderState]:
+    def decode_with(
+        self, attend: AttendMemoryFn, ids: TokenIds, state: DecoderState
+    ) -> tuple[Hidden, DecoderState]:
         """Decode T tokens step by step: the query of each step is the state before it."""
         memory, cache = state
         mask = Mask.lengths(memory.lengths)
@@ -85,7 +99,7 @@ class Bahdanau(EncoderDecoder):
         outputs, contexts = [], []
         for t in range(ids.shape[1]):
             query = layers[-1][:, None, None, : self.width]
-            pooled = attend_shared_memory(self.attention, query, memory.keys_values, mask)[:, 0, 0]
+            pooled = attend(query, memory.keys_values, mask)[:, 0, 0]
             layers = self._advance(inputs[:, t] + pooled[:, : self.gates], layers)
             outputs.append(layers[-1][:, : self.width])
             contexts.append(pooled[:, self.gates :])

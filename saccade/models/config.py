@@ -12,6 +12,8 @@ from saccade.config import Config
 from saccade.types.limits import MAX_DEPTH, MAX_LENGTH, MAX_VALUE, MAX_VOCABULARY, MAX_WIDTH
 from saccade.types.names import Activation, CellName, NormName, ScoreName
 
+GradientEstimator = Literal["straight_through", "score_function"]
+MAX_SAMPLES = 1000  # of attention paths; each is decoded on its own
 Size = Annotated[int, Field(le=MAX_WIDTH)]  # of a list of sizes, whose own check is below
 PrunedHeads = dict[str, list[Annotated[int, Field(ge=0, lt=MAX_WIDTH)]]]
 
@@ -48,6 +50,18 @@ class BahdanauConfig(TranslatorConfig):
     name: Literal["bahdanau"] = "bahdanau"
     cell: CellName = "gru"
     """Recurrent cell."""
+    score: ScoreName = "additive"
+    """Attention score function."""
+    attention: Literal["global", "hard"] = "global"
+    """Source positions attended to: all, or one sampled position."""
+    temperature: float = Field(1.0, gt=0, le=MAX_VALUE)
+    """Hard attention, straight through: temperature of the softmax whose gradient is used."""
+    estimator: GradientEstimator = "straight_through"
+    """Hard attention: gradient of the sampled positions, straight through a softmax (biased), or
+    by the score function (REINFORCE) with the log-likelihood of sampled paths as their reward."""
+    samples: int = Field(4, ge=2, le=MAX_SAMPLES)
+    """Hard attention, score function: paths sampled of each sentence; the mean reward of the others
+    is the baseline of each."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout probability."""
 
@@ -58,14 +72,20 @@ class LuongConfig(TranslatorConfig):
     name: Literal["luong"] = "luong"
     cell: CellName = "gru"
     """Recurrent cell."""
-    score: ScoreName = "general"
-    """Attention score function."""
+    score: ScoreName = "scaled_general"
+    """Attention score function; `general` is the paper's, which saturates early."""
     attention: Literal["global", "local_monotonic", "local_predictive", "hard"] = "global"
     """Source positions attended to: all, a window around a centre, or one sampled position."""
     window: int = Field(10, ge=1, le=MAX_LENGTH)
     """Local attention: number of positions to each side of the centre."""
     temperature: float = Field(1.0, gt=0, le=MAX_VALUE)
-    """Hard attention: temperature of the softmax whose gradient is used."""
+    """Hard attention, straight through: temperature of the softmax whose gradient is used."""
+    estimator: GradientEstimator = "straight_through"
+    """Hard attention: gradient of the sampled positions, straight through a softmax (biased), or
+    by the score function (REINFORCE) with the log-likelihood of sampled paths as their reward."""
+    samples: int = Field(4, ge=2, le=MAX_SAMPLES)
+    """Hard attention, score function: paths sampled of each sentence; the mean reward of the others
+    is the baseline of each."""
     input_feeding: bool = False
     """Feed the attentional vector of a step to the next step."""
     dropout: float = Field(0.1, ge=0, lt=1)

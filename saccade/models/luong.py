@@ -14,8 +14,9 @@ training all steps run through one fused recurrent layer and one attention call.
 With `input_feeding` the step is f(h_{t-1}, [e(y_{t-1}); h̃_{t-1}]), and steps are sequential again.
 Local attention (`nn.local_attention`) covers a window around p_t; with the monotonic p_t = t, a
 step past the end of the source by more than the window attends to nothing. Hard attention
-(`nn.hard_attention`) selects one position and is trained with the straight-through estimator: the
-score-function estimator needs a reward per sample, which a loss over logits does not provide.
+(`nn.hard_attention`) selects one position and is trained straight through, or by the score function
+with the log-likelihood of sampled paths as their reward (`attention_paths`). Without input feeding
+a position changes the prediction of its own step only.
 
 The part of W_c that multiplies c_t is linear, so it is applied to the h̄_s once, as the values of
 the attention. Differs from the paper in the bidirectional encoder, hence W_h, which projects h̄_s
@@ -29,12 +30,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.models.base import EncoderDecoder
+from saccade.models.attention_paths import AttendMemoryFn, AttentionPathDecoder, path_samples
 from saccade.models.config import LuongConfig
 from saccade.nn.attention_scores import make_score
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import TokenEmbedding
-from saccade.nn.functional import Attention, attend_shared_memory
+from saccade.nn.functional import Attention
 from saccade.nn.hard_attention import HardAttention
 from saccade.nn.kv_cache import KVCache
 from saccade.nn.local_attention import CentrePredictor, LocalAttention, with_centre
@@ -59,7 +60,7 @@ class LuongCache(NamedTuple):
     steps: int
 
 
-class Luong(EncoderDecoder):
+class Luong(AttentionPathDecoder):
     """Bidirectional encoder, recurrent decoder, and attention from each decoder state."""
 
     def __init__(self, config: LuongConfig):
@@ -83,7 +84,8 @@ class Luong(EncoderDecoder):
         self.own = nn.Linear(width, width)  # the part of W_c for h_t
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(width, config.target_vocab_size)
-        self.input_feeding = config.input_feeding
+        self.input_feeding = self.path_affects_later_steps = config.input_feeding
+        self.path_samples = path_samples(config)
 
     def encode(self, source: TokenIds, lengths: Lengths | None) -> LuongMemory:
         """Compute the annotations, their keys and values, and the decoder's initial state."""
@@ -99,27 +101,29 @@ class Luong(EncoderDecoder):
         attentional = memory.init_state.new_zeros(len(memory.init_state), self.own.out_features)
         return DecoderState(memory, LuongCache(memory.init_state, attentional, 0))
 
-    def decode_hidden(self, ids: TokenIds, state: DecoderState) -> tuple[Hidden, DecoderState]:
+    def decode_with(
+        self, attend: AttendMemoryFn, ids: TokenIds, state: DecoderState
+    ) -> tuple[Hidden, DecoderState]:
         """Decode T tokens in one call, or step by step with input feeding."""
         embedded = self.target(ids)
         if not self.input_feeding:
-            return self._advance(embedded, state)
+            return self._advance(attend, embedded, state)
         hidden = []
         for token in embedded.split(1, dim=1):
             inputs = torch.cat([token, state.cache.attentional[:, None]], dim=-1)
-            attentional, state = self._advance(inputs, state)
+            attentional, state = self._advance(attend, inputs, state)
             hidden.append(attentional)
         return torch.cat(hidden, dim=1), state
 
     def _advance(
-        self, inputs: Float[Tensor, "B T E"], state: DecoderState
+        self, attend: AttendMemoryFn, inputs: Float[Tensor, "B T E"], state: DecoderState
     ) -> tuple[Hidden, DecoderState]:
         """Return h̃ of the next steps: the recurrence, then one attention call for all of them."""
         memory, cache = state
         read = self.decoder(inputs, start=cache.layers)
         query = self._query(read.outputs, memory, cache.steps)
         mask = Mask.lengths(memory.lengths)
-        context = attend_shared_memory(self.attention, query, memory.keys_values, mask)[:, 0]
+        context = attend(query, memory.keys_values, mask)[:, 0]
         hidden = (context + self.own(read.outputs)).tanh()
         cache = LuongCache(read.last_state, hidden[:, -1], cache.steps + inputs.shape[1])
         return hidden, DecoderState(memory, cache)

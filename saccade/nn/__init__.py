@@ -15,6 +15,7 @@ from saccade.nn.attention_scores import (
     GaussianScore,
     GeneralScore,
     ScaledDotScore,
+    ScaledGeneralScore,
     Score,
     make_score,
 )
@@ -161,6 +162,7 @@ __all__ = [
     "Risk",
     "RotaryPositions",
     "ScaledDotScore",
+    "ScaledGeneralScore",
     "Score",
     "SinusoidalPositions",
     "TokenEmbedding",

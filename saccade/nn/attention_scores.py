@@ -161,6 +161,26 @@ class GeneralScore(_Score):
         return query @ prepared.transpose(-2, -1)
 
 
+class ScaledGeneralScore(GeneralScore):
+    r"""a(q, k) = qᵀ W k / √Q: the general score, scaled like the dot product.
+
+    W is initialised with variance 1/K. Scores of inputs of variance 1 have variance 1 as those of
+    `GeneralScore`, but its W has entries of about 1/√(QK): with an optimizer whose steps do not
+    depend on the size of a weight, such as Adam, a few hundred of them are much larger than that,
+    and the softmax saturates at one key before the model has learned which.
+    """
+
+    def __init__(self, query_width: int, key_width: int):
+        super().__init__(query_width, key_width)
+        nn.init.normal_(self.key.weight, std=key_width**-0.5)
+
+    def compare(
+        self, query: Float[Tensor, "... T Q"], prepared: Float[Tensor, "... S Q"]
+    ) -> Float[Tensor, "... T S"]:
+        """Return qᵀ (W k) / √Q."""
+        return super().compare(query, prepared) / math.sqrt(query.shape[-1])
+
+
 class AdditiveScore(_Score):
     r"""a(q, k) = wᵀ tanh(W_q q + W_k k), for queries and keys of any two widths.
 
@@ -215,8 +235,17 @@ class ConcatScore(_Score):
 
 
 # scores that need queries and keys of the same width
-_SAME_WIDTH = ("dot", "scaled_dot", "cosine", "gaussian")
-ATTENTION_SCORES = ("dot", "scaled_dot", "additive", "general", "concat", "cosine", "gaussian")
+SAME_WIDTH_SCORES = ("dot", "scaled_dot", "cosine", "gaussian")
+ATTENTION_SCORES = (
+    "dot",
+    "scaled_dot",
+    "additive",
+    "general",
+    "scaled_general",
+    "concat",
+    "cosine",
+    "gaussian",
+)
 
 
 def make_score(
@@ -236,7 +265,7 @@ def make_score(
     key_width = query_width if key_width is None else key_width
     if name not in ATTENTION_SCORES:
         raise ValueError(f"got score {name!r}; expected one of {', '.join(ATTENTION_SCORES)}.")
-    if name in _SAME_WIDTH and query_width != key_width:
+    if name in SAME_WIDTH_SCORES and query_width != key_width:
         raise ValueError(
             f"got queries of width {query_width} and keys of {key_width} for the score {name!r}; "
             "expected the same width; try general, additive or concat, or project them first."
@@ -249,6 +278,8 @@ def make_score(
             return ConcatScore(query_width, key_width, hidden)
         case "general":
             return GeneralScore(query_width, key_width)
+        case "scaled_general":
+            return ScaledGeneralScore(query_width, key_width)
         case "gaussian":
             return GaussianScore(query_width**0.25, learned=True)
         case "cosine":

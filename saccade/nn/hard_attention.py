@@ -12,7 +12,8 @@ and it works with any loss.
 **Score function** (REINFORCE, Williams 1992). ∇ E[r] = E[(r - b) ∇ log α_s] for any reward r:
 unbiased for every baseline b that does not depend on the sample itself. Here b is the mean reward
 of the other samples of the query (Kool et al. 2019); Xu et al. have a running mean, which is
-further state. It needs the reward of each sample, so it is a term of a loss and not a layer.
+further state. It needs the reward of each sample, so it is a term of a loss (`path_loss`) and not a
+layer; `models.attention_paths` samples the paths of a decoder.
 """
 
 from itertools import product
@@ -24,7 +25,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from saccade.nn.attention_scores import Score
-from saccade.nn.functional import Attention, allowed_keys, attention_weights
+from saccade.nn.functional import Attention, allowed_keys, attention_weights, repeat_kv
 from saccade.nn.masks import Mask
 from saccade.seeding import thread_generator
 from saccade.types.shapes import MaySee
@@ -91,6 +92,35 @@ class HardAttention(Attention):
         return argmax_weights(self.score.compare(query, keys), may_see)
 
 
+class SampledAttention(Attention):
+    """One sampled value for each query, and the log-probability of its key as a last column.
+
+    For the score function: the sample itself has no gradient. A query that may attend to no key
+    gets zeros.
+    """
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H T Q"],
+        keys: Float[Tensor, "B G S P"],
+        values: Float[Tensor, "B G S K"],
+        mask: Mask,
+    ) -> Float[Tensor, "B H T E"]:
+        """Return [v_s; log α_s] of a sampled key s."""
+        may_see = allowed_keys(query, keys, mask)
+        scores = self.score.compare(query, repeat_kv(keys, query))
+        if may_see is not None:
+            scores = scores.masked_fill(~may_see, torch.finfo(scores.dtype).min)
+        log_probabilities = scores.log_softmax(dim=-1)
+        chosen = sample_keys(log_probabilities, 1)  # (B, H, T, 1)
+        values = repeat_kv(values, query)
+        rows = chosen.expand(-1, -1, -1, values.shape[-1])
+        result = torch.cat(
+            [values.gather(2, rows), log_probabilities.gather(-1, chosen).to(values.dtype)], dim=-1
+        )
+        return result if may_see is None else result * may_see.any(dim=-1, keepdim=True)
+
+
 # --- the score function ---------------------------------------------------------------------------
 
 
@@ -110,15 +140,15 @@ def leave_one_out_baseline(rewards: Float[Tensor, "*B N"]) -> Float[Tensor, "*B 
 
 
 def reinforce_loss(
-    log_probabilities: Float[Tensor, "*B S"],
-    keys: Int[Tensor, "*B N"],
+    log_probabilities: Float[Tensor, "*B N"],
     rewards: Float[Tensor, "*B N"],
     baseline: bool = True,
 ) -> Float[Tensor, "*B"]:
     r"""-1/N Σ_n (r_n - b_n) log α_{s_n}, whose expected gradient is that of -E[r] through α.
 
-    The rewards are constants here. If they have a gradient of their own (a log-likelihood given the
-    value of the key has one), add their mean to the loss.
+    `log_probabilities` are those of the N samples. The rewards are constants here. If they have a
+    gradient of their own (a log-likelihood given the value of the key has one), add their mean to
+    the loss.
 
     The baseline reduces the variance where rewards are similar but not near 0, as log-likelihoods
     are. Where their mean is 0 and N is small it only adds noise; `gradient_moments` measures it.
@@ -126,7 +156,24 @@ def reinforce_loss(
     advantage = rewards.detach()
     if baseline:
         advantage = advantage - leave_one_out_baseline(advantage)
-    return -(advantage * log_probabilities.gather(-1, keys)).mean(dim=-1)
+    return -(advantage * log_probabilities).mean(dim=-1)
+
+
+def path_loss(
+    losses: Float[Tensor, "B N T"], log_probabilities: Float[Tensor, "B N T"], later_steps: bool
+) -> Float[Tensor, ""]:
+    r"""Return Σ_t `reinforce_loss` of N paths of T steps, with the reward r_t = -Σ_{u ≥ t} loss_u.
+
+    The losses of earlier steps do not depend on the key of step t, so that leaving them out of its
+    reward keeps the estimate unbiased and lowers its variance. Without `later_steps` only the loss
+    of its own step does, and r_t = -loss_t. Padded steps have loss 0. The value is 0, so that the
+    result can be added to a loss; only the gradient matters.
+    """
+    rewards = -losses.detach()
+    if later_steps:
+        rewards = rewards.flip(-1).cumsum(-1).flip(-1)
+    steps = reinforce_loss(log_probabilities.transpose(1, 2), rewards.transpose(1, 2))
+    return steps.sum() - steps.sum().detach()
 
 
 class GradientMoments(NamedTuple):
@@ -151,7 +198,7 @@ def gradient_moments(
     with torch.enable_grad():
         leaves = scores.detach().expand(len(outcomes), -1).clone().requires_grad_()
         table = leaves.log_softmax(dim=-1)
-        loss = reinforce_loss(table, outcomes, rewards[outcomes], baseline)
+        loss = reinforce_loss(table.gather(-1, outcomes), rewards[outcomes], baseline)
         (gradients,) = torch.autograd.grad(loss.sum(), leaves)
     probabilities = scores.detach().softmax(dim=-1)[outcomes].prod(dim=-1, keepdim=True)
     mean = (probabilities * gradients).sum(dim=0)

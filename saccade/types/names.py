@@ -22,7 +22,9 @@ Activation = Literal[  # keys of `nn.activations.ACTIVATIONS`
 ]
 CellName = Literal["rnn", "rnn_relu", "gru", "gru_reset_first", "lstm"]  # keys of `nn.rnn.CELLS`
 # those of `nn.attention_scores.ATTENTION_SCORES`
-ScoreName = Literal["dot", "scaled_dot", "additive", "general", "concat", "cosine", "gaussian"]
+ScoreName = Literal[
+    "dot", "scaled_dot", "additive", "general", "scaled_general", "concat", "cosine", "gaussian"
+]
 NormName = Literal["batch", "layer", "none", "rms"]  # keys of `nn.norm.NORMS`
 
 DEFAULT_INIT: Final = "default"  # the model's own initialisation

@@ -37,6 +37,7 @@ LUONG: list[dict[str, Any]] = [
     {"score": "concat", "cell": "rnn", "input_feeding": True},
     {"score": "additive", "cell": "rnn_relu"},
     {"score": "cosine", "cell": "gru_reset_first", "input_feeding": True},
+    {"score": "scaled_general", "attention": "hard", "estimator": "score_function"},
     {"score": "gaussian", "cell": "gru_reset_first", "depth": 2},
     {"attention": "local_monotonic", "window": 1, "cell": "lstm"},
     {"attention": "local_monotonic", "window": 2, "score": "concat", "input_feeding": True},
@@ -63,7 +64,15 @@ OTHERS = [
     for kind, config in ((Seq2Seq, Seq2SeqConfig), (Bahdanau, BahdanauConfig))
     for cell, depth in (("rnn", 2), ("rnn_relu", 1), ("gru_reset_first", 1))
 ]
-every_model = pytest.mark.parametrize("choice", MODELS + OTHERS, ids=_name)
+SCORED = [
+    (Bahdanau, BahdanauConfig(**SIZES, **choice))
+    for choice in (
+        *({"score": name} for name in ATTENTION_SCORES),
+        {"attention": "hard", "depth": 2},
+        {"attention": "hard", "estimator": "score_function", "cell": "lstm"},
+    )
+]
+every_model = pytest.mark.parametrize("choice", MODELS + OTHERS + SCORED, ids=_name)
 each_attention = pytest.mark.parametrize("choice", MODELS[1::2] + MODELS[10:11], ids=_name)
 
 

@@ -17,6 +17,7 @@ from saccade.nn import (
     GaussianScore,
     GeneralScore,
     ScaledDotScore,
+    ScaledGeneralScore,
     Score,
     make_score,
 )
@@ -24,7 +25,7 @@ from saccade.nn import (
 sizes = st.integers(1, 5)
 leading = st.lists(st.integers(1, 3), max_size=2)  # none, a batch, or a batch and heads
 seeds = st.integers(0, 2**31)
-WEIGHTED = ("additive", "general", "concat", "gaussian")
+WEIGHTED = ("additive", "general", "scaled_general", "concat", "gaussian")
 
 
 def random(*shape: int) -> Tensor:
@@ -148,6 +149,9 @@ def test_general_and_cosine_scores_match_torch() -> None:
     pairs = query[:, :, None].expand(2, 6, 7, 3), key[:, None].expand(2, 6, 7, 5)
     expected = F.bilinear(pairs[0].contiguous(), pairs[1].contiguous(), general.key.weight[None])
     torch.testing.assert_close(general(query, key), expected[..., 0])
+    scaled = ScaledGeneralScore(3, 5).double()
+    scaled.load_state_dict(general.state_dict())
+    torch.testing.assert_close(scaled(query, key), expected[..., 0] / math.sqrt(3))
     others = random(2, 7, 3)
     expected = F.cosine_similarity(query[:, :, None], others[:, None], dim=-1)
     torch.testing.assert_close(CosineScore()(query, others), expected)
@@ -228,7 +232,7 @@ def test_scaled_dot_score_variance_is_independent_of_width(width: int) -> None:
     assert 0.9 < DotScore()(query, key).std() / math.sqrt(width) < 1.1
 
 
-@pytest.mark.parametrize("name", ["general", "additive", "concat"])
+@pytest.mark.parametrize("name", ["general", "scaled_general", "additive", "concat"])
 def test_scores_with_different_query_and_key_widths(name: str) -> None:
     score = make_score(name, 3, 5).double()
     query, key = random(2, 4, 3).requires_grad_(), random(2, 6, 5).requires_grad_()
@@ -236,9 +240,34 @@ def test_scores_with_different_query_and_key_widths(name: str) -> None:
     assert torch.autograd.gradcheck(score, (query, key))
 
 
-def test_general_score_initial_variance_is_that_of_scaled_dot() -> None:
-    score = GeneralScore(64, 16).double()
+@pytest.mark.parametrize("kind", [GeneralScore, ScaledGeneralScore])
+def test_general_score_initial_variance_is_that_of_scaled_dot(kind: type[GeneralScore]) -> None:
+    score = kind(64, 16).double()
     assert 0.8 < float(score(random(300, 64), random(300, 16)).detach().std()) < 1.2
+
+
+@pytest.mark.parametrize("width", [32, 256])
+def test_one_adam_step_saturates_the_general_score_and_not_the_scaled_one(width: int) -> None:
+    """A step of Adam moves every weight by the learning rate, however small the weight is."""
+    torch.manual_seed(0)
+    changes = {}
+    for name in ("general", "scaled_general", "scaled_dot"):
+        score = make_score(name, width)
+        project = torch.nn.Linear(width, width, bias=False)  # as a model does for the dot product
+        torch.nn.init.normal_(project.weight, std=width**-0.5)
+        query, key = torch.randn(1, width), torch.randn(8, width)
+
+        def scores(score: Score = score, project: torch.nn.Linear = project) -> Tensor:
+            return score(query, project(key))  # noqa: B023
+
+        before = scores()
+        weights = [*score.parameters(), *([project.weight] if name == "scaled_dot" else [])]
+        optimizer = torch.optim.Adam(weights, lr=2e-3)
+        (-before.log_softmax(-1)[0, 0]).backward()
+        optimizer.step()
+        changes[name] = float((scores() - before).abs().max().detach())
+    assert changes["general"] > 0.7 * width**0.5 * changes["scaled_general"]
+    assert changes["scaled_general"] < 2 * changes["scaled_dot"]
 
 
 def test_make_score_names() -> None:
@@ -247,6 +276,7 @@ def test_make_score_names() -> None:
         "scaled_dot": ScaledDotScore,
         "additive": AdditiveScore,
         "general": GeneralScore,
+        "scaled_general": ScaledGeneralScore,
         "concat": ConcatScore,
         "cosine": CosineScore,
         "gaussian": GaussianScore,

@@ -5,12 +5,16 @@ from itertools import islice, pairwise
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from saccade.data.batching import BatchPlan, EncodedPairs, slice_batch, training_batches
+from saccade.models.attention_paths import AttentionPathDecoder
 from saccade.models.base import EncoderDecoder
+from saccade.nn.hard_attention import path_loss
 from saccade.nn.kernels.linear_cross_entropy import linear_cross_entropy
+from saccade.nn.losses import cross_entropy
 from saccade.tasks.neural import StatelessObjective, device_of
 from saccade.tasks.translation.config import TranslationRecipe
 from saccade.tasks.translation.data import PairSplit, TokenizerPair
@@ -52,6 +56,9 @@ class TranslationObjective(StatelessObjective[Batch]):
     def loss(self, batch: Batch) -> Loss:
         """Return the label-smoothed cross-entropy, summed."""
         batch = batch_to(batch, device_of(self.model))
+        model = self.model
+        if isinstance(model, AttentionPathDecoder) and model.path_samples and model.training:
+            return score_function_loss(model, batch, self.settings.label_smoothing)
         hidden = self.hidden(batch)
         return Loss(
             *linear_cross_entropy(
@@ -89,6 +96,43 @@ def target_hidden(model: EncoderDecoder, batch: Batch) -> Float[Tensor, "N D"]:
     """Return the decoder's hidden states before the output layer, at the real target positions."""
     return model.target_hidden(
         batch.source, batch.source_lengths, batch.target_in, batch.target_positions
+    )
+
+
+def score_function_loss(model: AttentionPathDecoder, batch: Batch, label_smoothing: float) -> Loss:
+    r"""Return the loss of sampled attention paths: mean_n loss(s_n), and a term for the gradient.
+
+    ∇ E_s[loss(s)] = E_s[∇ loss(s) + loss(s) ∇ log p(s)]; the second part is `path_loss`.
+    """
+    paths = model.sample_paths(batch.source, batch.source_lengths, batch.target_in)
+    B, T = batch.target_in.shape
+    N = model.path_samples
+    real = batch.target_positions
+    if real is None:
+        real = torch.arange(B * T, device=batch.target_in.device)
+    first = real // T * (N * T) + real % T  # the same target positions in the first path of a row
+    hidden = model.pre_logits(paths.hidden.flatten(0, 1))
+    losses = hidden.new_zeros(B * N * T)
+    smoothing, weights = label_smoothing, batch.weights
+    total, correct = hidden.new_zeros(()), hidden.new_zeros(())
+    for path in range(N):  # one after the other: the logits of all would take N times the memory
+        found = hidden.index_select(0, first + path * T)
+        part = linear_cross_entropy(found, model.output_layer, batch.target_out, smoothing, weights)
+        total, correct = total + part.total / N, correct + part.correct / N
+        with torch.no_grad():
+            logits = F.linear(found, *model.output_layer)
+            each = cross_entropy(
+                logits,
+                batch.target_out,
+                label_smoothing=smoothing,
+                sample_weight=weights,
+                reduction="none",
+            )
+            losses.index_copy_(0, first + path * T, each.to(losses.dtype))
+    log_probabilities = paths.log_probabilities.view(B, N, T)
+    return Loss(
+        total + path_loss(losses.view(B, N, T), log_probabilities, model.path_affects_later_steps),
+        correct,
     )
 
 
