@@ -30,7 +30,7 @@ TRANSFORMER_TINY_TRAINING: dict[str, Any] = {
     "patience": 100,
 }
 MULTI30K_RECURRENT: dict[str, Any] = {"width": 256, "dropout": 0.3}
-# at this learning rate luong's dot score grows until attention saturates at one position
+# at this learning rate luong's dot and general scores grow until attention saturates
 MULTI30K_LUONG: dict[str, Any] = {**MULTI30K_RECURRENT, "score": "scaled_dot"}
 MULTI30K_RECURRENT_TRAINING: dict[str, Any] = {
     "steps": 2000,  # nine epochs of the 29,000 pairs

@@ -115,13 +115,14 @@ def test_resume_after_repeated_stops_is_bit_exact(
         ({"train.accumulate_steps": 2}, 3),
         ({"train.average_checkpoints": 3}, 11),
         ({"train.threads": 2, "train.batch_tokens": 512}, 4),
+        ({"model.attention": "hard", "model.estimator": "score_function"}, 4),
     ],
     ids=str,
 )
-def test_resume_restores_accumulation_averaging_and_threads(
-    outcome_of: Outcomes, changes: dict[str, int], at: int, smallest: Recipes, tmp_path: Path
+def test_resume_restores_accumulation_averaging_threads_and_samples(
+    outcome_of: Outcomes, changes: dict[str, Any], at: int, smallest: Recipes, tmp_path: Path
 ) -> None:
-    """Accumulated batches, averaged weights and the dropout of each thread."""
+    """Accumulated batches, averaged weights, the dropout of each thread, sampled attention."""
     recipe = smallest("bahdanau", changes)
     train_recipe(recipe, tmp_path / "whole", TrainOptions())
     train_recipe(recipe, tmp_path / "broken", interrupting(at))
