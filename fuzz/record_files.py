@@ -34,7 +34,7 @@ from saccade.io import text_files
 SMALL_BLOCK = 7  # bytes
 MAX_TIMES = 2000
 MAX_FILE_BYTES = 1 << 24
-UNPACKED_UNIT = 1 << 22  # bytes that are compressed at once where they are repeated
+UNPACKED_UNIT = 1 << 22  # bytes that are compressed together where they are repeated
 COMPRESSIONS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "gzip": (".gz", gzip.compress),
     "bzip2": (".bz2", bz2.compress),
@@ -208,7 +208,7 @@ def _small_blocks() -> Iterator[None]:
 
 def _compare(whole: Any, in_blocks: Any) -> None:
     if whole != in_blocks:
-        raise Violation(f"read at once: {whole!r:.300}; in blocks: {in_blocks!r:.300}")
+        raise Violation(f"read as a whole: {whole!r:.300}; in blocks: {in_blocks!r:.300}")
 
 
 def _compare_with_csv(records: Records, found: Any, content: bytes) -> None:

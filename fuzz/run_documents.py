@@ -118,8 +118,8 @@ def write_tensor_file(path: Path, value: dict[str, Any], is_checksummed: bool) -
             checksum = _checksum({name: file.get_tensor(name) for name in file.keys()}, text)  # noqa: SIM118
     except Exception:  # no tensors, so there is no checksum that fits
         return
-    sealed = json.dumps({"facts": text, CHECKSUM_KEY: checksum})
-    _write_tensors(path, header, {HEADER_KEY: sealed}, data)
+    header_value = json.dumps({"facts": text, CHECKSUM_KEY: checksum})
+    _write_tensors(path, header, {HEADER_KEY: header_value}, data)
 
 
 def _with_offsets(header: Any) -> tuple[Any, bytes]:

@@ -645,6 +645,7 @@ def open_without_weights(folder: Path) -> Run:
     recipe = read_recipe(values["recipe"], str(folder / "run.toml"))
     spec = task_spec_for(recipe)
     preprocessor = _read_preprocessor(spec, folder / "tokenizer.json")
+    _check_sizes(recipe, spec.model_sizes(preprocessor), folder)
     path = folder / "model.safetensors"
     stored = None
     with suppress(RunError):  # damaged weights are reported when they are read; resuming has others
@@ -652,6 +653,18 @@ def open_without_weights(folder: Path) -> Run:
     if stored is not None:
         check_stored_values(recipe, preprocessor, spec.components(recipe), stored, path)
     return Run(folder, recipe, values["made"], preprocessor)
+
+
+def _check_sizes(recipe: Recipe, sizes: Mapping[str, int], folder: Path) -> None:
+    """Raise a RunError for a model whose inputs or outputs are not those of its preprocessor."""
+    settings = recipe.model.model_dump()
+    for name, size in sizes.items():
+        if name in settings and settings[name] != size:
+            raise RunError(
+                f"{folder / 'tokenizer.json'} does not fit {folder / 'run.toml'}: got "
+                f"model.{name}={settings[name]}; expected {size}. Copy both again from their "
+                "source, or train again."
+            )
 
 
 def _read_preprocessor(spec: AnyTaskSpec, path: Path) -> Any:

@@ -367,6 +367,8 @@ class TaskSpec(Generic[RecipeT, PreprocessorT, ModelT, SplitT]):
     load_split: Callable[[RecipeT, PreprocessorT, str | Path | object], SplitT]
     read_preprocessor: Callable[[dict[str, Any]], PreprocessorT]
     components: Callable[[RecipeT], Components[RecipeT, PreprocessorT, ModelT, SplitT]]
+    # settings of a model that follow from its preprocessor, where the model has them
+    model_sizes: Callable[[PreprocessorT], dict[str, int]] = lambda preprocessor: {}
     # recipes whose weights are NumPy arrays, and which never import torch
     torch_free: Callable[[RecipeT], bool] = lambda recipe: False
     roles: tuple[Role, ...] = ()  # of columns: the settings data.NAME and the options --NAME

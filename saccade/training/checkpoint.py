@@ -167,6 +167,11 @@ def _restore(
     _load_optimizer_state(optimizer, optimizer_state)
     known = get_type_hints(TrainState)
     saved = {OLD_STATE_NAMES.get(name, name): value for name, value in _saved_state(facts)}
+    shapes = {name: weight.shape for name, weight in model.state_dict().items()}
+    best, recent = _under("best/", tensors), _recent_weights(tensors)
+    for weights in (best, *recent):
+        if weights and {name: weight.shape for name, weight in weights.items()} != shapes:
+            raise ValueError("its best or recent weights have other shapes than the model")
     plain = {
         name: parse_structure(known[name], value)
         for name, value in saved.items()
@@ -174,8 +179,8 @@ def _restore(
     }
     return TrainState(
         **plain,
-        best_weights=_under("best/", tensors),
-        recent_weights=_recent_weights(tensors),
+        best_weights=best,
+        recent_weights=recent,
         carry=_under("carry/", tensors) or _under("carried/", tensors),
     )
 

@@ -195,6 +195,11 @@ class TableSchema(NamedTuple):
         """The names of the features."""
         return [name for column in self.columns for name in column.feature_names]
 
+    def model_sizes(self) -> dict[str, int]:
+        """Return the settings of a network that follow from the columns."""
+        classes = len(self.target.values) if isinstance(self.target, CategoricalColumn) else 0
+        return {"inputs": len(self.feature_names), "outputs": classes or 1}
+
     def features(self, columns: Mapping[str, Sequence[str]]) -> FloatArray:
         """Return the features of cells by column, (N, features)."""
         return np.concatenate([c.features(columns[c.name]) for c in self.columns], axis=1)

@@ -16,6 +16,7 @@ LANGUAGE_MODELING: AnyTaskSpec = TaskSpec(
     datasets=TEXT_DATASETS,
     prepare=import_when_called("saccade.tasks.language_modeling.data:prepare_text"),
     load_split=import_when_called("saccade.tasks.language_modeling.data:load_text"),
+    model_sizes=lambda tokenizer: {"vocab_size": tokenizer.vocab_size},
     read_preprocessor=import_when_called("saccade.data.tokenizers:tokenizer_from_json"),
     components=import_when_called("saccade.tasks.language_modeling.components:language_components"),
     roles=TASK_ROLES["language"],

@@ -313,10 +313,7 @@ def _with_sizes(
     classes = len(schema.target.values) if isinstance(schema.target, CategoricalColumn) else 0
     model = recipe.model.model_dump(exclude_unset=True)
     fields = type(recipe.model).model_fields
-    if "inputs" in fields:
-        model["inputs"] = len(schema.feature_names)
-    if "outputs" in fields:
-        model["outputs"] = classes or 1
+    model |= {name: size for name, size in schema.model_sizes().items() if name in fields}
     choices = []
     chosen = {"target": target, "target_type": target_type}
     data = recipe.data.model_dump(exclude_unset=True) | chosen

@@ -16,6 +16,7 @@ TABULAR: AnyTaskSpec = TaskSpec(
     datasets={},
     prepare=import_when_called("saccade.tasks.tabular.data:prepare_table"),
     load_split=import_when_called("saccade.tasks.tabular.data:load_table_split"),
+    model_sizes=TableSchema.model_sizes,
     read_preprocessor=TableSchema.from_json,
     components=import_when_called("saccade.tasks.tabular.components:table_components"),
     roles=TASK_ROLES["table"],

@@ -82,8 +82,8 @@ def prepare_labelled_texts(
             splits = encode_splits(texts, vocabulary, recipe.data.split)
             notes.append(f"{len(words):,} different words.")
     if recipe.is_network:
-        sizes = {"vocab_size": len(vocabulary.words) + 1, "outputs": len(vocabulary.labels)}
-        recipe = recipe.with_values(model=recipe.model.model_dump(exclude_unset=True) | sizes)
+        model = recipe.model.model_dump(exclude_unset=True) | vocabulary.model_sizes()
+        recipe = recipe.with_values(model=model)
     return PreparedData(
         recipe, vocabulary, splits, splits["train"].fingerprint, choices=choices, notes=notes
     )

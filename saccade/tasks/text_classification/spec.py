@@ -20,6 +20,7 @@ TEXT_CLASSIFICATION: AnyTaskSpec = TaskSpec(
     datasets={},
     prepare=prepare_labelled_texts,
     load_split=load_texts,
+    model_sizes=LabelVocabulary.model_sizes,
     read_preprocessor=LabelVocabulary.from_json,
     components=import_when_called("saccade.tasks.text_classification.components:text_components"),
     torch_free=lambda recipe: not recipe.is_network,

@@ -14,6 +14,7 @@ from saccade.data.samplers import evenly_spaced_rows
 from saccade.data.text.labelled import LabelledText
 from saccade.data.word_splitting import SPLITTERS
 from saccade.errors import DataError
+from saccade.io.documents import parse_structure
 from saccade.tasks.text_classification.config import LabelsConfig
 from saccade.types.arrays import BoolArray, FloatArray, IntArray
 from saccade.types.bags import Bags, make_bags
@@ -31,6 +32,10 @@ class LabelVocabulary(NamedTuple):
         """Label to id."""
         return {label: number for number, label in enumerate(self.labels)}
 
+    def model_sizes(self) -> dict[str, int]:
+        """Return the settings of a network that follow from the words and labels."""
+        return {"vocab_size": len(self.words) + 1, "outputs": len(self.labels)}
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return self._asdict()
@@ -38,10 +43,12 @@ class LabelVocabulary(NamedTuple):
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "LabelVocabulary":
         """Rebuild a vocabulary from plain values."""
-        words, labels, met = values["words"], values["labels"], values["met"]
-        if len(labels) != len(met) or not all(isinstance(name, str) for name in (*words, *labels)):
-            raise ValueError(f"got {len(labels):,} labels and {len(met):,} counts")
-        return cls(words, labels, met)
+        found: LabelVocabulary = parse_structure(cls, values)
+        if len(found.labels) != len(found.met) or not found.labels:
+            raise ValueError(f"got {len(found.labels):,} labels and {len(found.met):,} counts")
+        if len({*found.words}) < len(found.words) or len({*found.labels}) < len(found.labels):
+            raise ValueError("got a word or a label twice")
+        return found
 
 
 class WordEncoder:

@@ -125,16 +125,21 @@ def prepare_pairs(
     )
 
 
+def vocabulary_sizes(tokenizers: TokenizerPair) -> dict[str, int]:
+    """Return the settings of a translator that follow from its tokenizers."""
+    return {
+        "source_vocab_size": tokenizers.source.vocab_size,
+        "target_vocab_size": tokenizers.target.vocab_size,
+    }
+
+
 def _with_sizes(
     recipe: TranslationRecipe, tokenizers: TokenizerPair, longest_target: int
 ) -> TranslationRecipe:
     """Set vocabulary sizes and, unless it is set, the length limit of a translation."""
     data = recipe.data.model_dump(exclude_unset=True)
     data.setdefault("max_new_tokens", 10 + int(1.2 * longest_target))
-    model = recipe.model.model_dump(exclude_unset=True) | {
-        "source_vocab_size": tokenizers.source.vocab_size,
-        "target_vocab_size": tokenizers.target.vocab_size,
-    }
+    model = recipe.model.model_dump(exclude_unset=True) | vocabulary_sizes(tokenizers)
     if "shared_vocab" in type(recipe.model).model_fields:
         model["shared_vocab"] = tokenizers.shared
     return recipe.with_values(data=data, model=model)

@@ -17,6 +17,7 @@ TRANSLATION: AnyTaskSpec = TaskSpec(
     datasets=PAIR_DATASETS,
     prepare=import_when_called("saccade.tasks.translation.data:prepare_pairs"),
     load_split=import_when_called("saccade.tasks.translation.data:load_pair_split"),
+    model_sizes=import_when_called("saccade.tasks.translation.data:vocabulary_sizes"),
     read_preprocessor=import_when_called("saccade.tasks.translation.data:TokenizerPair.from_json"),
     components=import_when_called("saccade.tasks.translation.components:translation_components"),
     roles=TASK_ROLES["translate"],
