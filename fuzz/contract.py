@@ -16,7 +16,7 @@ from types import FrameType
 from saccade.errors import SaccadeError
 
 MAX_MESSAGE = 30_000  # characters: a message does not repeat a hostile value as a whole
-CPU_SECONDS = 4.0  # of an input, before it is interrupted as with Ctrl-C
+CPU_SECONDS = 3.0  # of an input, before it is interrupted as with Ctrl-C
 OBEY_SECONDS = 2.0  # of processor time after an interrupt
 
 
