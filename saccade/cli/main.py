@@ -35,6 +35,7 @@ from saccade.cli.plot import PLOT_COMMANDS, PLOT_HELP
 from saccade.cli.predict import predict_command
 from saccade.cli.prune import prune_command
 from saccade.cli.roles import SectionedCommand
+from saccade.cli.search import search_command
 from saccade.cli.settings import settings_command
 from saccade.cli.show import show_command
 from saccade.cli.train import train_command
@@ -94,6 +95,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate_command,
     "show": show_command,
     "look": look_command,
+    "search": search_command,
     "check": check_command,
     "compare": compare_command,
     "prune": prune_command,

@@ -5,7 +5,7 @@ hypotheses depend on the others: limits, beams and stopping are per example.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -31,6 +31,7 @@ from saccade.decoding.protocol import (
 from saccade.io.memory import available_memory, check_memory
 from saccade.types.shapes import Lengths, count_bytes
 
+CandidateCallback = Callable[[int, tuple[int, ...], float], None]
 UNCHECKED_BYTES = 1 << 28  # searches that need less are not compared with the available memory
 
 
@@ -45,6 +46,7 @@ def beam_search(
     n_best: int = 1,
     length_penalty: float = 1.0,
     constraints: RepetitionConstraints = NO_CONSTRAINTS,
+    on_candidate: CandidateCallback | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` hypotheses of each example that a beam of `width` finds, best first.
 
@@ -59,6 +61,8 @@ def beam_search(
         memory: the input of `init_state`, one row per example (an encoded source).
         max_lengths: maximum number of tokens of each example, eos included.
         length_penalty: α of `greedy.length_penalty`; 0 ranks by the log-probability.
+        on_candidate: called with the example, the ids and their log-probability for each sequence
+            that is kept for a step.
     """
     if width < 1 or not 1 <= n_best <= width or length_penalty < 0:
         raise ValueError(
@@ -84,7 +88,10 @@ def beam_search(
             logits.device
         )
         for beam, found in zip(beams, _continuations(table, totals, width), strict=True):
-            beam.grow(found, special_tokens, t)
+            kept = beam.grow(found, special_tokens, t)
+            if on_candidate is not None:
+                for ids, total in kept:
+                    on_candidate(all_beams.index(beam), ids, total)
         open_beams = [index for index, beam in enumerate(beams) if beam.is_open]
         if not open_beams:
             break
@@ -176,21 +183,26 @@ class _Beam:
         """Return the log-probability of each slot."""
         return [-math.inf if slot is None else slot.total for slot in self.slots]
 
-    def grow(self, found: list[_Continuation], special_tokens: SpecialTokens, t: int) -> None:
-        """Keep as many of the continuations, best first, as the beam has room for."""
+    def grow(
+        self, found: list[_Continuation], special_tokens: SpecialTokens, t: int
+    ) -> list[tuple[tuple[int, ...], float]]:
+        """Keep as many of the continuations, best first, as the beam has room for; return them."""
         self.children = []
+        kept = []
         room = self.width - len(self.done)
         for total, slot, token in found[:room]:
             parent = self.slots[slot]
             if parent is None or total == -math.inf:
                 continue
             ids = (*parent.ids, token)
+            kept.append((ids, total))
             if token == special_tokens.eos:
                 self.done.append(make_hypothesis(parent.ids, total, True, self.alpha))
             elif (ended := special_tokens.should_stop(ids)) or t == self.limit:
                 self.done.append(make_hypothesis(ids, total, ended, self.alpha))
             else:
                 self.children.append(_OpenHypothesis(ids, total, slot))
+        return kept
 
     @property
     def is_open(self) -> bool:

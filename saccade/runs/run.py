@@ -27,7 +27,7 @@ from importlib.metadata import version
 from math import isfinite, prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import tomli_w
@@ -89,6 +89,9 @@ from saccade.training.fit_session import WeightFiles
 from saccade.training.progress import show_progress
 from saccade.types.progress import Progress, ignore_progress
 from saccade.types.results import ComparisonMetric, Evaluation, Prediction
+
+if TYPE_CHECKING:
+    from saccade.runs.search import SearchTree
 
 
 class Run:
@@ -290,6 +293,35 @@ class Run:
         return self.attention(
             source, answer=answer, kind=kind, layer=layer, head=head, max_new_tokens=max_new_tokens
         )
+
+    def search(
+        self,
+        source: str,
+        *,
+        beam: int = 3,
+        exhaustive: bool = False,
+        max_new_tokens: int | None = None,
+        length_penalty: float = 1.0,
+    ) -> "SearchTree":
+        """Return the hypotheses of a beam search for one input as a tree.
+
+        `exhaustive` searches all sequences of `max_new_tokens` tokens as well; more than a million
+        are refused.
+        """
+        problem = self.inspector.search_problem(source, max_new_tokens)
+        if problem is None:
+            raise ConfigError(
+                f"got {self.recipe.model_name}, which generates no tokens; expected a translator "
+                "or a language model; try saccade predict."
+            )
+        from saccade.inspection.search_tree import trace_beam
+        from saccade.runs.search import SearchTree
+
+        try:
+            found = trace_beam(problem, beam, length_penalty, exhaustive)
+        except ValueError as error:
+            raise ConfigError(f"{error} Try a smaller max_new_tokens (--max-new-tokens).") from None
+        return SearchTree(source, found, problem)
 
     def attention(
         self,

@@ -31,6 +31,7 @@ from saccade.types.progress import Progress, ignore_progress
 from saccade.types.results import ComparisonMetric, Evaluation, Prediction
 
 if TYPE_CHECKING:
+    from saccade.inspection.search_tree import SearchProblem
     from saccade.training.objective import AnyObjective
 
 HASH_CHUNK = 1 << 22  # array elements hashed at a time
@@ -286,6 +287,10 @@ class Inspector(ABC, Generic[SplitT]):
     def heat_maps(self, text: str, answer: str | None = None) -> dict[HeatMapKey, HeatMap]:
         """Return gates, states, influence of the context or counts behind one prediction."""
         return {}
+
+    def search_problem(self, text: str, max_new_tokens: int | None) -> "SearchProblem | None":
+        """Return one input for a search by tokens; None: the model generates none."""
+        return None
 
     def attributions(
         self, raw: Any, method: str | None = None, output: str | None = None

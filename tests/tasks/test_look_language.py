@@ -10,6 +10,7 @@ import pytest
 import torch
 from matplotlib.image import imread
 
+from saccade.cli.main import run as saccade
 from saccade.data.special_tokens import EOS
 from saccade.estimators.ngram.backoff import BackoffModel
 from saccade.inspection.attention_map import crop_map
@@ -240,3 +241,29 @@ def test_look_at_counts(counted: Run, tmp_path: Path) -> None:
     value = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert value["maps"][0]["kind"] == "counts"
     assert "PROMPT (the counts behind each generated token)" in counted.describe_views()
+
+
+def test_search_prints_the_beam_as_a_tree(
+    counted: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [
+        "search",
+        str(counted.folder),
+        "ann",
+        "likes",
+        "--beam",
+        "2",
+        "--max-new-tokens",
+        "3",
+    ]
+    assert saccade([*command, "--exhaustive", "--save", str(tmp_path / "tree.png")]) == 0
+    printed = capsys.readouterr().out
+    assert "├ " in printed and "#1" in printed and "exhaustive 1" in printed
+    assert imread(tmp_path / "tree.png").std() > 0.01
+    found = counted.search("ann likes", beam=2, max_new_tokens=3)
+    assert (
+        found.hypotheses[0]["text"] == counted.predict("ann likes", beam=2, max_new_tokens=3).text
+    )
+    assert json.loads(json.dumps(found.to_dict()))["tree"]["kind"] == "Tree"
+    assert saccade(["search", str(counted.folder), "ann", "--exhaustive"]) == 2
+    assert "Try a smaller max_new_tokens" in capsys.readouterr().err

@@ -20,6 +20,7 @@ from saccade.inspection.checks import CheckResult
 from saccade.inspection.figures import AttentionGrid, Figure, HeatMap
 from saccade.inspection.invariants import CheckExample
 from saccade.inspection.recurrent_states import capture_recurrent_inputs, state_names
+from saccade.inspection.search_tree import SearchProblem
 from saccade.models.base import CausalLM
 from saccade.models.rnn_lm import RecurrentLM
 from saccade.nn.bptt import gradients_by_distance
@@ -93,6 +94,10 @@ class LanguageInspector(Inspector[TokenCorpus]):
         rows = rows.to(device_of(self.model))
         logits = self.model.eval()(rows[:, :-1])
         return logits.log_softmax(dim=-1).gather(2, rows[:, 1:, None])[:, :, 0]
+
+    def search_problem(self, text: str, max_new_tokens: int | None) -> SearchProblem:
+        """Return a prompt for a search over its continuations."""
+        return self.generator.search_problem(text, max_new_tokens)
 
     @torch.no_grad()
     def attention_maps(
@@ -238,6 +243,11 @@ class NGramInspector(Inspector[TokenCorpus]):
 
     def __init__(self, recipe: LanguageRecipe, model: NGramModel, tokenizer: Tokenizer):
         self.model, self.tokenizer, self.smoothing = model, tokenizer, model.ngram.smoothing
+        self.generator = TextGenerator(recipe, model, tokenizer)
+
+    def search_problem(self, text: str, max_new_tokens: int | None) -> SearchProblem:
+        """Return a prompt for a search over its continuations."""
+        return self.generator.search_problem(text, max_new_tokens)
 
     def views(self) -> dict[str, str]:
         """Return the counts."""

@@ -20,6 +20,7 @@ from saccade.decoding import (
     run_decoding,
 )
 from saccade.inference.engine import make_decoder
+from saccade.inspection.search_tree import SearchProblem
 from saccade.models.base import CausalLM
 from saccade.tasks.base import PredictContext, TextPredictor
 from saccade.tasks.language_modeling.choices import predict_choices
@@ -94,6 +95,21 @@ class TextGenerator(TextPredictor):
                 found[row] = best._replace(alternatives=tuple(others))
             counter.advance(len(rows))
         return found
+
+    def search_problem(self, text: str, max_new_tokens: int | None) -> SearchProblem:
+        """Return a prompt for a search to the end of the line, of limited length."""
+        decoder = PromptedDecoder(self.decoder("fused"))
+        ids = torch.tensor([[EOS, *self.tokenizer.encode(text)]])
+        limit = max_new_tokens or self.recipe.data.max_new_tokens
+        return SearchProblem(
+            decoder,
+            lambda: ids,
+            LM_SPECIAL_TOKENS,
+            limit,
+            ids.device,
+            self.tokenizer.display_tokens,
+            self.decode,
+        )
 
     def _special_tokens(self, options: GenerationConfig) -> SpecialTokens:
         """Return where generation ends: at eos, after a number of tokens, at stop strings."""

@@ -1,5 +1,6 @@
 """Attention maps, figures and invariance checks of a translator."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from saccade.inspection.attention_map import AttentionMap, attention_title
 from saccade.inspection.checks import CheckResult
 from saccade.inspection.figures import AttentionGrid, Figure
 from saccade.inspection.invariants import CheckExample, check_all, same_outputs
+from saccade.inspection.search_tree import SearchProblem
 from saccade.interop.parity import check_export
 from saccade.models.base import EncoderDecoder
 from saccade.tasks.base import AttentionKey, Inspector, PredictContext
@@ -44,6 +46,22 @@ class TranslationInspector(Inspector[PairSplit]):
     def views(self) -> dict[str, str]:
         """Return attention, of models that have any."""
         return {"SOURCE": "attention"} if has_attention(self.model) else {}
+
+    def search_problem(self, text: str, max_new_tokens: int | None) -> SearchProblem:
+        """Return a source for a search over its translations."""
+        ids = self.tokenizers.source.encode(text)
+        self.predictor.check_lengths([ids])
+        decoder = self.predictor.decoder("fused")
+        padded, lengths = self.predictor.pad([ids])
+        return SearchProblem(
+            decoder,
+            lambda: decoder.encode(padded, lengths),
+            TRANSLATION_SPECIAL_TOKENS,
+            min(self.predictor.max_target_length, max_new_tokens or sys.maxsize),
+            padded.device,
+            self.tokenizers.target.display_tokens,
+            self.tokenizers.target.decode,
+        )
 
     def attention_maps(
         self, text: str, answer: str | None = None

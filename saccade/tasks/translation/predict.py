@@ -132,9 +132,7 @@ class TranslationPredictor(TextPredictor):
         numbers: list[int],
     ) -> list[list[Hypothesis]]:
         ids, lengths = self.pad(sources)
-        # a translation is scored again behind the bos token
-        limit = max(1, min(self.recipe.data.max_new_tokens, self.max_positions - 1))
-        max_lengths = torch.full((len(sources),), limit, device=ids.device)
+        max_lengths = torch.full((len(sources),), self.max_target_length, device=ids.device)
         with torch.inference_mode():  # less work than no_grad for each small operation
             return run_decoding(
                 decoder,
@@ -188,6 +186,12 @@ class TranslationPredictor(TextPredictor):
         return Prediction(text, hypothesis.score, hypothesis.log_probability, hypothesis.finished)
 
     # --- lengths ---------------------------------------------------------------------------
+
+    @property
+    def max_target_length(self) -> int:
+        """Maximum number of generated tokens."""
+        # a translation is scored again behind the bos token
+        return max(1, min(self.recipe.data.max_new_tokens, self.max_positions - 1))
 
     @cached_property
     def max_positions(self) -> int:
