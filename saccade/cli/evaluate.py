@@ -1,6 +1,7 @@
 """`saccade evaluate`: score a run on held-out data."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,6 +29,11 @@ from saccade.cli.roles import run_role_settings, with_role_options
 from saccade.cli.training_output import preview_run_data
 from saccade.training.progress import show_progress
 
+if TYPE_CHECKING:
+    from saccade.runs.run import Run
+    from saccade.types.progress import Progress
+    from saccade.types.results import Evaluation
+
 
 @with_role_options
 def evaluate_command(
@@ -41,6 +47,13 @@ def evaluate_command(
     ] = "test",
     set: DataSetOption = None,
     beam: BeamOption = 1,
+    mix: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="RUN",
+            help="Language models: mix with this run, weights fitted on dev; repeatable.",
+        ),
+    ] = None,
     all: Annotated[
         bool, typer.Option("--all", help="All metrics, not only those that summarise the run.")
     ] = False,
@@ -56,6 +69,7 @@ def evaluate_command(
     saccade evaluate runs/mine test.tsv
     saccade evaluate runs/mine --data test.tsv --json
     saccade evaluate runs/mine --data test.csv --source english --target french
+    saccade evaluate runs/nnlm --mix runs/ngram
     """
     data = data_or_file(data, file)
     settings = file_settings(set, data)
@@ -63,9 +77,12 @@ def evaluate_command(
         preview_run_data(run, data, settings | run_role_settings(run, columns))
     opened = open_run(run, data)
     with show_progress(stderr_console(), "evaluating") as bar:
-        evaluation = opened.evaluate(
-            data, split=split, columns=columns, set=settings, beam=beam, on_progress=bar.update
-        )
+        if mix:
+            evaluation = _evaluate_mixture([opened, *map(open_run, mix)], data, split, bar.update)
+        else:
+            evaluation = opened.evaluate(
+                data, split=split, columns=columns, set=settings, beam=beam, on_progress=bar.update
+            )
     if json:
         counts = {name: int(evaluation[name]) for name in COUNT_NAMES if name in evaluation}
         print_json({**evaluation.to_dict(), **counts})
@@ -83,3 +100,11 @@ def evaluate_command(
         console.print("", confusion)
     for title, rows in listed_tables(evaluation, all).items():
         console.print(f"\n{title}", rows_table(rows), sep="\n")
+
+
+def _evaluate_mixture(
+    runs: "list[Run]", data: str | None, split: str, on_progress: "Progress"
+) -> "Evaluation":
+    from saccade.workflows import evaluate_mixture
+
+    return evaluate_mixture(runs, data, split=split, on_progress=on_progress)

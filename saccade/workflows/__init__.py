@@ -1,8 +1,9 @@
-"""Workflows over several runs or the whole machine: compare, prune, doctor, fine-tune."""
+"""Workflows over several runs or the whole machine: compare, mix, prune, doctor, fine-tune."""
 
 from saccade.workflows.compare import Comparison, compare_models
 from saccade.workflows.doctor import Diagnosis, compare_tables
 from saccade.workflows.layer_benchmark import LayerComparison, compare_layers
+from saccade.workflows.mixture import evaluate_mixture
 from saccade.workflows.prune import PruneResult, prune
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "compare_layers",
     "compare_models",
     "compare_tables",
+    "evaluate_mixture",
     "prune",
 ]

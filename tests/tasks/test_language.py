@@ -189,16 +189,17 @@ def test_log_likelihood_equals_token_by_token_scoring(
     run = train_recipe(recipe(model, rhyme, changes), tmp_path / "run", TrainOptions()).run
     network = run.model.eval()
     ids = run.split("test").ids[:150]
-    slow = 0.0
+    slow: list[float] = []
     streams = np.array_split(np.arange(len(ids) - 1), 16)  # parts that are scored in parallel
     with torch.no_grad():
         for stream in streams:
             state = network.init_state(torch.zeros(1, 1))
             for position in stream:
                 logits, state = network.step(torch.tensor([[int(ids[position])]]), state)
-                slow += float(logits[0, 0].log_softmax(-1)[int(ids[position + 1])])
+                slow.append(float(logits[0, 0].log_softmax(-1)[int(ids[position + 1])]))
     scorer = scorer_of(network, run.recipe.data.segment_length)
-    assert scorer.log_likelihood(ids) == pytest.approx(slow, rel=1e-4)
+    assert scorer.log_likelihood(ids) == pytest.approx(sum(slow), rel=1e-4)
+    assert scorer.log_probabilities(ids).tolist() == pytest.approx(slow, rel=1e-4, abs=1e-5)
 
 
 def test_predict_is_batch_invariant(small_run: Callable[[str], Run]) -> None:

@@ -42,10 +42,20 @@ class LanguageEvaluator(Evaluator[TokenCorpus]):
         ids = leading_ids(split, limit, length)
         scorer = scorer_of(self.model, length)
         total = scorer.log_likelihood(ids, on_progress)
+        return self.evaluation(split, total, len(ids))
+
+    def evaluation(
+        self, split: TokenCorpus, log_likelihood: float, length: int | None = None
+    ) -> Evaluation:
+        """Return the metrics for the log-likelihood of a text, or of its first `length` tokens."""
+        ids = split.ids[:length]
         share = (len(ids) - 1) / max(1, len(split.ids) - 1)  # of the text, if a part is scored
-        metrics = perplexities(total, len(ids) - 1, share * split.words, share * split.characters)
+        metrics = perplexities(
+            log_likelihood, len(ids) - 1, share * split.words, share * split.characters
+        )
+        context = scorer_of(self.model, self.recipe.data.segment_length).context_description
         conventions = {
-            "loss": f"per token, line ends included; {scorer.context_description}",
+            "loss": f"per token, line ends included; {context}",
             "perplexity": "e to the loss",
             "word_perplexity": "per word between spaces and line end, whatever the tokens",
             "bits_per_character": "per character and line end, whatever the tokens",
