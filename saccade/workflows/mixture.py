@@ -42,11 +42,11 @@ def evaluate_mixture(
     _check_mixable(opened)
     first = opened[0]
     text = first.split(split) if data is None else first.load_split(data, None, None)
-    weights = fit_weights(_log_probabilities(opened, first.split("dev"), on_progress))
+    weights = fit_mixture_weights(_log_probabilities(opened, first.split("dev"), on_progress))
     table = _log_probabilities(opened, text, on_progress)
     evaluator = first.evaluator
     assert isinstance(evaluator, LanguageEvaluator)
-    mixed = evaluator.evaluation(text, float(mix(table, weights).sum()))
+    mixed = evaluator.evaluation(text, float(mix_log_probabilities(table, weights).sum()))
     alone = {
         str(run.folder): evaluator.evaluation(text, float(row.sum())).metrics
         for run, row in zip(opened, table, strict=True)
@@ -59,12 +59,12 @@ def evaluate_mixture(
     )
 
 
-def fit_weights(table: FloatArray) -> FloatArray:
+def fit_mixture_weights(table: FloatArray) -> FloatArray:
     """Return the weights of M models that maximise the likelihood of N tokens: (M, N) → (M,)."""
     weights = np.full(len(table), 1 / len(table))
     before = -np.inf
     for _ in range(EM_ITERATIONS):
-        total = mix(table, weights)
+        total = mix_log_probabilities(table, weights)
         mean = float(total.mean())
         if mean - before < EM_TOLERANCE:
             break
@@ -74,7 +74,7 @@ def fit_weights(table: FloatArray) -> FloatArray:
     return weights
 
 
-def mix(table: FloatArray, weights: FloatArray) -> FloatArray:
+def mix_log_probabilities(table: FloatArray, weights: FloatArray) -> FloatArray:
     """Return the log-probabilities of the mixture: (M, N), (M,) → (N,)."""
     with np.errstate(divide="ignore"):  # a weight may become 0
         return np.asarray(np.logaddexp.reduce(table + np.log(weights)[:, None], axis=0))

@@ -15,7 +15,7 @@ from saccade.runs.run import Run
 from saccade.runs.train import TrainOptions, train_recipe
 from saccade.tasks.language_modeling.score import scorer_of
 from saccade.workflows import evaluate_mixture
-from saccade.workflows.mixture import fit_weights, mix
+from saccade.workflows.mixture import fit_mixture_weights, mix_log_probabilities
 
 
 @given(seed=st.integers(0, 1000), tokens=st.integers(1, 60), shift=st.floats(-2, 2))
@@ -27,11 +27,11 @@ def test_weights_maximise_the_likelihood(seed: int, tokens: int, shift: float) -
     def loss(weight: float) -> float:
         return -float(np.log(weight * np.exp(table[0]) + (1 - weight) * np.exp(table[1])).mean())
 
-    found = fit_weights(table)
+    found = fit_mixture_weights(table)
     best = minimize_scalar(loss, bounds=(0, 1), method="bounded", options={"xatol": 1e-9})
     least = min(best.fun, loss(0.0), loss(1.0))
     assert found.sum() == pytest.approx(1) and (found >= 0).all()
-    assert -mix(table, found).mean() == pytest.approx(least, abs=1e-5)
+    assert -mix_log_probabilities(table, found).mean() == pytest.approx(least, abs=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_mixture_equals_its_equation_and_is_no_worse_than_each(runs: dict[str, R
     found = evaluate_mixture([runs[name] for name in names], split="dev")
     dev = runs["gru"].split("dev").ids
     table = np.stack([scorer_of(runs[name].model, 12).log_probabilities(dev) for name in names])
-    weights = fit_weights(table)
+    weights = fit_mixture_weights(table)
     slow = [
         np.log(sum(w * np.exp(row[t]) for w, row in zip(weights, table, strict=True)))
         for t in range(len(dev) - 1)
