@@ -138,6 +138,7 @@ def _fuzz(name: str, seconds: int, seed: int) -> None:
         f"-max_len={target.max_bytes}",
         f"-artifact_prefix={findings}/",
         "-print_final_stats=1",
+        "-report_slow_units=1000",
         "-handle_int=0",
         "-handle_term=0",
     ]

@@ -106,7 +106,8 @@ def named_encoding(name: str, content: bytes) -> DetectedEncoding:
     for bom, marked in _BOMS.items():
         if content.startswith(bom) and (codec == marked or marked.startswith(codec)):
             return DetectedEncoding(marked, bom_bytes=len(bom))
-    return DetectedEncoding(codec)
+    # without a mark Python's decoder of these takes no stream
+    return DetectedEncoding(f"{codec}-le" if codec in ("utf-16", "utf-32") else codec)
 
 
 def codec_name(name: str) -> str:

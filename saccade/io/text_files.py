@@ -229,9 +229,22 @@ class _Converter:
                 start = offset + len(content) - len(error.object) + error.start
                 before = error.object[: error.start].decode(self.encoding, "ignore")
                 raise self.undecodable(error, lines + before.count("\n") + 1, start) from None
-            yield text.encode()
+            except UnicodeError as error:  # of idna and punycode
+                raise self._no_text(str(error)) from None
+            try:
+                converted = text.encode()
+            except UnicodeEncodeError:  # utf-7 and others have halves of characters
+                raise self._no_text("it has halves of surrogate pairs") from None
+            yield converted
             offset += len(content)
             lines += text.count("\n")
+
+    def _no_text(self, reason: str) -> DataError:
+        return DataError(
+            f"{self.source.name}: got content that is not text in {self.encoding} ({reason}); "
+            "expected text in the encoding given; try --set data.encoding=utf-8, or none to have "
+            "it detected."
+        )
 
     def undecodable(self, error: UnicodeDecodeError, line: int, offset: int) -> DataError:
         """Return the error for bytes that the encoding does not have."""
