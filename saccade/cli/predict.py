@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -206,8 +206,11 @@ def predict_command(
     inputs = open_input(
         file, run_columns, read_blocks, labels=predictor.labels, schema=predictor.schema
     )
+    write: Callable[..., None] = partial(
+        predict_file, file, predict=predict, truncate=predictor.truncate, is_sampled=sample
+    )
     if out is None:
-        predict_file(file, inputs, predict, format_prediction, predictor.truncate, None)
+        write(inputs=inputs, format_prediction=format_prediction, output=None)
     else:
         if inputs.columns and not json and n_best == 1 and out.suffix in ROW_FORMATS:
             inputs, format_prediction = with_cells(inputs, out.suffix)
@@ -219,7 +222,7 @@ def predict_command(
         }
         with ResumableOutput(out, request) as output:
             try:
-                predict_file(file, inputs, predict, format_prediction, predictor.truncate, output)
+                write(inputs=inputs, format_prediction=format_prediction, output=output)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(_resume_message(output)) from None
             output.finish()

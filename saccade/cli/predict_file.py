@@ -40,6 +40,7 @@ from saccade.types.progress import Progress
 
 PREDICT_CHUNK_LINES = 2000
 PREDICT_CHUNK_CHARACTERS = 1 << 20  # a longer line is a chunk of its own
+EMPTY_CHUNK_LINES = 100_000  # of a chunk of empty lines, whose one prediction is repeated
 MAX_PRINTED_WARNINGS = 5  # the rest are counted
 
 _BOM = b"\xef\xbb\xbf"
@@ -57,6 +58,8 @@ def predict_file(
     format_prediction: FormatFunction,
     truncate: TruncateFunction,
     output: ResumableOutput | None,
+    *,
+    is_sampled: bool = False,
 ) -> None:
     """Predict each input of a file, into a resumable file or to standard output.
 
@@ -67,6 +70,7 @@ def predict_file(
         format_prediction: returns the output lines of (number, input, prediction).
         truncate: shortens a text to what the model takes.
         output: where to write; None for standard output.
+        is_sampled: equal inputs may have different predictions.
     """
     console = stderr_console()
     for note in inputs.notes:
@@ -78,9 +82,15 @@ def predict_file(
     with show_progress(console, "predicting", total=total, done=done_before, unit="lines") as bar:
         for chunk in _remaining_chunks(path, inputs, output, warn):
             values = _truncate_long_lines(chunk, truncate, path, number + 1, warn)
+            is_repeated = not is_sampled and not any(values)  # empty lines
             predictions = predict(
-                values, first=number + 1, on_progress=_in_file(bar.update, number, total)
+                values[:1] if is_repeated else values,
+                first=number + 1,
+                on_progress=_in_file(bar.update, number, total),
             )
+            if is_repeated:
+                predictions *= len(values)
+                bar.update("predicting", number + len(values), total)
             numbers = range(number + 1, number + 1 + len(chunk))
             for at, found in zip(numbers, predictions, strict=True):
                 for note in found.notes or ():
@@ -122,6 +132,9 @@ def _truncate_long_lines(
 ) -> list[Any]:
     values: list[Any] = []
     for number, row in enumerate(rows, first):
+        if not row.value:
+            values.append(row.value)
+            continue
         kept = truncate(row.value) if isinstance(row.value, str) else row.value
         if len(kept) < len(row.value):
             warn(
@@ -149,17 +162,19 @@ def read_lines_lenient(path: str, warn: WarnFunction) -> Iterator[str]:
 
 
 def chunk_rows(rows: Iterator[InputRow]) -> Iterator[list[InputRow]]:
-    """Yield chunks of inputs, bounded in number and in characters."""
+    """Yield chunks of inputs, bounded in number and in characters; more of empty ones together."""
     chunk: list[InputRow] = []
-    characters = 0
+    characters, is_empty = 0, True
     for row in rows:
         if chunk and (
-            len(chunk) == PREDICT_CHUNK_LINES
+            len(chunk) >= (EMPTY_CHUNK_LINES if is_empty and not row.value else PREDICT_CHUNK_LINES)
             or characters + len(row.text) > PREDICT_CHUNK_CHARACTERS
         ):
             yield chunk
-            chunk, characters = [], 0
+            chunk, characters, is_empty = [], 0, True
         chunk.append(row)
+        if row.value:
+            is_empty = False
         characters += len(row.text)
     if chunk:
         yield chunk
@@ -190,7 +205,7 @@ def read_input_blocks(
             content = content.removeprefix(_BOM)
         lines = content[:-1].split(b"\n")
         yield (
-            _decode(line, encoding, f"{path}, line {line_number:,}", warn)
+            _decode(line, encoding, path, line_number, warn) if line else ""
             for line_number, line in enumerate(lines, number)
         )
         number += len(lines)
@@ -207,11 +222,12 @@ def _text_blocks(path: str, encoding: str) -> Iterator[Iterator[str]]:
         yield (line.removesuffix("\r") for line in block.text[:-1].split("\n"))
 
 
-def _decode(line: bytes, encoding: str, where: str, warn: WarnFunction) -> str:
+def _decode(line: bytes, encoding: str, path: str, number: int, warn: WarnFunction) -> str:
     line = line.removesuffix(b"\r")
     try:
         return line.decode(encoding)
     except UnicodeDecodeError as error:
+        where = f"{path}, line {number:,}"
         warn(f"{where}: invalid {encoding.upper()} ({line[error.start]:#04x}) is read as �.")
         return line.decode(encoding, "replace")
 

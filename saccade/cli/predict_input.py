@@ -35,6 +35,9 @@ class InputRow(NamedTuple):
     cells: tuple[str | None, ...] = ()
 
 
+EMPTY_LINE = InputRow("", "")  # one object for all empty lines
+
+
 class FileInput(NamedTuple):
     """The inputs of a file, in order."""
 
@@ -105,11 +108,17 @@ def open_input(
 
     numbers = count(1)
 
-    def row(line: str, warn: WarnFunction) -> InputRow:
-        text = split(line, f"{path}, line {next(numbers):,}", warn)
+    def row(line: str, number: int, warn: WarnFunction) -> InputRow:
+        text = split(line, f"{path}, line {number:,}", warn)
         return InputRow(text, text)
 
-    return FileInput(lambda warn: ((row(line, warn) for line in b) for b in read(path, warn)))
+    def rows(lines: Iterator[str], warn: WarnFunction) -> Iterator[InputRow]:
+        return (
+            row(line, number, warn) if line else EMPTY_LINE
+            for line, number in zip(lines, numbers, strict=False)
+        )
+
+    return FileInput(lambda warn: (rows(lines, warn) for lines in read(path, warn)))
 
 
 def _open_columns(path: str, options: "RoleOptions") -> "Records | None":

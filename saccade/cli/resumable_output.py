@@ -90,8 +90,7 @@ class ResumableOutput:
                 f"{self.path} could not be written: {error.strerror or error}. Predictions for "
                 f"{self.lines:,} lines are saved: free some space, then repeat the command."
             ) from error
-        for line in sources:
-            self._read.update(line.encode() + b"\n")
+        self._read.update("".join(f"{line}\n" for line in sources).encode())
         self._written.update(content)
         self.lines += len(sources)
         self._bytes += len(content)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from reprlib import repr as short_repr
 from typing import Any, Protocol, runtime_checkable
-from unicodedata import is_normalized, normalize
 
 from tokenizers import Tokenizer as Engine
 from tokenizers import models, pre_tokenizers, trainers
@@ -24,6 +23,7 @@ from saccade.data.special_tokens import SPECIAL_TOKENS, UNK, UNK_SYMBOL
 from saccade.data.token_display import SPECIAL_SYMBOLS, decode_characters, make_visible
 from saccade.data.word_splitting import join_words, split_words
 from saccade.errors import ConfigError, DataError, RunError
+from saccade.io.normalisation import normalise_unicode
 from saccade.registry import lookup
 
 DEFAULT_BPE_SIZE = 8000
@@ -39,7 +39,7 @@ def normalise(text: str) -> str:
         return text
     if not text.isprintable():  # surrogates are not printable; most text is
         text = _SURROGATE.sub(UNK_SYMBOL, text)
-    return text if is_normalized("NFC", text) else normalize("NFC", text)
+    return normalise_unicode(text)
 
 
 def collapse_whitespace(text: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from saccade.errors import RunError
 from saccade.io.file_kinds import check_regular_file
+from saccade.io.lock import is_process_alive
 
 CHECKSUM_KEY = "sha256"
 HEADER_KEY = "sealed"  # of a safetensors file: the entry with its metadata and checksum
@@ -24,6 +25,7 @@ HEADER_KEY = "sealed"  # of a safetensors file: the entry with its metadata and 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace the file at `path` by `content`; on any failure the old file is unchanged."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    _remove_stale_parts(path)
     try:
         with part.open("wb") as file:
             file.write(content)
@@ -40,6 +42,17 @@ def write_atomically(path: Path, content: bytes) -> None:
         _remove_part(part)
         raise
     _flush_folder(path.parent)
+
+
+def _remove_stale_parts(path: Path) -> None:
+    """Remove the temporary files of this file that killed processes have left."""
+    start, end = f".{path.name}.", ".part"
+    with suppress(OSError):  # a folder that cannot be listed
+        for name in os.listdir(path.parent):
+            if name.startswith(start) and name.endswith(end):
+                pid = name[len(start) : -len(end)]
+                if pid.isdecimal() and not is_process_alive(int(pid)):
+                    _remove_part(path.with_name(name))
 
 
 def _remove_part(part: Path) -> None:

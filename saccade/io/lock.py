@@ -26,6 +26,17 @@ def try_lock(handle: int) -> bool:
     return True
 
 
+def is_process_alive(pid: int) -> bool:
+    """Return False if there is no process of that number."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # a process of another user
+        return True
+    return True
+
+
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
     """Lock a run folder against other processes; the lock ends with the process, even if killed."""

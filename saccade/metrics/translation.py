@@ -5,7 +5,6 @@ with the signature that makes them reproducible. There is one reference per hypo
 """
 
 import math
-import unicodedata
 from collections import Counter
 from collections.abc import Hashable, Sequence, Sized
 from typing import NamedTuple
@@ -14,6 +13,7 @@ import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
+from saccade.io.normalisation import normalise_unicode
 from saccade.types.arrays import FloatArray
 
 # Scripts written without spaces between words, for which BLEU is computed on characters.
@@ -52,7 +52,7 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 def normalize_for_match(text: str) -> str:
     """Normalise a text as `exact_match` does: NFC, stripped."""
-    return unicodedata.normalize("NFC", text).strip()
+    return normalise_unicode(text).strip()
 
 
 def bleu(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from saccade.errors import RunError
 from saccade.io.atomic import read_checksummed_json
+from saccade.io.lock import is_process_alive
 from saccade.io.run_folder import RUN_FILES, RUN_FOLDERS
 
 
@@ -73,7 +74,8 @@ def remove_temp_files(folder: Path) -> None:
 def staging_dir(folder: Path) -> Iterator[Path]:
     """Yield a folder for data prepared before `folder` may be touched; removed unless moved."""
     for left in folder.parent.glob(f".{folder.name}.*.tokens"):
-        if not _is_alive(left.name.split(".")[-2]):  # left by a killed process
+        pid = left.name.split(".")[-2]
+        if not (pid.isdecimal() and is_process_alive(int(pid))):  # left by a killed process
             shutil.rmtree(left, ignore_errors=True)
     staging = folder.with_name(f".{folder.name}.{os.getpid()}.tokens")
     had_parent = folder.parent.exists()
@@ -84,13 +86,3 @@ def staging_dir(folder: Path) -> Iterator[Path]:
         if not had_parent:
             with suppress(OSError):  # not empty: the run is in it
                 folder.parent.rmdir()
-
-
-def _is_alive(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, ValueError, OverflowError):
-        return False
-    except OSError:  # a process of another user
-        return True
-    return True

@@ -25,10 +25,12 @@ from saccade.cli.predict_file import (
     escape_line_breaks,
     read_lines_lenient,
 )
-from saccade.cli.predict_input import InputRow
+from saccade.cli.predict_input import FileInput, InputRow
+from saccade.cli.resumable_output import ResumableOutput
 from saccade.io.text_files import file_encoding, read_lines
 from saccade.runs.run import load_run
 from saccade.training.progress import show_progress
+from saccade.types.results import Prediction
 
 SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
@@ -147,14 +149,57 @@ def test_chunk_rows_is_bounded_and_resumable(lines: list[str], data: st.DataObje
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(predict_file, "PREDICT_CHUNK_LINES", 4)
         patch.setattr(predict_file, "PREDICT_CHUNK_CHARACTERS", 10)
+        patch.setattr(predict_file, "EMPTY_CHUNK_LINES", 7)
         rows = [InputRow(line, line) for line in lines]
         groups = list(chunk_rows(iter(rows)))
         assert [row for group in groups for row in group] == rows
         for group in groups:
-            assert len(group) == 1 or (len(group) <= 4 and sum(len(r.text) for r in group) <= 10)
+            characters = sum(len(row.text) for row in group)
+            assert len(group) <= (4 if characters else 7)
+            assert len(group) == 1 or characters <= 10
         done = data.draw(st.integers(0, len(groups)))
         answered = sum(map(len, groups[:done]))
         assert list(chunk_rows(iter(rows[answered:]))) == groups[done:]
+
+
+def predict_lines(content: str, folder: Path, **options: Any) -> tuple[list[int], str]:
+    """Predict a file of lines; return the numbers of inputs of each call, and the output."""
+    calls: list[int] = []
+
+    def predict(inputs: list[str], *, first: int, on_progress: Any) -> list[Prediction]:
+        calls.append(len(inputs))
+        return [Prediction(text.upper() or "-") for text in inputs]
+
+    (folder / "in.txt").write_text(content)
+    (folder / "out.txt").unlink(missing_ok=True)
+    rows = (InputRow(line, line) for line in content.split("\n")[:-1])
+    inputs = FileInput(lambda warn: iter([rows]))
+    with ResumableOutput(folder / "out.txt", {}) as output:
+        predict_file.predict_file(
+            str(folder / "in.txt"),
+            inputs,
+            predict,
+            lambda number, row, found: f"{number} {found.text}\n",
+            lambda text: text,
+            output,
+            **options,
+        )
+        output.finish()
+    return calls, (folder / "out.txt").read_text()
+
+
+def test_empty_lines_are_predicted_once_for_each_chunk(tmp_path: Path) -> None:
+    lines = 2 * predict_file.EMPTY_CHUNK_LINES + 5
+    calls, output = predict_lines("a\n" + "\n" * lines + "b\n\n", tmp_path)
+    # the first and the last chunk have a line that is not empty
+    assert calls == [predict_file.PREDICT_CHUNK_LINES, 1, 1, 2]
+    expected = ["A", *["-"] * lines, "B", "-"]
+    assert output == "".join(f"{n} {text}\n" for n, text in enumerate(expected, 1))
+
+
+def test_sampled_predictions_of_empty_lines_are_not_repeated(tmp_path: Path) -> None:
+    calls, _ = predict_lines("\n" * 5000, tmp_path, is_sampled=True)
+    assert sum(calls) == 5000
 
 
 def peak_of_reading(path: Path) -> int:
