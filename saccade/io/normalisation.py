@@ -19,17 +19,17 @@ def normalise_unicode(text: str, form: UnicodeForm = "NFC") -> str:
     if text.isascii():
         return text
     if len(text) > MAX_UNORDERED:
-        text = order_marks(text)
+        text = sort_combining(text)
     return text if is_normalized(form, text) else normalize(form, text)
 
 
-def order_marks(text: str) -> str:
+def sort_combining(text: str) -> str:
     """Return an equivalent text with the marks of long sequences in canonical order."""
     parts = []
-    for is_mark, characters in groupby(text, lambda character: combining(character) > 0):
+    for is_combining, characters in groupby(text, lambda character: combining(character) > 0):
         part = "".join(characters)
-        if is_mark and len(part) > MAX_UNORDERED:
-            decomposed = "".join([normalize("NFD", mark) for mark in part])
+        if is_combining and len(part) > MAX_UNORDERED:
+            decomposed = "".join([normalize("NFD", character) for character in part])
             part = "".join(sorted(decomposed, key=combining))
         parts.append(part)
     return "".join(parts)

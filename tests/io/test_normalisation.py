@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from saccade.data.tokenizers import normalise
 from saccade.io import normalisation
-from saccade.io.normalisation import UnicodeForm, normalise_unicode, order_marks
+from saccade.io.normalisation import UnicodeForm, normalise_unicode, sort_combining
 
 MARKS = [chr(code) for code in range(0x10000) if unicodedata.combining(chr(code))]
 # letters that are composed, or that compose with a letter after them
@@ -27,7 +27,7 @@ def test_normal_form_is_that_of_unicodedata(form: UnicodeForm, text: str) -> Non
 def test_long_sequences_of_marks_are_in_order_before_they_are_inserted() -> None:
     half = normalisation.MAX_UNORDERED
     text = "a" + "\u0315" * half + "\u0344" * half + "b"
-    ordered = order_marks(text)
+    ordered = sort_combining(text)
     classes = [unicodedata.combining(mark) for mark in ordered]
     # insertion moves a mark once for each mark before it that has a higher class
     assert not any(before > after > 0 for before, after in pairwise(classes))
