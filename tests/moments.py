@@ -17,8 +17,15 @@ SERVER = r"""
 import atexit, json, os, signal, sys, threading, time
 import saccade.__main__, saccade.cli.main, saccade.runs.run, saccade.runs.train
 import saccade.training.session, saccade.tasks.registry, saccade.plots.render
-for name in json.loads(sys.argv[1]):
+modules, is_quick = json.loads(sys.argv[1])
+for name in modules:
     __import__(name)
+if is_quick:
+    from matplotlib.figure import Figure
+
+    save = Figure.savefig
+    coarse = lambda self, file, **options: save(self, file, format=options["format"], dpi=20)
+    Figure.savefig = coarse
 
 DISK = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -64,9 +71,7 @@ def install(order):
     if wanted == ["atexit", "", 1]:
         atexit.register(reached)
     sys.addaudithook(hook)
-    if order["count"]:
-        # atexit functions run in reverse order: this one after those of the command
-        atexit.register(lambda: open(order["count"], "w").write(str(seen["disk"])))
+    return seen
 
 
 for line in sys.stdin:
@@ -79,8 +84,15 @@ for line in sys.stdin:
         os.dup2(null, 0), os.dup2(os.open(order["output"], 577, 0o600), 1), os.dup2(errors, 2)
         sys.argv[1:] = order["arguments"]
         sys.stdin = open(os.devnull)
-        install(order)
-        saccade.__main__.start()
+        seen = install(order)
+        try:
+            saccade.__main__.start()
+        finally:
+            with open(order["count"], "w") as file:
+                file.write(str(seen["disk"]))
+            if order["is_quick"]:  # without a second for freeing the memory
+                sys.stdout.flush()
+                os._exit(sys.exc_info()[1].code)
     killed = False
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
@@ -107,10 +119,11 @@ class Ended(NamedTuple):
 class CommandServer:
     """A process that has all modules loaded and forks one for each command."""
 
-    def __init__(self, folder: Path, modules: tuple[str, ...] = ()):
-        self.folder = folder
+    def __init__(self, folder: Path, modules: tuple[str, ...] = (), is_quick: bool = False):
+        """Start the process; with `is_quick` figures are coarse, and no exit functions are run."""
+        self.folder, self.is_quick = folder, is_quick
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER, json.dumps(modules)],
+            [sys.executable, "-c", SERVER, json.dumps([modules, is_quick])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -148,6 +161,7 @@ class CommandServer:
             "signals": [int(number) for number in signals],
             "moment": moment,
             "seconds": seconds,
+            "is_quick": self.is_quick,
         }
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
