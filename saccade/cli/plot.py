@@ -21,6 +21,7 @@ from saccade.cli.plot_views import (
     plot_markov,
     plot_positions,
     plot_powers,
+    plot_ratios,
     plot_reading,
     plot_scores,
     plot_weight_decay,
@@ -131,6 +132,24 @@ def markov_command(
     saccade plot markov --data book.txt --steps 8 --save markov.png
     """
     plot_markov(data_or_file(data, file), steps, (states, characters), save, json)
+
+
+def ratios_command(
+    file: DataArgument = None,
+    words: Annotated[str, typer.Option(help="Two words: ice,steam.")] = "ice,steam",
+    probes: Annotated[
+        str, typer.Option(help="Words to probe them with.")
+    ] = "solid,gas,water,fashion",
+    window: Annotated[int, typer.Option(help="Words to each side.", min=1, max=1000)] = 10,
+    save: ImageOption = None,
+    json: JsonOption = False,
+) -> None:
+    r"""Print ratios of co-occurrence probabilities, from which GloVe is derived.
+
+    \b
+    saccade plot ratios book.txt --words king,queen --probes crown,man,woman
+    """
+    plot_ratios(file, (words, probes), window, save, json)
 
 
 def scores_command(
@@ -248,6 +267,7 @@ PLOT_COMMANDS: dict[str, Callable[..., None]] = {
     "zipf": zipf_command,
     "markov": markov_command,
     "huffman": huffman_command,
+    "ratios": ratios_command,
     "reading": reading_command,
     "scores": scores_command,
     "positions": positions_command,

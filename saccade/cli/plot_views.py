@@ -1,6 +1,6 @@
 """Plots of `saccade plot`: Markov chains, codes, reading orders, scores, positions, losses."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,15 +67,18 @@ def _tables(panels: "LinePanels") -> list[object]:
     return lines
 
 
-def read_tokens(path: str, characters: bool = False) -> list[str]:
-    """Return the lower-cased words of a text, or its characters."""
+def read_word_lines(path: str, characters: bool = False) -> Iterator[list[str]]:
+    """Yield the lower-cased words of each line of a text, or its characters."""
     from saccade.data.text.corpus import read_text_corpus
     from saccade.data.word_splitting import split_words
 
-    lines = (line.lower() for line in read_text_corpus(Path(path)))
-    if characters:
-        return [letter for line in lines for letter in line]
-    return [word for line in lines for word in split_words(line)]
+    for line in read_text_corpus(Path(path)):
+        yield list(line.lower()) if characters else split_words(line.lower())
+
+
+def read_tokens(path: str, characters: bool = False) -> list[str]:
+    """Return the lower-cased words of a text, or its characters."""
+    return [token for tokens in read_word_lines(path, characters) for token in tokens]
 
 
 def plot_markov(
@@ -236,3 +239,32 @@ def plot_powers(size: int, steps: int, seed: int, save: Path | None, json: bool)
 
     figure = power_iteration(size, steps, seed)
     finish_plot(figure, _tables(figure), "powers and products of matrices", save, json)
+
+
+def plot_ratios(
+    path: str | None, texts: tuple[str, str], window: int, save: Path | None, json: bool
+) -> None:
+    """Print and plot ratios of co-occurrence probabilities of two words."""
+    from saccade.data.text.word_corpus import read_word_corpus
+    from saccade.estimators.word_vectors.cooccurrence_ratios import cooccurrence_ratios
+    from saccade.inspection.figures import HeatMap, HeatMapGrid
+
+    words, probes = ([part.strip() for part in text.split(",")] for text in texts)
+    if path is None or len(words) != 2:
+        raise ConfigError(
+            f"got {'no text' if path is None else f'{len(words)} words'}; expected a text and two "
+            "words: saccade plot ratios book.txt --words ice,steam --probes solid,gas."
+        )
+    lines = ("".join(f"{word} " for word in line) for line in read_word_lines(path))
+    content = "\n".join(lines).encode() + b"\n"
+    try:
+        corpus = read_word_corpus([content], min_count=1, split="whitespace")
+        found = cooccurrence_ratios(corpus, (words[0], words[1]), probes, window)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    names = [f"P(k|{word})" for word in words]
+    table = make_table("k", *names, "ratio")
+    for probe, one, other, ratio in zip(probes, *found.probabilities, found.ratios, strict=True):
+        table.add_row(probe, f"{one:.3g}", f"{other:.3g}", f"{ratio:.3g}")
+    map = HeatMap(found.probabilities, names, probes, "co-occurrence probabilities", "k")
+    finish_plot(HeatMapGrid([map]), [table], "the probabilities", save, json)

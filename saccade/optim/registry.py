@@ -7,6 +7,7 @@ from torch.optim import Optimizer
 
 from saccade.optim.adaptive import adadelta, adagrad, adam, adamw, nadam, rmsprop
 from saccade.optim.lars_lamb import lamb, lars
+from saccade.optim.look_ahead import nadam_lookahead, nesterov_lookahead
 from saccade.optim.param_groups import Params
 from saccade.optim.second_order import lbfgs, newton
 from saccade.optim.sgd import averaged_momentum, momentum, nesterov, sgd
@@ -59,7 +60,13 @@ OPTIMIZERS: dict[str, Callable[[Params, OptimizerSettings], Optimizer]] = {
     "nadam": lambda params, settings: nadam(
         params, settings.lr, settings.weight_decay, **settings.beta2_kwargs
     ),
+    "nadam_lookahead": lambda params, settings: nadam_lookahead(
+        params, settings.lr, settings.weight_decay, **settings.beta2_kwargs
+    ),
     "nesterov": lambda params, settings: nesterov(
+        params, settings.lr, settings.weight_decay, settings.momentum
+    ),
+    "nesterov_lookahead": lambda params, settings: nesterov_lookahead(
         params, settings.lr, settings.weight_decay, settings.momentum
     ),
     "newton": lambda params, settings: newton(params, settings.lr, settings.weight_decay),

@@ -39,6 +39,7 @@ SWEEP_LEARNING_RATES = {
     "lbfgs": 1.0,
     "momentum": 0.2,
     "nesterov": 0.2,
+    "nesterov_lookahead": 2.0,
     "newton": 1.0,
     "sgd": 1.0,
 }

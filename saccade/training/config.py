@@ -46,7 +46,7 @@ class TrainConfig(FitConfig):
     weight_decay: float = Field(0.01, ge=0, le=MAX_VALUE)
     """Weight decay of matrices; biases and norm gains have none."""
     momentum: float = Field(0.9, gt=0, lt=1)
-    """Momentum of `momentum`, `averaged_momentum`, `nesterov` and `lars`."""
+    """Momentum of `momentum`, `averaged_momentum`, `nesterov`, `nesterov_lookahead` and `lars`."""
     beta2: float | None = Field(None, gt=0, lt=1)
     """Decay rate of the squared-gradient average; the optimizer's default if not set."""
     clip_norm: float = Field(1.0, gt=0, le=MAX_VALUE)

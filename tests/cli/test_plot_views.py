@@ -63,3 +63,15 @@ def test_plot_huffman(saccade: Command, tmp_path: Path) -> None:
     for wrong in ((), ("t.txt", "--weights", WEATHER), ("--weights", "a"), ("--weights", "a=x")):
         assert saccade("plot", "huffman", *wrong).code == 2
     assert "prefix code" in saccade(*asked, "--code", "sun=1,rain=11,fog=0,snow=111").err
+
+
+def test_plot_ratios(saccade: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("Solid ice water\ngas steam water\nice is solid, steam is gas")
+    asked = ("plot", "ratios", "t.txt", "--probes", "solid,gas,water", "--window", 2)
+    result = saccade(*asked, "--save", "r.png")
+    assert result.code == 0 and "P(k|ice)" in result.out and (tmp_path / "r.png").exists()
+    value = json.loads(saccade(*asked, "--json").out)
+    ice, steam = value["maps"][0]["values"]
+    assert ice[0] > steam[0] and ice[1] < steam[1]
+    assert "got 'sloid'" in saccade("plot", "ratios", "t.txt", "--probes", "sloid").err
+    assert saccade("plot", "ratios").code == 2

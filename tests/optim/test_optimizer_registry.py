@@ -81,6 +81,20 @@ def nesterov(w: Any, g: Any, kept: Kept, rate: float, t: int) -> Any:
     return w - rate * (g + MOMENTUM * kept["v"])
 
 
+def nesterov_lookahead(u: Any, g: Any, kept: Kept, rate: float, t: int) -> Any:
+    """u = w - α m is where the gradient is taken."""
+    kept["m"] = MOMENTUM * kept.get("m", 0.0) + (1 - MOMENTUM) * g
+    kept["w"] = kept.get("w", u) - rate * kept["m"]
+    return kept["w"] - rate * kept["m"]
+
+
+def nadam_lookahead(u: Any, g: Any, kept: Kept, rate: float, t: int) -> Any:
+    mean, square = moments(g, kept, 0.999, t)
+    step = rate * mean / (np.sqrt(square) + 1e-8)
+    kept["w"] = kept.get("w", u) - step
+    return kept["w"] - step
+
+
 def adagrad(w: Any, g: Any, kept: Kept, rate: float, t: int) -> Any:
     kept["s"] = kept.get("s", 0.0) + g**2
     return w - rate * g / (np.sqrt(kept["s"]) + 1e-10)
@@ -163,7 +177,9 @@ BY_HAND: dict[str, ByHand] = {
     "lars": lars,
     "momentum": penalised(momentum),
     "nadam": penalised(nadam),
+    "nadam_lookahead": penalised(nadam_lookahead),
     "nesterov": penalised(nesterov),
+    "nesterov_lookahead": penalised(nesterov_lookahead),
     "rmsprop": penalised(rmsprop),
     "sgd": penalised(plain),
 }
@@ -365,3 +381,20 @@ def test_beta2_setting_reaches_the_optimizers() -> None:
 def test_make_optimizer_suggests_the_nearest_name() -> None:
     with pytest.raises(ConfigError, match="no optimizer 'adma'. Did you mean 'adam'"):
         make_optimizer("adma", network(), OptimizerSettings(0.1))
+
+
+def test_look_ahead_takes_the_gradient_at_w_minus_alpha_m() -> None:
+    curvature, optimum = torch.tensor([3.0, 0.2]).double(), torch.tensor([1.0, -2.0]).double()
+    weights = nn.Parameter(torch.zeros(2, dtype=torch.float64))
+    optimizer = make_optimizer(
+        "nesterov_lookahead", [weights], OptimizerSettings(0.1, 0.0, MOMENTUM)
+    )
+    w, m = torch.zeros(2).double(), torch.zeros(2).double()
+    for _ in range(30):
+        torch.testing.assert_close(weights.detach(), w - 0.1 * m)
+        optimizer.zero_grad()
+        (curvature * (weights - optimum) ** 2 / 2).sum().backward()
+        optimizer.step()
+        g = curvature * (w - 0.1 * m - optimum)  # as the equation has it
+        m = MOMENTUM * m + (1 - MOMENTUM) * g
+        w = w - 0.1 * m

@@ -47,7 +47,7 @@ class Word2VecConfig(WindowsConfig):
 
 
 class FastTextConfig(WindowsConfig):
-    """Skip-gram whose words are sums of character n-gram vectors (fastText)."""
+    """Skip-gram whose words are means of character n-gram vectors (fastText)."""
 
     name: Literal["fasttext"] = "fasttext"
     cbow: bool = False
