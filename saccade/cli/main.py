@@ -40,6 +40,7 @@ from saccade.cli.settings import settings_command
 from saccade.cli.show import show_command
 from saccade.cli.train import train_command
 from saccade.errors import SaccadeError, Stopped
+from saccade.io.file_kinds import format_path
 from saccade.training.cpu import OMP_ENV
 from saccade.training.signals import limit_exit_time, raise_on_signal
 
@@ -212,7 +213,7 @@ def _report_error(error: BaseException | None, debug: bool) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         case OSError():
-            where = f"{error.filename}: " if error.filename else ""
+            where = f"{format_path(error.filename)}: " if error.filename else ""
             return _print_error(f"{where}{error.strerror or error}.", 2)
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
         return _print_error(

@@ -22,6 +22,7 @@ from typing import IO, Any, NamedTuple
 from saccade.errors import ConfigError, DataError, RunError
 from saccade.io.atomic import read_checksummed_json, write_checksummed_json
 from saccade.io.lock import try_lock
+from saccade.io.staging import check_output_path
 
 OUTPUT_HASH_CHUNK = 1 << 20
 
@@ -46,6 +47,7 @@ class ResumableOutput:
     def __init__(self, path: Path, request: dict[str, Any]):
         """Create the file, or open one that was started with the same `request`."""
         self.path, self.request = path, request
+        _check_is_file(path)
         self.progress_file = path.with_name(f"{path.name}.part.json")
         self._file = _open_locked(path)
         try:
@@ -167,14 +169,17 @@ class ResumableOutput:
         )
 
 
+def _check_is_file(path: Path) -> None:
+    """Raise a ConfigError for a path at which no file can be written."""
+    if check_output_path(path).is_dir():
+        raise ConfigError(
+            f"--out {path} is a folder; expected a file for the predictions. Without --out they "
+            "go to standard output."
+        )
+
+
 def _open_locked(path: Path) -> IO[bytes]:
     """Open a file for reading and writing, locked against other processes."""
-    if path.exists() and not path.is_file():
-        kind = "a folder" if path.is_dir() else "not a regular file"
-        raise ConfigError(
-            f"--out {path} is {kind}; expected a file for the predictions. "
-            "Without --out they go to standard output."
-        )
     try:
         file = path.open("r+b" if path.exists() else "x+b")
     except OSError as error:

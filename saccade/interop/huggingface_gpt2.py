@@ -12,7 +12,6 @@ The tokenizer is written as the tokenizer.json of their library, in which "\n" i
 """
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from saccade.config import Config, build_config
 from saccade.data.special_tokens import BOS, EOS, SPECIAL_TOKENS, UNK
 from saccade.data.tokenizers import BPETokenizer, CharacterTokenizer, Tokenizer
 from saccade.errors import ConfigError, bullet_list
+from saccade.interop.export_folder import check_export_folder, write_export
 from saccade.interop.registry import ModelParts
 from saccade.models.config import GPTConfig
 
@@ -47,6 +47,9 @@ ACTIVATION_FROM_GPT2 = {name: own for own, name in GPT2_ACTIVATIONS.items()} | {
     "gelu_pytorch_tanh": "gelu"
 }
 NEWLINE_TOKEN = "Ċ"  # "\n" in GPT-2's byte-to-unicode alphabet
+HUGGINGFACE_FILES = frozenset(
+    ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+)
 GPT2_WEIGHT_PREFIX = "transformer."
 CHARACTER_PATTERN = r"[\s\S]"  # the pre-tokenizer of exported characters
 LINE_END_NORMALIZER = {  # of exported tokenizers, as tokenizer.json has it
@@ -77,11 +80,7 @@ def export_gpt2(
     if complaints := unsupported_by_gpt2(model, tokenizer):
         raise ConfigError(bullet_list(complaints, "this run cannot be exported as GPT-2:"))
     assert isinstance(model, GPTConfig)
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty; choose a new folder (--out).")
-    partial_folder = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial_folder, ignore_errors=True)
-    partial_folder.mkdir(parents=True)
+    check_export_folder(folder, HUGGINGFACE_FILES)  # before the work
     tensors = to_gpt2_weights(model, weights)
     embeddings = f"{GPT2_WEIGHT_PREFIX}wte.weight"
     if model.missing_tokens:  # it was imported, and is exported with its original vocabulary
@@ -96,17 +95,18 @@ def export_gpt2(
     special_ids = {f"{name}_id": ids[t] for name, t in special_tokens.items() if t in ids}
     size = len(tensors[embeddings])
     config = {**_config_of(model), "vocab_size": size, **special_ids}
-    _write_json(partial_folder / "config.json", config)
-    save_file(tensors, partial_folder / "model.safetensors", metadata={"format": "pt"})
-    (partial_folder / "tokenizer.json").write_text(engine.to_str(), encoding="utf-8")
     tokenizer_config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": model.context_length,
     }
-    _write_json(partial_folder / "tokenizer_config.json", {**special_tokens, **tokenizer_config})
-    if folder.exists():
-        folder.rmdir()
-    partial_folder.rename(folder)
+
+    def write(staging: Path) -> None:
+        _write_json(staging / "config.json", config)
+        save_file(tensors, staging / "model.safetensors", metadata={"format": "pt"})
+        (staging / "tokenizer.json").write_text(engine.to_str(), encoding="utf-8")
+        _write_json(staging / "tokenizer_config.json", {**special_tokens, **tokenizer_config})
+
+    write_export(folder, HUGGINGFACE_FILES, write)
 
 
 def unsupported_by_gpt2(model: Config, tokenizer: Tokenizer) -> list[str]:

@@ -22,7 +22,7 @@ from saccade.data.text.word_corpus import WordVocabulary
 from saccade.errors import ConfigError, DataError
 from saccade.estimators.word_vectors.fasttext import CharNgrams, subword_bags
 from saccade.interop.registry import ModelParts
-from saccade.io.atomic import write_atomically
+from saccade.io.atomic import write_new_file
 from saccade.io.byte_source import byte_source, read_first_bytes
 from saccade.io.memory import WEIGHT_BYTES, check_memory
 from saccade.io.signatures import PICKLES, binary_kind, zip_document_kind
@@ -202,7 +202,7 @@ def write_text_vectors(
         f"{word} {' '.join(format(number, '.9g') for number in row)}"
         for word, row in zip(listed, rows.tolist(), strict=True)
     ]
-    write_atomically(path, ("\n".join(lines) + "\n").encode())
+    write_new_file(path, ("\n".join(lines) + "\n").encode())
 
 
 # --- word2vec's binary ----------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def write_binary_vectors(path: Path, words: Iterable[str], rows: Float32Array) -
     parts = [f"{len(listed)} {rows.shape[1]}\n".encode()]
     for word, row in zip(listed, rows.astype("<f4"), strict=True):
         parts += [word.encode(), b" ", row.tobytes(), b"\n"]
-    write_atomically(path, b"".join(parts))
+    write_new_file(path, b"".join(parts))
 
 
 # --- fastText's .bin ------------------------------------------------------------------------------
@@ -343,21 +343,18 @@ def export_fasttext(parts: ModelParts, path: Path, options: dict[str, Any]) -> N
 def export_glove(parts: ModelParts, path: Path, options: dict[str, Any]) -> None:
     """Word vectors as GloVe's text, without a header line."""
     words, rows = _word_vectors(parts, options)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_text_vectors(path, words, rows, header=False)
 
 
 def export_word2vec(parts: ModelParts, path: Path, options: dict[str, Any]) -> None:
     """Word vectors as word2vec's text."""
     words, rows = _word_vectors(parts, options)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_text_vectors(path, words, rows)
 
 
 def export_word2vec_binary(parts: ModelParts, path: Path, options: dict[str, Any]) -> None:
     """Word vectors in word2vec's binary format."""
     words, rows = _word_vectors(parts, options)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_binary_vectors(path, words, rows)
 
 

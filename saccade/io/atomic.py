@@ -55,6 +55,18 @@ def _remove_stale_parts(path: Path) -> None:
                     _remove_part(path.with_name(name))
 
 
+def write_new_file(path: Path, content: bytes) -> None:
+    """Write a file that is not there, or that has this content; RunError if it has another."""
+    check_regular_file(path, RunError)
+    if path.exists() and path.read_bytes() != content:
+        raise RunError(
+            f"{path} already exists and has other content; expected a new file; try another name, "
+            "or remove it."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, content)
+
+
 def _remove_part(part: Path) -> None:
     """Remove the temporary file; if that fails too, the first error is the one to report."""
     with suppress(OSError):

@@ -15,6 +15,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from saccade.io.atomic import write_atomically
+from saccade.io.staging import check_output_path
 
 IMAGE_FORMATS = {".png": "png", ".svg": "svg", ".pdf": "pdf"}
 # white to dark blue in steps of equal perceived lightness
@@ -42,6 +43,11 @@ class LabelFont(NamedTuple):
 
 def image_format(path: Path) -> str:
     """Return the image format of a path by its suffix; raise `ValueError` for any other."""
+    if check_output_path(path, "--save").is_dir():
+        raise ValueError(
+            f"got {path}, which is a folder; expected the name of a picture; try "
+            f"{path / 'figure.png'}."
+        )
     if path.suffix.lower() in IMAGE_FORMATS:
         return IMAGE_FORMATS[path.suffix.lower()]
     raise ValueError(

@@ -58,6 +58,12 @@ from saccade.io.run_folder import (
     read_weights_info,
     weights_checksum,
 )
+from saccade.io.staging import (
+    check_output_folder,
+    check_output_path,
+    replace_folder,
+    staging_folder,
+)
 from saccade.io.tensors import read_arrays, read_tensors, write_arrays, write_tensors
 from saccade.plots.render import save_figure
 from saccade.registry import lookup
@@ -453,10 +459,14 @@ class Run:
         the tool's own: quantization="int8" for CTranslate2.
         """
         export_parts = lookup(EXPORTS, to, "export format")
-        weights, _ = self.weight_files.read(self.folder / "model.safetensors")
         out = self.folder / "exports" / to if folder is None else Path(folder)
+        if check_output_path(out).is_dir():
+            check_output_folder(out, kept=[self.folder])
+        weights, _ = self.weight_files.read(self.folder / "model.safetensors")
         checksum = weights_checksum(self.folder)
         parts = ModelParts(self.recipe, self.preprocessor, self.model, weights, checksum)
+        if folder is None and out.is_file():  # word vectors; those of other weights are replaced
+            out.unlink()
         export_parts(parts, out, options)
         if to in self._engines:  # it has the old export open
             self._engines[to].close()
@@ -722,16 +732,36 @@ def load_weights(model: Model, weights: Mapping[str, Any], path: Path) -> None:
 
 def import_run(layout: str, folder: str | Path, out: Path) -> Run:
     """Import a model that another tool has written as a run; `layout` is its format (gpt2)."""
-    imported = lookup(IMPORTS, layout, "import format")(Path(folder))
-    check_folder_is_free(out, overwrite=False)
+    read = lookup(IMPORTS, layout, "import format")
+    check_output_folder(out)
+    if not (out / "run.toml").exists():
+        check_folder_is_free(out, overwrite=False)  # before the work
+    imported = read(Path(folder))
     recipe = read_recipe(imported.recipe, str(folder))
     components = task_spec_for(recipe).components(recipe)
     stored = sum(prod(tensor.shape) for tensor in imported.weights.values())
     check_stored_values(recipe, imported.vocabulary, components, stored, Path(folder))
     run = Run(out, recipe, run_metadata(available_cpus(), "", recipe, out), imported.vocabulary)
     load_weights(run.model, imported.weights, Path(folder))
-    run.save(out)
+    with staging_folder(out) as staging:
+        run.save(staging)
+        if _is_same_run(staging, out):  # this import was complete when it was killed
+            return run
+        if (out / "run.toml").exists():
+            raise RunError(
+                f"{out} already holds another run; expected a new folder; try another one (--out)."
+            )
+        replace_folder(staging, out)
     return run
+
+
+def _is_same_run(one: Path, other: Path) -> bool:
+    """Return True if two folders have the same settings, preprocessor and weights."""
+    names = ("run.toml", "tokenizer.json", "model.safetensors")
+    return all(
+        (other / name).is_file() and (one / name).read_bytes() == (other / name).read_bytes()
+        for name in names
+    )
 
 
 def run_metadata(threads: int, data: str, recipe: Recipe, folder: Path) -> dict[str, Any]:

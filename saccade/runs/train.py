@@ -11,6 +11,7 @@ from rich.console import Console
 from saccade.errors import ConfigError, DataError, RunError, TrainingError
 from saccade.inspection.figures import Figure
 from saccade.io.lock import lock_folder
+from saccade.io.staging import staging_folder
 from saccade.runs.data_paths import check_files_exist
 from saccade.runs.extend import SettingChange, depends_on_length, extend_state, resumed_recipe
 from saccade.runs.memory import TRAINING_COPIES, check_model_memory
@@ -29,7 +30,6 @@ from saccade.runs.workspace import (
     remove_folder,
     remove_run,
     remove_temp_files,
-    staging_dir,
 )
 from saccade.tasks.base import Choice, PrepareContext, PreparedData, Recipe
 from saccade.tasks.registry import task_spec_for
@@ -96,7 +96,7 @@ def train_recipe(recipe: Recipe, folder: Path, options: TrainOptions) -> TrainRe
             )
         is_incremental = other.is_trained_by_loop and other.components.is_incremental
         recipe = inherit_config(recipe, other.recipe, str(other.folder), is_incremental)
-    with staging_dir(folder) as staging:
+    with staging_folder(folder) as staging:
         preprocessor = None if other is None else other.preprocessor
         context = PrepareContext[Any](
             preprocessor=preprocessor, auto_model=options.auto_model, scratch_dir=staging

@@ -1,19 +1,18 @@
 """Run folders on disk: which files belong to a run, and making room for a new one."""
 
-import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from saccade.errors import RunError
 from saccade.io.atomic import read_checksummed_json
-from saccade.io.lock import is_process_alive
 from saccade.io.run_folder import RUN_FILES, RUN_FOLDERS
+from saccade.io.staging import check_output_path
 
 
 def check_folder_is_free(folder: Path, overwrite: bool) -> None:
-    """Raise a RunError unless `folder` can take a new run."""
+    """Raise an error unless `folder` can take a new run."""
+    check_output_path(folder)
     if folder.is_file():
         raise RunError(f"got {folder}, which is a file; expected a folder for the run (--out).")
     if (folder / "run.toml").exists() and not overwrite:
@@ -68,21 +67,3 @@ def remove_temp_files(folder: Path) -> None:
     """Remove files that a killed session left half written."""
     for path in folder.rglob(".*.part"):
         path.unlink(missing_ok=True)
-
-
-@contextmanager
-def staging_dir(folder: Path) -> Iterator[Path]:
-    """Yield a folder for data prepared before `folder` may be touched; removed unless moved."""
-    for left in folder.parent.glob(f".{folder.name}.*.tokens"):
-        pid = left.name.split(".")[-2]
-        if not (pid.isdecimal() and is_process_alive(int(pid))):  # left by a killed process
-            shutil.rmtree(left, ignore_errors=True)
-    staging = folder.with_name(f".{folder.name}.{os.getpid()}.tokens")
-    had_parent = folder.parent.exists()
-    try:
-        yield staging
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        if not had_parent:
-            with suppress(OSError):  # not empty: the run is in it
-                folder.parent.rmdir()

@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from saccade.config import override_settings
 from saccade.errors import ConfigError, RunError
+from saccade.io.staging import check_output_folder, replace_folder, staging_folder
 from saccade.nn.pruning import count_heads, gated_heads, masked_heads, prune_heads
 from saccade.runs.run import Run, load_run
 from saccade.tasks.translation.predict import attention_kind
@@ -137,7 +138,8 @@ def prune(
 def _output_folder(run: Path, out: str | Path | None) -> Path:
     named = run if run.name else run.resolve()  # "." has no name
     folder = named.with_name(f"{named.name}-pruned") if out is None else Path(out)
-    if folder.exists() and (folder.is_file() or any(folder.iterdir())):
+    check_output_folder(folder, kept=[run])
+    if folder.exists() and any(folder.iterdir()):
         raise RunError(f"{folder} already exists; choose another folder (--out).")
     return folder
 
@@ -354,4 +356,6 @@ def _save_pruned(run: Run, pruned: dict[str, list[int]], folder: Path) -> None:
     model = deepcopy(run.model)  # the opened run stays unchanged
     prune_heads(model, pruned)
     smaller.model.load_state_dict(model.state_dict())
-    smaller.save(folder)
+    with staging_folder(folder) as staging:
+        smaller.save(staging)
+        replace_folder(staging, folder)

@@ -167,7 +167,7 @@ def test_resumable_output_refuses_unwritable_paths(tmp_path: Path) -> None:
         ResumableOutput(tmp_path, ASKED)
     with pytest.raises(ConfigError, match="could not be opened: No such file or directory"):
         ResumableOutput(tmp_path / "nowhere" / "answers.txt", ASKED)
-    with pytest.raises(ConfigError, match="is not a regular file"):
+    with pytest.raises(ConfigError, match="which is a device"):
         ResumableOutput(Path("/dev/null"), ASKED)
 
 

@@ -277,9 +277,11 @@ def test_export_keeps_foreign_folders(tmp_path: Path) -> None:
     parts = (config, DATA, both, model.state_dict(), "", CTranslate2ExportConfig())
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work", encoding="utf-8")
-    with pytest.raises(RunError, match="mine holds files that are not an export; choose an empty"):
+    with pytest.raises(RunError, match=r"mine holds files that are not an export \(thesis.txt\)"):
         export_ctranslate2(tmp_path / "mine", *parts)
-    with pytest.raises(RunError, match="thesis.txt holds files that are not an export"):
+    with pytest.raises(
+        ConfigError, match="thesis.txt, which is a file; expected a new or an empty"
+    ):
         export_ctranslate2(tmp_path / "mine" / "thesis.txt", *parts)
     assert (tmp_path / "mine" / "thesis.txt").read_text(encoding="utf-8") == "years of work"
     (tmp_path / "empty").mkdir()

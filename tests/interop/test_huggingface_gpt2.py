@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from saccade.cli.main import run as saccade
 from saccade.data.tokenizers import train_tokenizer as tokenizer_of
-from saccade.errors import ConfigError, DataError
+from saccade.errors import ConfigError, DataError, RunError
 from saccade.interop.gpt2_import import import_gpt2
 from saccade.interop.huggingface_gpt2 import GPT2_ACTIVATIONS, export_gpt2
 from saccade.models.config import GPTConfig
@@ -187,7 +187,7 @@ def test_gpt2_export_refuses_unsupported_models(
         export_gpt2(tmp_path / "out", config, tokenizer_of("word", TEXT), {})
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").touch()
-    with pytest.raises(ConfigError, match="full is not empty"):
+    with pytest.raises(RunError, match="full holds files that are not an export"):
         export_gpt2(tmp_path / "full", config, tokenizer, {})
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.txt"]
 

@@ -455,8 +455,8 @@ def test_token_ids_are_memory_mapped_from_the_run_folder(gpt_run: Run) -> None:
 
 
 def test_train_removes_staging_folders_of_killed_processes(rhyme: Path, tmp_path: Path) -> None:
-    left = tmp_path / ".run.4194999.tokens"  # beyond the largest process id
-    mine = tmp_path / f".run.{os.getppid()}.tokens"
+    left = tmp_path / ".run.4194999.staging"  # beyond the largest process id
+    mine = tmp_path / f".run.{os.getppid()}.staging"
     for folder in (left, mine):
         folder.mkdir()
     train_recipe(recipe("ngram", rhyme), tmp_path / "run", TrainOptions())

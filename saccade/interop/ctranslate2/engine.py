@@ -29,6 +29,7 @@ from saccade.config import Config, build_config
 from saccade.data.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 from saccade.data.tokenizers import Tokenizer, group_by_length, tokenizer_from_json, truncate
 from saccade.errors import ConfigError, DataError, MissingPackageError, RunError, SaccadeError
+from saccade.interop.export_folder import EXPORT_FORMAT, EXPORT_INFO_FILE, PARITY_FILE
 from saccade.io.atomic import corrupt_file_error, read_checksummed_json, write_checksummed_json
 from saccade.io.run_folder import read_run_settings, weights_checksum
 from saccade.types.limits import MAX_BEAM, MAX_PENALTY
@@ -36,9 +37,6 @@ from saccade.types.progress import Progress, ProgressCounter, ignore_progress
 from saccade.types.results import Prediction
 
 ENGINE_NAME = "ctranslate2"
-EXPORT_INFO_FILE = "saccade.json"  # next to CTranslate2's own files
-PARITY_FILE = "parity.json"  # comparison with the predictions of the run
-EXPORT_FORMAT = 1
 ENGINE_BATCH_TOKENS = 4096  # source tokens of a batch, padding included
 # decoding options that CTranslate2 does not have, or not with the same effect
 UNSUPPORTED_OPTIONS = frozenset(

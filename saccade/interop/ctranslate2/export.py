@@ -11,9 +11,7 @@ explicit in the weights, so that the engine computes the same numbers:
 A vocabulary is exported as its tokens, byte pairs in GPT-2's byte-to-unicode alphabet.
 """
 
-import shutil
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,20 +20,28 @@ import torch
 from tokenizers import pre_tokenizers
 from torch import Tensor
 
-from saccade import __version__
 from saccade.config import Config, build_config
 from saccade.data.parallel.config import PairsConfig
 from saccade.data.special_tokens import BOS, EOS, SPECIAL_TOKENS, UNK
 from saccade.data.tokenizers import Tokenizer
-from saccade.errors import ConfigError, RunError, bullet_list
-from saccade.interop.ctranslate2.engine import EXPORT_FORMAT, EXPORT_INFO_FILE, import_ctranslate2
+from saccade.errors import ConfigError, bullet_list
+from saccade.interop.ctranslate2.engine import import_ctranslate2
+from saccade.interop.export_folder import check_export_folder, write_export
 from saccade.interop.registry import ModelParts
-from saccade.io.atomic import write_checksummed_json
 from saccade.models.config import TransformerConfig
 from saccade.nn.positional_encoding import SinusoidalPositions
 from saccade.types.arrays import Float32Array
 
 NORM_EPSILON = 1e-5  # torch's default
+CTRANSLATE2_FILES = frozenset(
+    (
+        "config.json",
+        "model.bin",
+        "shared_vocabulary.json",
+        "source_vocabulary.json",
+        "target_vocabulary.json",
+    )
+)
 CTRANSLATE2_ACTIVATIONS = {  # our name → name of CTranslate2
     "gelu": "GELUTanh",
     "gelu_exact": "GELU",
@@ -92,7 +98,7 @@ def export_ctranslate2(
             + " Predict without --engine, or train a model that can be exported."
         )
     assert isinstance(model, TransformerConfig)
-    _check_free(folder)
+    check_export_folder(folder, CTRANSLATE2_FILES)  # before the work
     import_ctranslate2()
     num_positions = _num_positions(model, data)
     # copies: CTranslate2 quantizes in place
@@ -102,23 +108,8 @@ def export_ctranslate2(
     spec.register_target_vocabulary(token_list(tokenizers.target))
     spec.validate()
     spec.optimize(quantization=None if options.quantization == "float32" else options.quantization)
-    partial_folder = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial_folder, ignore_errors=True)
-    partial_folder.mkdir(parents=True)
-    spec.save(str(partial_folder))
-    export_info = {
-        "format": EXPORT_FORMAT,
-        "saccade": __version__,
-        "weights": checksum,
-        "quantization": options.quantization,
-        "places": num_positions,
-        "files": {
-            path.name: sha256(path.read_bytes()).hexdigest() for path in partial_folder.iterdir()
-        },
-    }
-    write_checksummed_json(partial_folder / EXPORT_INFO_FILE, export_info)
-    shutil.rmtree(folder, ignore_errors=True)
-    partial_folder.rename(folder)
+    info = {"weights": checksum, "quantization": options.quantization, "places": num_positions}
+    write_export(folder, CTRANSLATE2_FILES, lambda staging: spec.save(str(staging)), info)
 
 
 def unsupported_by_ctranslate2(model: Config) -> list[str]:
@@ -146,15 +137,6 @@ def unsupported_by_ctranslate2(model: Config) -> list[str]:
             "model.pruned_heads is set; CTranslate2 needs the same number of heads in every layer."
         )
     return complaints
-
-
-def _check_free(folder: Path) -> None:
-    if folder.exists() and not (folder / EXPORT_INFO_FILE).exists():
-        if not folder.is_dir() or any(folder.iterdir()):
-            raise RunError(
-                f"{folder} holds files that are not an export; choose an empty or new folder "
-                "(--out)."
-            )
 
 
 def _num_positions(model: TransformerConfig, data: PairsConfig) -> int:
