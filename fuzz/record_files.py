@@ -53,6 +53,7 @@ def records_target(content: bytes) -> None:
     packing = next((word for word in words[1:] if word in PACKINGS), "")
     with sandbox() as folder, interrupted():
         path = _write(folder, suffix, packing, rest)
+        options = ReadOptions()
         with refusals():
             options = _options(given)
             records = open_records(str(path), options)

@@ -227,7 +227,10 @@ class _Converter:
             except UnicodeDecodeError as error:
                 # the decoder may have added bytes of the content before
                 start = offset + len(content) - len(error.object) + error.start
-                before = error.object[: error.start].decode(self.encoding, "ignore")
+                try:
+                    before = error.object[: error.start].decode(self.encoding, "ignore")
+                except UnicodeError:  # idna and punycode skip no bytes
+                    raise self._no_text(error.reason) from None
                 raise self.undecodable(error, lines + before.count("\n") + 1, start) from None
             except UnicodeError as error:  # of idna and punycode
                 raise self._no_text(str(error)) from None

@@ -8,9 +8,10 @@ Fields of nested JSON objects are columns with a dotted path ("translation.en").
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
 from saccade.config import Config
 from saccade.errors import DataError
@@ -28,7 +29,9 @@ class ReadOptions(Config):
 
     encoding: str | None = None
     """Text encoding of the file, such as `latin-1` or `gb18030`."""
-    delimiter: str | None = None
+    delimiter: Annotated[str, Field(min_length=1, max_length=16, pattern=r'^[^"\r\n]*$')] | None = (
+        None
+    )
     """Separator of the columns."""
     header: bool | None = None
     """Whether the first row has the names of the columns."""

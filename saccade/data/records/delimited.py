@@ -61,7 +61,8 @@ def open_text(source: ByteSource, options: ReadOptions) -> Records:
     if dialect is None or not (has_suffix or _is_table(rows or [], dialect)):
         return _open_lines(source, encoding.name, notes)
     if rows is None:  # an error that reading reports with its line
-        rows = Dialect(dialect.delimiter, has_quotes=False).split(lines_of(rest)[:1])
+        first_line = next(line for line in lines_of(rest) if line)
+        rows = Dialect(dialect.delimiter, has_quotes=False).split([first_line])
     if comments:
         first = "line is" if comments == 1 else f"{comments} lines are"
         notes += (f"the first {first} left out as comments (#)",)
@@ -83,6 +84,8 @@ def _comment_lines(sample: str) -> int:
     """Return the number of comments at the start; one like the line below it is a header."""
     lines = lines_of(sample)[: MAX_COMMENT_LINES + 1]
     count = next((n for n, line in enumerate(lines) if not line.startswith("#")), 0)
+    if not any(line.strip() for line in lines[count:]):  # nothing but comments
+        return 0
     if count and any(
         0 < lines[count - 1].count(delimiter) == lines[count].count(delimiter)
         for delimiter in USUAL_DELIMITERS

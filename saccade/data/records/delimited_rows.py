@@ -117,7 +117,7 @@ def _columns(layout: Layout) -> Iterator[tuple[Sequence[Sequence[str]], IntArray
             columns = list(zip(*rows, strict=True))
         if is_first and columns:
             columns, numbers = [column[1:] for column in columns], numbers[1:]
-            is_first = False
+            is_first, wrong.is_started = False, True
         if width > 1 and columns and "" in columns[0]:  # rows of empty cells
             kept = [any(row) for row in zip(*columns, strict=True)]
             columns = [list(compress(column, kept)) for column in columns]

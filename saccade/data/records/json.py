@@ -6,6 +6,7 @@ blocks; an object that contains the rows is read as a whole.
 """
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -74,7 +75,7 @@ def _is_value(line: str) -> bool:
     try:
         _DECODER.decode(line)
         return True
-    except (JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return False
 
 
@@ -105,7 +106,7 @@ def _decode_lines(lines: list[str]) -> list[Any] | None:
     """Return the values of lines that are all JSON without white space around it; else None."""
     try:
         found = [_scan(line, 0) for line in lines]
-    except (StopIteration, JSONDecodeError, RecursionError):
+    except (StopIteration, ValueError, RecursionError):
         return None
     values, ends = zip(*found, strict=True)
     return list(values) if [*ends] == [*map(len, lines)] else None
@@ -121,6 +122,8 @@ def _decode_line(source: ByteSource, number: int, line: str) -> Any:
             f"not JSON ({error.msg}) at {_excerpt(line, error.pos)}; expected one JSON "
             "object in each line."
         ) from None
+    except ValueError:
+        raise _too_long(f"{source.name}, line {number:,}") from None
     except RecursionError:
         raise _too_deep(f"{source.name}, line {number:,}") from None
 
@@ -131,6 +134,13 @@ def _excerpt(text: str, position: int) -> str:
 
 def _too_deep(where: str) -> DataError:
     return DataError(f"{where}: got JSON that is nested too deeply; expected rows of values.")
+
+
+def _too_long(where: str) -> DataError:
+    return DataError(
+        f"{where}: got an integer of more than {sys.get_int_max_str_digits():,} digits; expected "
+        "fewer; try to write it as a text, in quotation marks."
+    )
 
 
 def _without_surrogates(value: Any) -> Any:
@@ -207,6 +217,8 @@ class _GrowingText:
                     raise self.error(error.msg, error.pos) from None
                 position = 0
                 continue
+            except ValueError:
+                raise _too_long(f"{self.source.name}, line {self.line_at(position):,}") from None
             except RecursionError:
                 raise _too_deep(f"{self.source.name}, line {self.line_at(position):,}") from None
             if end < len(self.text) or not self.grow(position):
@@ -242,6 +254,8 @@ def _rows_of_object(source: ByteSource, encoding: str, member: str | None) -> li
             f"not JSON ({error.msg}) at {_excerpt(text, error.pos)}; expected a list of objects, "
             f"or one object in each line; try: python -m json.tool {source.name}"
         ) from None
+    except ValueError:
+        raise _too_long(source.name) from None
     except RecursionError:
         raise _too_deep(source.name) from None
     for key in member.split(".") if member else ():

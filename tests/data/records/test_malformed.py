@@ -95,3 +95,13 @@ def test_missing_files(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError) as caught:
         open_records(f"{tmp_path}/{name}")
     assert str(caught.value) == MISSING[name].format(folder=tmp_path)
+
+
+def test_row_that_is_one_cell_short_is_refused_in_every_piece(tmp_path: Path) -> None:
+    """The first row may lack a name; a later one is wrong, wherever the file is divided."""
+    for before in (1, 50_000):
+        path = tmp_path / f"table{before}.csv"
+        path.write_text("a,b\n" + "1,2\n" * before + "3\n4,5\n")
+        with pytest.raises(DataError, match=rf"line {before + 2:,}: got 1 cell; expected 2"):
+            for _ in open_records(str(path)).chunks():
+                pass
