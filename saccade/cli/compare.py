@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 MAX_ROWS_WITH_ALL_PAIRS = 5  # with more rows only the pairs with the best are printed
 DEFAULT_MAX_LENGTH = 2048
+MAX_KERNEL, MAX_LAYER_WIDTH = 1023, 4096  # of measured layers
 
 
 @with_role_options
@@ -81,6 +82,20 @@ def compare_command(
             help=f"layers: longest sequence; default: {DEFAULT_MAX_LENGTH}.", min=1, max=MAX_LENGTH
         ),
     ] = None,
+    kernel: Annotated[
+        int | None,
+        typer.Option(
+            help="layers: positions that the convolution covers, odd; default: 3.",
+            min=3,
+            max=MAX_KERNEL,
+        ),
+    ] = None,
+    width: Annotated[
+        int | None,
+        typer.Option(
+            help="layers: width of inputs and outputs; default: 64.", min=1, max=MAX_LAYER_WIDTH
+        ),
+    ] = None,
     save: ImageOption = None,
     json: JsonOption = False,
     *,
@@ -93,25 +108,29 @@ def compare_command(
     saccade compare optimizers --data forecast --only sgd,momentum,adam,lbfgs --steps 300
     saccade compare activations --data table --steps 300
     saccade compare inits --data table --only own,xavier,kaiming,zero --steps 300
-    saccade compare layers --save layers.png
+    saccade compare layers --kernel 9 --save layers.png
 
     Every model is trained with every seed on the same data, tokenizer and budget, one after
     another. After Ctrl-C the same command resumes. A difference is stated only if both the test
     set (paired bootstrap) and the seeds support it; otherwise the pair is undecided.
     """
     data = data_or_file(data, file)
+    given = {"max_length": max_length, "kernel": kernel, "width": width}
+    sizes = {name: value for name, value in given.items() if value is not None}
     if what == "layers":
         options: dict[str, Any] = {"data": data, "models": models, "only": only}
         options |= {"minutes": minutes, "steps": steps, "set": set or None, "out": out, **columns}
         if refused := [f"--{name}" for name, value in options.items() if value is not None]:
             raise ConfigError(
                 f"compare layers trains nothing and takes no {', '.join(refused)}; "
-                "it takes --max-length, --save and --json."
+                "it takes --max-length, --kernel, --width, --save and --json."
             )
-        _compare_layers(max_length, save, json)
+        _compare_layers(sizes, save, json)
         return
-    if max_length is not None:
-        raise ConfigError("--max-length is an option of compare layers only.")
+    if sizes:
+        raise ConfigError(
+            f"--{next(iter(sizes)).replace('_', '-')} is an option of compare layers only."
+        )
     overrides = parse_overrides(set) | column_settings(what, columns)
     names = _split_names(models)
     _check_names(what, data, names, overrides)
@@ -211,7 +230,7 @@ def _mean(row: "ModelResults", name: str, number_format: str) -> str:
     return "" if mean is None else format(mean, number_format)
 
 
-def _compare_layers(max_length: int | None, save: Path | None, json: bool) -> None:
+def _compare_layers(sizes: dict[str, int], save: Path | None, json: bool) -> None:
     from saccade.plots.comparison import save_layer_benchmark
     from saccade.plots.style import image_format
     from saccade.training.progress import show_progress
@@ -223,9 +242,10 @@ def _compare_layers(max_length: int | None, save: Path | None, json: bool) -> No
             image_format(save)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    length = DEFAULT_MAX_LENGTH if max_length is None else max_length
     with show_progress(console, "measuring") as bar:
-        comparison = compare_layers(length, on_progress=bar.update)
+        comparison = compare_layers(
+            sizes.pop("max_length", DEFAULT_MAX_LENGTH), **sizes, on_progress=bar.update
+        )
     if save is not None:
         save_layer_benchmark(comparison.panels(), save)
         console.print(f"Wrote the plot to {shlex.quote(str(save))}.")
@@ -237,7 +257,7 @@ def _compare_layers(max_length: int | None, save: Path | None, json: bool) -> No
 
 def _print_layers(comparison: "LayerComparison") -> None:
     console = stdout_console()
-    table = make_table("layer", "n", "ms", "MB", "sequential", "path", "operations")
+    table = make_table("layer", "n", "ms", "MB", "sequential", "path", "operations", "counted")
     for row in comparison.rows:
         table.add_row(
             row.layer,
@@ -247,6 +267,7 @@ def _print_layers(comparison: "LayerComparison") -> None:
             f"{row.sequential_products:,}",
             f"{row.path:,}",
             f"{row.operations:,}",
+            f"{row.counted_operations:,}",
         )
     console.print(table, "")
     growth_table = make_table("layer", "operations", "sequential", "path", "time", "memory")
@@ -264,7 +285,8 @@ def _print_layers(comparison: "LayerComparison") -> None:
         f"Width d = {comparison.width}, kernel k = {comparison.kernel}, one sequence, one thread. "
         "ms: forward and backward pass, best of several; MB: tensors saved for the backward pass; "
         "sequential: longest chain of matrix products; path: layers (of the recurrence: steps) "
-        "until the last position depends on the first; operations: by the formula. The second "
+        "until the last position depends on the first; operations: by the formula; counted: "
+        "multiply-adds of the matrix products of a forward pass. The second "
         "table has the formulas and the measured growth, fitted to the three longest lengths (in "
         "brackets: by the formula)."
     )

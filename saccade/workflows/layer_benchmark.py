@@ -18,6 +18,9 @@ the equation, which does.
   step; torch does not report its allocations on a CPU;
 - sequential: the longest chain of matrix products, counted in the graph of the backward pass. The
   recurrence is unrolled for that, as the fused one, which is timed, hides its steps;
+- operations counted: multiply-adds of the matrix products of a forward pass, half of the operations
+  that torch's counter finds. Self-attention has its three projections next to the formula's term,
+  3 n d² + 2 n² d, and a recurrence two products for each step, 2 n d²;
 - longest path: the number of layers (of a recurrence: steps) until the output at the last position
   depends on the first input, followed by gradients, layer by layer. A centred kernel reaches
   (k - 1) / 2 positions to each side, so the O(n / k) of the table is 2 (n - 1) / (k - 1).
@@ -30,6 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from saccade.errors import ConfigError
 from saccade.inspection.figures import LayerPanel
@@ -40,7 +44,7 @@ from saccade.nn.rnn_cells import UnrolledRNN
 from saccade.nn.transformer import AttentionLayer
 from saccade.seeding import preserve_rng, seed_torch
 
-BENCHMARK_WIDTH, BENCHMARK_KERNEL, MIN_BENCHMARK_LENGTH = 64, 3, 64
+BENCHMARK_WIDTH, BENCHMARK_KERNEL, MIN_BENCHMARK_LENGTH = 64, 3, 64  # defaults
 PATH_WIDTH = 4  # for the longest path, which does not depend on the width
 FIT_LENGTHS = 3  # exponents are fitted to this many of the longest lengths
 MIN_TIMING_SECONDS = 0.05  # of all repetitions
@@ -49,9 +53,9 @@ MIN_TIMING_SECONDS = 0.05  # of all repetitions
 class ConvolutionLayer(nn.Module):
     """A centred convolution."""
 
-    def __init__(self, width: int):
+    def __init__(self, width: int, kernel: int):
         super().__init__()
-        self.layer = Convolution(width, width, BENCHMARK_KERNEL)
+        self.layer = Convolution(width, width, kernel)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, n, d) → (B, n, d)."""
@@ -91,13 +95,13 @@ class SelfAttentionLayer(nn.Module):
 class LayerSpec(NamedTuple):
     """A kind of layer with its row of the table above."""
 
-    build: Callable[[int], nn.Module]  # argument: width
+    build: Callable[[int, int], nn.Module]  # arguments: width, kernel
     operations: str
     count_operations: Callable[[int, int, int], int]  # arguments: n, d, k
     operations_exponent: int  # power of n
     sequential_products: str
     path: str
-    build_unrolled: Callable[[int], nn.Module]  # with every step in the autograd graph
+    build_unrolled: Callable[[int, int], nn.Module]  # with every step in the autograd graph
 
 
 LAYER_SPECS = {
@@ -111,31 +115,31 @@ LAYER_SPECS = {
         ConvolutionLayer,
     ),
     "recurrence": LayerSpec(
-        RecurrentLayer,
+        lambda d, k: RecurrentLayer(d),
         "O(n d²)",
         lambda n, d, k: n * d * d,
         1,
         "O(n)",
         "O(n)",
-        lambda d: UnrolledRNN("rnn", d, d),
+        lambda d, k: UnrolledRNN("rnn", d, d),
     ),
     "self-attention": LayerSpec(
-        lambda d: SelfAttentionLayer(d, True),
+        lambda d, k: SelfAttentionLayer(d, True),
         "O(n² d)",
         lambda n, d, k: n * n * d,
         2,
         "O(1)",
         "O(1)",
-        lambda d: SelfAttentionLayer(d, True),
+        lambda d, k: SelfAttentionLayer(d, True),
     ),
     "self-attention, table": LayerSpec(
-        lambda d: SelfAttentionLayer(d, False),
+        lambda d, k: SelfAttentionLayer(d, False),
         "O(n² d)",
         lambda n, d, k: n * n * d,
         2,
         "O(1)",
         "O(1)",
-        lambda d: SelfAttentionLayer(d, False),
+        lambda d, k: SelfAttentionLayer(d, False),
     ),
 }
 
@@ -150,6 +154,7 @@ class LayerMeasurement(NamedTuple):
     sequential_products: int
     path: int
     operations: int  # by the formula
+    counted_operations: int  # multiply-adds of a forward pass
 
 
 class LayerGrowth(NamedTuple):
@@ -188,6 +193,7 @@ class LayerComparison(NamedTuple):
             ("megabytes saved", "megabytes"),
             ("sequential products", "sequential_products"),
             ("longest path", "path"),
+            ("multiply-adds counted", "counted_operations"),
         ]
         return [LayerPanel(title, self._curves(name)) for title, name in fields]
 
@@ -203,9 +209,23 @@ class LayerComparison(NamedTuple):
 def compare_layers(
     max_length: int = 2048,
     *,
+    width: int = BENCHMARK_WIDTH,
+    kernel: int = BENCHMARK_KERNEL,
     on_progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> LayerComparison:
-    """Measure every layer at the lengths 64, 128, … up to `max_length`; width 64, kernel 3."""
+    """Measure every layer at the lengths 64, 128, … up to `max_length`.
+
+    Args:
+        max_length: the longest sequence.
+        width: d, of inputs and outputs.
+        kernel: k, of the convolution; odd, since it is centred.
+        on_progress: is called with a text, the number of measurements done, and of all.
+    """
+    if kernel < 3 or kernel % 2 == 0:
+        raise ConfigError(
+            f"got a kernel of {kernel}; expected an odd number from 3 on, centred on a position; "
+            f"try {max(3, kernel + 1)}."
+        )
     if max_length < 2 * MIN_BENCHMARK_LENGTH:
         raise ConfigError(
             f"got a longest sequence of {max_length}; expected at least "
@@ -225,25 +245,39 @@ def compare_layers(
             for length in lengths:
                 for name in LAYER_SPECS:
                     on_progress(f"{name}, n = {length}", len(rows), total)
-                    rows.append(_measure(name, length))
+                    rows.append(_measure(name, length, width, kernel))
     finally:
         torch.set_num_threads(threads)
-    return LayerComparison(rows, list(_growth(rows)), BENCHMARK_WIDTH, BENCHMARK_KERNEL)
+    return LayerComparison(rows, list(_growth(rows)), width, kernel)
 
 
-def _measure(name: str, length: int) -> LayerMeasurement:
+def _measure(name: str, length: int, width: int, kernel: int) -> LayerMeasurement:
     layer = LAYER_SPECS[name]
-    module = layer.build(BENCHMARK_WIDTH)
-    x = torch.randn(1, length, BENCHMARK_WIDTH, requires_grad=True)
+    module, unrolled = layer.build(width, kernel), layer.build_unrolled(width, kernel)
+    x = torch.randn(1, length, width, requires_grad=True)
     return LayerMeasurement(
         layer=name,
         length=length,
         milliseconds=1000 * time_forward_backward(module, x),
         megabytes=saved_tensor_bytes(module, x) / 1e6,
-        sequential_products=count_sequential_products(layer.build_unrolled(BENCHMARK_WIDTH)(x)),
-        path=longest_path(name, length),
-        operations=layer.count_operations(length, BENCHMARK_WIDTH, BENCHMARK_KERNEL),
+        sequential_products=count_sequential_products(unrolled(x)),
+        path=longest_path(name, length, kernel),
+        operations=layer.count_operations(length, width, kernel),
+        counted_operations=count_multiply_adds(unrolled, x),
     )
+
+
+def count_multiply_adds(module: nn.Module, x: Tensor) -> int:
+    """Return the multiply-adds of the matrix products of a forward pass."""
+
+    def attention(query: Any, key: Any, value: Any, *others: Any, **options: Any) -> int:
+        return sdpa_flop_count(query, key, value)  # shapes
+
+    # torch counts the kernels of GPUs only
+    kernels = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: attention}
+    with FlopCounterMode(display=False, custom_mapping=kernels) as counter, torch.no_grad():
+        module(x)
+    return int(counter.get_total_flops() // 2)
 
 
 def _growth(rows: Sequence[LayerMeasurement]) -> Iterator[LayerGrowth]:
@@ -307,11 +341,11 @@ def count_sequential_products(y: Tensor) -> int:
     return longest[y.grad_fn]
 
 
-def longest_path(name: str, length: int) -> int:
+def longest_path(name: str, length: int, kernel: int = BENCHMARK_KERNEL) -> int:
     """Return the layers (or recurrent steps) until the last position depends on the first."""
     if name == "recurrence":
         return _recurrent_path(length)
-    module = LAYER_SPECS[name].build(PATH_WIDTH).double()
+    module = LAYER_SPECS[name].build(PATH_WIDTH, kernel).double()
     x = torch.randn(1, length, PATH_WIDTH, dtype=torch.float64, requires_grad=True)
     y = module(x)
     depends = torch.zeros(length, dtype=torch.bool)

@@ -6,13 +6,11 @@ import torch
 
 from saccade.cli.main import run as command
 from saccade.errors import ConfigError
-from saccade.nn.conv1d import Convolution
 from saccade.plots.comparison import save_layer_benchmark
 from saccade.workflows import compare_layers
 from saccade.workflows import layer_benchmark as layers_module
 from saccade.workflows.layer_benchmark import (
     LAYER_SPECS,
-    ConvolutionLayer,
     LayerMeasurement,
     count_sequential_products,
     longest_path,
@@ -35,12 +33,14 @@ def test_layer_benchmark_paths_match_theory(found):
     for row in found.rows:
         n, d, k = row.length, found.width, found.kernel
         expected = {
-            "convolution": (1, n - 1, k * n * d**2),
-            "recurrence": (n, n, n * d**2),
-            "self-attention": (2, 1, n**2 * d),  # the three matrices, then the kernel
-            "self-attention, table": (3, 1, n**2 * d),  # the matrices, the scores, the mean
+            "convolution": (1, n - 1, k * n * d**2, k * n * d**2),
+            "recurrence": (n, n, n * d**2, 2 * n * d**2),
+            # the three matrices, then the kernel; without it the scores, then the mean
+            "self-attention": (2, 1, n**2 * d, 3 * n * d**2 + 2 * n**2 * d),
+            "self-attention, table": (3, 1, n**2 * d, 3 * n * d**2 + 2 * n**2 * d),
         }
-        assert (row.sequential_products, row.path, row.operations) == expected[row.layer]
+        found_row = row.sequential_products, row.path, row.operations, row.counted_operations
+        assert found_row == expected[row.layer]
         assert row.milliseconds > 0
 
 
@@ -78,22 +78,27 @@ def test_count_sequential_products():
 
 
 @pytest.mark.parametrize("kernel", [3, 5, 7])
-def test_longest_path_shrinks_with_the_kernel(kernel, monkeypatch):
-    class Wider(ConvolutionLayer):
-        def __init__(self, width):
-            super().__init__(width)
-            self.layer = Convolution(width, width, kernel)
-
-    monkeypatch.setitem(
-        LAYER_SPECS, "convolution", LAYER_SPECS["convolution"]._replace(build=Wider)
-    )
+def test_longest_path_shrinks_with_the_kernel(kernel):
     for n in (2, 10, 33):
-        assert longest_path("convolution", n) == -(-(n - 1) // (kernel // 2))
-    assert longest_path("recurrence", 9) == 9
+        assert longest_path("convolution", n, kernel) == -(-(n - 1) // (kernel // 2))
+    assert longest_path("recurrence", 9, kernel) == 9
+
+
+def test_compare_layers_with_another_kernel_and_width(monkeypatch):
+    monkeypatch.setattr(layers_module, "MIN_TIMING_SECONDS", 0.0)
+    found = compare_layers(128, width=8, kernel=9)
+    assert (found.width, found.kernel) == (8, 9)
+    rows = {row.layer: row for row in found.rows if row.length == 128}
+    assert rows["convolution"].counted_operations == 9 * 128 * 8**2
+    assert rows["convolution"].path == -(-127 // 4)  # n / k: 4 positions to each side
+    with pytest.raises(ConfigError, match="got a kernel of 4; expected an odd number .* try 5"):
+        compare_layers(128, kernel=4)
 
 
 def test_longest_path_refuses_disconnected_layers(monkeypatch):
-    alone = LAYER_SPECS["convolution"]._replace(build=lambda width: torch.nn.Linear(width, width))
+    alone = LAYER_SPECS["convolution"]._replace(
+        build=lambda width, kernel: torch.nn.Linear(width, width)
+    )
     monkeypatch.setitem(LAYER_SPECS, "convolution", alone)
     with pytest.raises(
         ValueError, match="convolution of 5 positions: the last never depends on the first"
@@ -106,7 +111,7 @@ def test_layer_benchmark_fits_the_longest_lengths():
         for name in LAYER_SPECS:
             for n in (64, 128, 256, 512):
                 slow = 1.0 if n == 64 else n**power  # short sequences carry no information
-                yield LayerMeasurement(name, n, 3 * slow, 5.0 * n, 1, 1, 1)
+                yield LayerMeasurement(name, n, 3 * slow, 5.0 * n, 1, 1, 1, 1)
 
     for power in (1, 2):
         for growth in layers_module._growth(list(rows(power))):
@@ -132,8 +137,12 @@ def test_compare_layers_command(found, tmp_path, capsys, monkeypatch):
     assert command(["compare", "layers", "--max-length", "128", "--save", str(picture)]) == 0
     output = capsys.readouterr().out
     assert "O(n² d)" in output and "(n^2)" in output and "O(n / k)" in output and picture.exists()
-    assert command(["compare", "layers", "--max-length", "130", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["rows"]) == 8
+    sizes = ["--max-length", "130", "--kernel", "5", "--width", "8"]
+    assert command(["compare", "layers", *sizes, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert len(shown["rows"]) == 8 and (shown["kernel"], shown["width"]) == (5, 8)
+    assert command(["compare", "copy", "--kernel", "5"]) == 2
+    assert "--kernel is an option of compare layers only" in capsys.readouterr().err
 
 
 def test_compare_layers_refuses_invalid_options(tmp_path, capsys):
