@@ -126,6 +126,8 @@ def unsupported_by_gpt2(model: Config, tokenizer: Tokenizer) -> list[str]:
         complaints.append(
             f"model.activation is {model.activation}; GPT-2 has {', '.join(GPT2_ACTIVATIONS)}."
         )
+    if model.activation_alpha is not None:
+        complaints.append("model.activation_alpha is set; GPT-2 has leaky_relu with its default.")
     if not isinstance(tokenizer, BPETokenizer | CharacterTokenizer):
         complaints.append(
             f"the tokenizer is {tokenizer.kind}, which their library does not have; bpe and "

@@ -6,12 +6,23 @@ is loaded. `name` is the name in the registry; it distinguishes the settings of 
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from saccade.config import Config
 from saccade.types.limits import MAX_DEPTH, MAX_LENGTH, MAX_VALUE, MAX_VOCABULARY, MAX_WIDTH
-from saccade.types.names import Activation, CellName, NormName, ScoreName
+from saccade.types.names import ACTIVATIONS_WITH_ALPHA, Activation, CellName, NormName, ScoreName
 
+
+def _check_alpha(alpha: float | None, info: Any) -> float | None:
+    activation = info.data.get("activation")
+    if alpha is not None and activation is not None and activation not in ACTIVATIONS_WITH_ALPHA:
+        raise ValueError(
+            f"{activation} has no α; set model.activation to {' or '.join(ACTIVATIONS_WITH_ALPHA)}"
+        )
+    return alpha
+
+
+Alpha = Annotated[float | None, Field(ge=0, le=MAX_VALUE), AfterValidator(_check_alpha)]
 GradientEstimator = Literal["straight_through", "score_function"]
 MAX_SAMPLES = 1000  # of attention paths; each is decoded on its own
 Size = Annotated[int, Field(le=MAX_WIDTH)]  # of a list of sizes, whose own check is below
@@ -40,6 +51,11 @@ class Seq2SeqConfig(TranslatorConfig):
     name: Literal["seq2seq"] = "seq2seq"
     cell: CellName = "gru"
     """Recurrent cell."""
+    context: Literal["last", "mean", "concatenation"] = "last"
+    """Context vector: the encoder's last state, the mean of all, or a projection of the first
+    `context_positions` concatenated."""
+    context_positions: int = Field(32, ge=1, le=MAX_LENGTH)
+    """Context `concatenation`: number of states; later ones are not in the context."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout probability."""
 
@@ -124,6 +140,8 @@ class TransformerConfig(TranslatorConfig):
     """Normalise before each sublayer (pre-norm) instead of after it (post-norm)."""
     activation: Activation = "relu"
     """Activation of the feed-forward."""
+    activation_alpha: Alpha = None
+    """α of elu (1 if not set) or leaky_relu (0.01)."""
     kv_heads: int | None = Field(None, ge=1, le=MAX_WIDTH)
     """Number of key and value heads (grouped-query attention); as many as heads if not set."""
     positions: Literal["sinusoidal", "learned", "rotary", "relative", "none"] = "sinusoidal"
@@ -163,6 +181,8 @@ class NNLMConfig(LanguageModelConfig):
     """Width of the hidden layer."""
     activation: Activation = "tanh"
     """Activation of the hidden layer."""
+    activation_alpha: Alpha = None
+    """α of elu (1 if not set) or leaky_relu (0.01)."""
     direct_connections: bool = False
     """Connect the embeddings to the logits as well."""
     dropout: float = Field(0.1, ge=0, lt=1)
@@ -239,6 +259,8 @@ class GPTConfig(LanguageModelConfig):
     """Dropout probability."""
     activation: Activation = "gelu"
     """Activation of the feed-forward."""
+    activation_alpha: Alpha = None
+    """α of elu (1 if not set) or leaky_relu (0.01)."""
     context_length: int = Field(0, ge=0, le=MAX_LENGTH)
     """Number of positions that can be attended to; `data.segment_length` if not set."""
     positions: Literal["learned", "rotary"] = "learned"
@@ -269,6 +291,8 @@ class TransformerXLConfig(LanguageModelConfig):
     """Normalise before each sublayer (pre-norm) instead of after it (post-norm)."""
     activation: Activation = "relu"
     """Activation of the feed-forward."""
+    activation_alpha: Alpha = None
+    """α of elu (1 if not set) or leaky_relu (0.01)."""
     segment_length: int = Field(0, ge=0, le=MAX_LENGTH)
     """Tokens of a segment; `data.segment_length` if not set."""
     memory_length: int | None = Field(None, ge=0, le=MAX_LENGTH)
@@ -288,6 +312,8 @@ class AutoregressiveForecasterConfig(Config):
     """Width of the hidden layer; a linear model if not set."""
     activation: Activation = "tanh"
     """Activation of the hidden layer."""
+    activation_alpha: Alpha = None
+    """α of elu (1 if not set) or leaky_relu (0.01)."""
 
     @field_validator("activation")
     @classmethod
@@ -344,6 +370,8 @@ class MLPConfig(Config):
     """Widths of the hidden layers, such as 64 or 64,32."""
     activation: Activation = "relu"
     """Activation of the hidden layers."""
+    activation_alpha: Alpha = None
+    """α of elu (1 if not set) or leaky_relu (0.01)."""
     norm: NormName = "none"
     """Normalisation of the hidden layers."""
     dropout: float = Field(0.0, ge=0, lt=1)

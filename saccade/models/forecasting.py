@@ -50,7 +50,7 @@ class AutoregressiveForecaster(nn.Module):
         if config.hidden is not None:
             self.function = nn.Sequential(
                 nn.Linear(config.lags, config.hidden),
-                ActivationLayer(config.activation),
+                ActivationLayer(config.activation, config.activation_alpha),
                 nn.Linear(config.hidden, 1),
             )
 

@@ -74,7 +74,9 @@ class GPT(CausalLM):
                     if self.uses_sliding_window
                     else None,
                 ),
-                FeedForward(width, config.hidden or 4 * width, config.activation),
+                FeedForward(
+                    width, config.hidden or 4 * width, config.activation, config.activation_alpha
+                ),
                 config.dropout,
                 self.norm_first,
                 self._window(config, layer),

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from saccade.models.base import CausalLM
 from saccade.models.config import NNLMConfig
-from saccade.nn.activations import ACTIVATIONS
+from saccade.nn.activations import make_activation
 from saccade.nn.dropout import Dropout
 from saccade.types.shapes import Hidden, TokenIds
 
@@ -33,7 +33,7 @@ class NNLM(CausalLM):
         self.output = nn.Linear(
             config.hidden + (joined if config.direct_connections else 0), config.vocab_size
         )
-        self.activation = ACTIVATIONS[config.activation]
+        self.activation = make_activation(config.activation, config.activation_alpha)
         self.dropout = Dropout(config.dropout)
 
     @property

@@ -5,12 +5,16 @@ input of every decoder step together with the previous token,
 
     h_t = f(h_{t-1}, [e(y_{t-1}); c]),   logits_t = W [h_t; c; e(y_{t-1})].
 
+c is the encoder's last state, the mean of its states h_1 … h_S, or W [h_1; …; h_P]: the
+concatenation of the first P states, zeros after the end of a source, projected to the width of one.
+
 Attention was introduced to remove this bottleneck: the size of c does not grow with the source.
 """
 
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -29,7 +33,7 @@ class Seq2SeqMemory(NamedTuple):
 
 
 class Seq2Seq(EncoderDecoder):
-    """Recurrent encoder and decoder joined by the encoder's last state."""
+    """Recurrent encoder and decoder joined by one context vector."""
 
     def __init__(self, config: Seq2SeqConfig):
         super().__init__()
@@ -39,12 +43,32 @@ class Seq2Seq(EncoderDecoder):
         self.encoder = RNN(config.cell, width, width, config.depth, dropout=config.dropout)
         self.decoder = RNN(config.cell, 2 * width, width, config.depth, dropout=config.dropout)
         self.output = nn.Linear(3 * width, config.target_vocab_size)
-        self.width = width
+        self.width, self.context, self.context_positions = (
+            width,
+            config.context,
+            config.context_positions,
+        )
+        self.join = (
+            nn.Linear(config.context_positions * width, width)
+            if config.context == "concatenation"
+            else None
+        )
 
     def encode(self, source: TokenIds, lengths: Lengths | None) -> Seq2SeqMemory:
-        """Encode the source as the encoder's last state."""
+        """Encode the source as a context vector and the encoder's last state."""
         read = self.encoder(self.source(source), lengths)
-        return Seq2SeqMemory(read.last_state[:, -1, : self.width], read.last_state)
+        if self.context == "last":
+            return Seq2SeqMemory(read.last_state[:, -1, : self.width], read.last_state)
+        S = source.shape[1]
+        positions = torch.arange(S, device=source.device)
+        real = positions < (lengths[:, None] if lengths is not None else S)
+        states = read.outputs * real[..., None]
+        if self.join is None:
+            count = real.sum(1, keepdim=True)  # (B or 1, 1)
+            return Seq2SeqMemory(states.sum(1) / count, read.last_state)
+        first = F.pad(states, (0, 0, 0, max(0, self.context_positions - S)))
+        first = first[:, : self.context_positions]
+        return Seq2SeqMemory(self.join(first.flatten(1)), read.last_state)
 
     def init_state(self, memory: Seq2SeqMemory) -> DecoderState:
         """Return the encoder's last state, layer by layer, as the decoder's first."""

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.models.config import LinearRegressionConfig, MLPConfig, SoftmaxRegressionConfig
-from saccade.nn.activations import ACTIVATIONS
+from saccade.nn.activations import make_activation
 from saccade.nn.dropout import AlphaDropout, Dropout
 from saccade.nn.manual_backprop import ACTIVATION_DERIVATIVES, Affine
 from saccade.nn.norm import NORMS
@@ -63,7 +63,9 @@ class MLP(nn.Module):
         lookup(ACTIVATION_DERIVATIVES, config.activation, "activation of single numbers")
         widths = (config.inputs, *config.hidden)
         self.hidden = nn.ModuleList(
-            HiddenLayer(D, F, config.activation, config.norm, config.dropout)
+            HiddenLayer(
+                D, F, config.activation, config.norm, config.dropout, config.activation_alpha
+            )
             for D, F in pairwise(widths)
         )
         self.output = nn.Linear(widths[-1], config.outputs)
@@ -86,11 +88,19 @@ class HiddenLayer(nn.Module):
     With selu, alpha dropout is used, which keeps mean and variance (Klambauer et al. 2017).
     """
 
-    def __init__(self, width: int, hidden: int, activation: str, norm: str, dropout: float):
+    def __init__(
+        self,
+        width: int,
+        hidden: int,
+        activation: str,
+        norm: str,
+        dropout: float,
+        alpha: float | None = None,
+    ):
         super().__init__()
         self.linear = nn.Linear(width, hidden)
         self.norm = lookup(NORMS, norm, "norm")(hidden)
-        self.activation = lookup(ACTIVATIONS, activation, "activation")
+        self.activation = make_activation(activation, alpha)
         self.dropout = (AlphaDropout if activation == "selu" else Dropout)(dropout)
 
     def forward(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B F"]:

@@ -66,7 +66,7 @@ def _encoder_block(config: TransformerConfig) -> EncoderBlock:
     score, positions = make_score(config.score, width // heads), _attention_positions(config)
     return EncoderBlock(
         MultiHeadAttention(width, heads, score=score, kv_heads=kv_heads, positions=positions),
-        FeedForward(width, config.hidden or 4 * width, config.activation),
+        FeedForward(width, config.hidden or 4 * width, config.activation, config.activation_alpha),
         config.dropout,
         config.norm_first,
     )
@@ -79,7 +79,7 @@ def _decoder_block(config: TransformerConfig) -> DecoderBlock:
     return DecoderBlock(
         MultiHeadAttention(width, heads, score=score, kv_heads=kv_heads, positions=positions),
         MultiHeadAttention(width, heads, score=source_score, kv_heads=kv_heads),
-        FeedForward(width, config.hidden or 4 * width, config.activation),
+        FeedForward(width, config.hidden or 4 * width, config.activation, config.activation_alpha),
         config.dropout,
         config.norm_first,
         config.window,

@@ -69,7 +69,9 @@ class TransformerXL(CausalLM):
                 MultiHeadAttention(
                     width, config.heads, positions=RelativePositions(width, config.heads)
                 ),
-                FeedForward(width, config.hidden or 4 * width, config.activation),
+                FeedForward(
+                    width, config.hidden or 4 * width, config.activation, config.activation_alpha
+                ),
                 config.dropout,
                 config.norm_first,
             )

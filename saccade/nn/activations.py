@@ -1,6 +1,7 @@
 r"""Activation functions."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from saccade.nn.kernels.gelu import fused_gelu, gelu_reference, is_fused_gelu_faster
 from saccade.registry import lookup
+from saccade.types.names import ACTIVATIONS_WITH_ALPHA
 
 GELU_SIGMOID_SCALE = 1.702
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
@@ -52,14 +54,14 @@ def relu(x: Tensor) -> Tensor:
     return x.relu()
 
 
-def leaky_relu(x: Tensor) -> Tensor:
-    r"""x where x > 0, else 0.01 x (Maas et al. 2013); the subgradient at 0 is 0.01."""
-    return F.leaky_relu(x, 0.01)
+def leaky_relu(x: Tensor, alpha: float = 0.01) -> Tensor:
+    r"""x where x > 0, else α x (Maas et al. 2013); the subgradient at 0 is α."""
+    return F.leaky_relu(x, alpha)
 
 
-def elu(x: Tensor) -> Tensor:
-    r"""x where x > 0, else exp(x) - 1 (Clevert et al. 2016)."""
-    return F.elu(x)
+def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    r"""x where x > 0, else α (exp(x) - 1) (Clevert et al. 2016); it tends to -α."""
+    return F.elu(x, alpha)
 
 
 def selu(x: Tensor) -> Tensor:
@@ -81,7 +83,7 @@ def softmax(x: Tensor) -> Tensor:
     return x.softmax(dim=-1)
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
     "elu": elu,
     "gelu": gelu,
     "gelu_exact": gelu_exact,
@@ -97,12 +99,25 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+def make_activation(name: str, alpha: float | None = None) -> Callable[[Tensor], Tensor]:
+    """Return an activation by name, `elu` and `leaky_relu` with this α if it is given."""
+    function = lookup(ACTIVATIONS, name, "activation")
+    if alpha is None:
+        return function
+    if name not in ACTIVATIONS_WITH_ALPHA:
+        raise ValueError(
+            f"got an α of {alpha} for {name}; expected one of "
+            f"{', '.join(ACTIVATIONS_WITH_ALPHA)}, which have one."
+        )
+    return partial(function, alpha=alpha)
+
+
 class ActivationLayer(nn.Module):
     """An activation as a layer, for `nn.Sequential`."""
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, alpha: float | None = None):
         super().__init__()
-        self.function = lookup(ACTIVATIONS, name, "activation")
+        self.function = make_activation(name, alpha)
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the activation."""

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from saccade.nn.activations import ACTIVATIONS
+from saccade.nn.activations import make_activation
 from saccade.registry import lookup
 
 OptionalGenerator = torch.Generator | None
@@ -47,17 +47,18 @@ def fans(weight: Tensor) -> Fans:
     return Fans(weight.shape[1] * kernel_size, weight.shape[0] * kernel_size)
 
 
-def gain(activation: str) -> float:
+def gain(activation: str, alpha: float | None = None) -> float:
     r"""Return g such that weights of variance g²/in compensate for the activation.
 
     Torch's where it has one (√2 for relu, 5/3 for tanh, 1 for sigmoid and linear, 3/4 for selu,
     which is to be used with `lecun`); for the others the condition that gives relu its √2
-    (He et al. 2015, eq. 7-10): g^{-2} = E[f(z)²], z ~ N(0, 1).
+    (He et al. 2015, eq. 7-10): g^{-2} = E[f(z)²], z ~ N(0, 1). `alpha` is that of elu or
+    leaky_relu.
     """
-    f = lookup(ACTIVATIONS, activation, "activation")
+    f = make_activation(activation, alpha)
     if activation in TORCH_GAINS:
         named: Any = activation  # one of its own list of names
-        return float(nn.init.calculate_gain(named, LEAKY_RELU_SLOPE))
+        return float(nn.init.calculate_gain(named, LEAKY_RELU_SLOPE if alpha is None else alpha))
     if activation == "softmax":
         raise ValueError(
             "softmax has no gain: got an activation that is not element-wise; expected another; "
@@ -155,6 +156,7 @@ def depth_scaled(weight: Tensor, layers: int) -> Tensor:
 
 # --- registry -------------------------------------------------------------------------------------
 
+INITS_WITH_GAIN = ("depth_scaled", "kaiming", "kaiming_out", "kaiming_uniform")
 # (weight, activation, residual layers, generator) -> weight
 Initializer = Callable[[Tensor, str, int, OptionalGenerator], Tensor]
 INITS: dict[str, Initializer] = {
@@ -185,6 +187,7 @@ def init_weight(
     name: str,
     *,
     activation: str = "linear",
+    alpha: float | None = None,
     layers: int = 1,
     generator: OptionalGenerator = None,
 ) -> Tensor:
@@ -194,7 +197,12 @@ def init_weight(
         weight: of shape (out, in, …).
         name: one of `INITS`. `depth_scaled` is `kaiming`, scaled.
         activation: follows the layer; used by `kaiming` and `depth_scaled`.
+        alpha: that of elu or leaky_relu, if it is not the default.
         layers: number of residual layers; used by `depth_scaled`.
         generator: of the random numbers.
     """
-    return lookup(INITS, name, "init")(weight, activation, layers, generator)
+    initialised = lookup(INITS, name, "init")(weight, activation, layers, generator)
+    if alpha is None or name not in INITS_WITH_GAIN:
+        return initialised
+    with torch.no_grad():
+        return initialised.mul_(gain(activation, alpha) / gain(activation))

@@ -37,7 +37,12 @@ class LayerParameters(NamedTuple):
 
 @torch.no_grad()
 def init_model(
-    model: nn.Module, name: str, *, activation: str = "linear", generator: OptionalGenerator = None
+    model: nn.Module,
+    name: str,
+    *,
+    activation: str = "linear",
+    alpha: float | None = None,
+    generator: OptionalGenerator = None,
 ) -> int:
     """Initialise the layers of a model in place; return the number of weights.
 
@@ -51,7 +56,14 @@ def init_model(
         for weight in layer.weights:
             for matrix in weight.split(rows.get(id(weight), len(weight))):
                 layers = branches.get(id(weight), 1)
-                init_weight(matrix, name, activation=activation, layers=layers, generator=generator)
+                init_weight(
+                    matrix,
+                    name,
+                    activation=activation,
+                    alpha=alpha,
+                    layers=layers,
+                    generator=generator,
+                )
             initialised += 1
         for bias in layer.biases:
             nn.init.zeros_(bias)

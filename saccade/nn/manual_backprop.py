@@ -11,13 +11,14 @@ gradients of weights and biases.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.nn.activations import ACTIVATIONS, GELU_SIGMOID_SCALE, SELU_ALPHA, SELU_SCALE
+from saccade.nn.activations import GELU_SIGMOID_SCALE, SELU_ALPHA, SELU_SCALE, make_activation
 from saccade.nn.kernels.gelu import GELU_CUBIC, GELU_LINEAR
 from saccade.nn.losses import MAX_EXP_MARGIN
 from saccade.registry import lookup
@@ -46,9 +47,14 @@ class BackwardTrace(NamedTuple):
     biases: list[Float[Tensor, " _"]]
 
 
-def mlp_forward(x: Float[Tensor, "B D"], layers: Sequence[Affine], activation: str) -> ForwardTrace:
+def mlp_forward(
+    x: Float[Tensor, "B D"],
+    layers: Sequence[Affine],
+    activation: str,
+    alpha: float | None = None,
+) -> ForwardTrace:
     r"""z_l = W_l a_{l-1} + b_l and a_l = f(z_l), from the first layer to the last."""
-    f = lookup(ACTIVATIONS, activation, "activation")
+    f = make_activation(activation, alpha)
     outputs, pre_activations = [x], []
     for weight, bias in layers:
         pre_activations.append(outputs[-1] @ weight.T + bias)
@@ -57,10 +63,16 @@ def mlp_forward(x: Float[Tensor, "B D"], layers: Sequence[Affine], activation: s
 
 
 def mlp_backward(
-    trace: ForwardTrace, layers: Sequence[Affine], activation: str, last_delta: Float[Tensor, "B V"]
+    trace: ForwardTrace,
+    layers: Sequence[Affine],
+    activation: str,
+    last_delta: Float[Tensor, "B V"],
+    alpha: float | None = None,
 ) -> BackwardTrace:
     r"""Return all gradients, from δ_L of the last layer to the first."""
     derivative = lookup(ACTIVATION_DERIVATIVES, activation, "derivative of an activation")
+    if alpha is not None:
+        derivative = partial(derivative, alpha=alpha)
     outputs: list[Tensor] = []
     pre_activations = [last_delta]
     for layer_index in reversed(range(len(layers))):
@@ -149,12 +161,20 @@ def _silu(x: Tensor) -> Tensor:
     return s + x * s * (1 - s)
 
 
-ACTIVATION_DERIVATIVES: dict[str, Callable[[Tensor], Tensor]] = {
-    "elu": lambda x: torch.where(x > 0, 1.0, x.clamp(max=0).exp()),
+def _elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    return torch.where(x > 0, 1.0, alpha * x.clamp(max=0).exp())
+
+
+def _leaky_relu(x: Tensor, alpha: float = 0.01) -> Tensor:
+    return torch.where(x > 0, 1.0, alpha)
+
+
+ACTIVATION_DERIVATIVES: dict[str, Callable[..., Tensor]] = {
+    "elu": _elu,
     "gelu": _gelu,
     "gelu_exact": _gelu_exact,
     "gelu_sigmoid": _gelu_sigmoid,
-    "leaky_relu": lambda x: torch.where(x > 0, 1.0, 0.01),
+    "leaky_relu": _leaky_relu,
     "linear": torch.ones_like,
     "relu": lambda x: (x > 0).to(x.dtype),
     "selu": lambda x: SELU_SCALE * torch.where(x > 0, 1.0, SELU_ALPHA * x.clamp(max=0).exp()),

@@ -52,9 +52,12 @@ def _initialise(model: nn.Module, recipe: Recipe, settings: TrainConfig) -> None
     whatever the method.
     """
     generator = torch.Generator().manual_seed(seed_for(settings.seed, "init"))
-    activation = recipe.model.model_dump().get("activation", "linear")
+    values = recipe.model.model_dump()
+    activation, alpha = values.get("activation", "linear"), values.get("activation_alpha")
     try:
-        initialised = init_model(model, settings.init, activation=activation, generator=generator)
+        initialised = init_model(
+            model, settings.init, activation=activation, alpha=alpha, generator=generator
+        )
     except ValueError as error:
         raise ConfigError(f"train.init: {error}") from None
     if not initialised:

@@ -20,6 +20,7 @@ Activation = Literal[  # keys of `nn.activations.ACTIVATIONS`
     "softmax",
     "tanh",
 ]
+ACTIVATIONS_WITH_ALPHA: Final = ("elu", "leaky_relu")  # those with a constant α
 CellName = Literal["rnn", "rnn_relu", "gru", "gru_reset_first", "lstm"]  # keys of `nn.rnn.CELLS`
 # those of `nn.attention_scores.ATTENTION_SCORES`
 ScoreName = Literal[

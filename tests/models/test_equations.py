@@ -57,6 +57,28 @@ def test_models_seq2seq_equals_equation(cell, depth):
     torch.testing.assert_close(logits_of(model), expected, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("context", ["last", "mean", "concatenation"])
+@pytest.mark.parametrize("positions", [2, 4, 7])
+@torch.no_grad()
+def test_models_seq2seq_context_is_its_equation_by_loops(context, positions):
+    """Rows of 4 and 2 states; a concatenation of fewer, as many and more."""
+    config = Seq2SeqConfig(**SIZES, context=context, context_positions=positions, cell="lstm")
+    model = Seq2Seq(config).double()
+    source, lengths = torch.tensor([[3, 4, 5, 2], [6, 2, 0, 0]]), torch.tensor([4, 2])
+    found = model.encode(source, lengths).context
+    for row, length in enumerate(lengths.tolist()):
+        states = model.encoder(model.source(source[row : row + 1, :length]), None).outputs[0]
+        expected = states[-1]
+        if context == "mean":
+            expected = sum(states) / length
+        elif context == "concatenation":
+            whole = torch.zeros(positions * WIDTH, dtype=torch.float64)
+            for s in range(min(length, positions)):
+                whole[s * WIDTH : (s + 1) * WIDTH] = states[s]
+            expected = model.join.weight @ whole + model.join.bias
+        torch.testing.assert_close(found[row], expected)
+
+
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 @torch.no_grad()
 def test_models_bahdanau_equals_equation(cell):

@@ -38,6 +38,9 @@ def _settings():
     for choice in RECURRENT:
         yield Seq2Seq, Seq2SeqConfig(**sizes, width=6, **choice)
         yield Bahdanau, BahdanauConfig(**sizes, width=6, **choice)
+    for context in ("mean", "concatenation"):
+        more = {"context": context, "context_positions": 4, "depth": 2}
+        yield Seq2Seq, Seq2SeqConfig(**sizes, width=6, **more)
     for norm_first, positions, score, depth, shared in TRANSFORMERS:
         yield (
             Transformer,
@@ -61,10 +64,10 @@ def _name(choice):
     return "-".join([choice[1].name, *message])
 
 
-NAMED = {"cell", "depth", "norm_first", "positions", "score", "shared_vocab"}
+NAMED = {"cell", "context", "depth", "norm_first", "positions", "score", "shared_vocab"}
 SETTINGS = list(_settings())
 every_model = pytest.mark.parametrize("choice", SETTINGS, ids=_name)
-each_family = pytest.mark.parametrize("choice", [SETTINGS[3], SETTINGS[6], SETTINGS[8]], ids=_name)
+each_family = pytest.mark.parametrize("choice", [SETTINGS[3], SETTINGS[6], SETTINGS[10]], ids=_name)
 
 
 @st.composite

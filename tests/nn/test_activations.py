@@ -1,17 +1,24 @@
 """Activations against torch, their equations and finite differences."""
 
 import math
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
+from saccade.errors import ConfigError
+from saccade.models.config import MLPConfig
+from saccade.models.tabular import MLP
 from saccade.nn import activations
-from saccade.nn.activations import gelu
+from saccade.nn.activations import ACTIVATIONS, gelu, make_activation
 from saccade.nn.dropout import AlphaDropout
+from saccade.nn.init import gain, init_weight
 from saccade.nn.kernels import gelu as gelu_kernel
+from saccade.recipes.resolve import resolve_recipe
 from saccade.types.names import Activation
 
 
@@ -150,3 +157,42 @@ def test_alpha_dropout_keeps_mean_and_variance(p: float) -> None:
     assert dropout.eval()(x) is x
     with pytest.raises(ValueError, match="got dropout 1.0; expected a number"):
         AlphaDropout(1.0)
+
+
+@given(st.floats(0, 3), st.floats(-5, 5))
+def test_alpha_of_elu_and_leaky_relu_is_that_of_the_equation(alpha: float, x: float) -> None:
+    point = torch.tensor(x, dtype=torch.float64)
+    elu = x if x > 0 else alpha * math.expm1(x)
+    assert float(make_activation("elu", alpha)(point)) == pytest.approx(elu, abs=1e-12)
+    leaky = x if x > 0 else alpha * x
+    assert float(make_activation("leaky_relu", alpha)(point)) == pytest.approx(leaky, abs=1e-12)
+
+
+def test_alpha_of_other_activations_is_refused() -> None:
+    assert make_activation("elu") is ACTIVATIONS["elu"]
+    with pytest.raises(ValueError, match="got an α of 0.3 for relu; expected one of elu, leaky"):
+        make_activation("relu", 0.3)
+    with pytest.raises(ConfigError, match="activation_alpha.*tanh has no α; set model.activation"):
+        resolve_recipe("table", model="mlp", changes=_settings("tanh"))
+    config = resolve_recipe("table", model="mlp", changes=_settings("elu")).recipe.model
+    layer = MLP(MLPConfig(**config.model_dump() | {"inputs": 2, "outputs": 1})).hidden[0]
+    assert layer.activation(torch.tensor(-1.0)) == pytest.approx(0.3 * math.expm1(-1))
+
+
+def _settings(activation: str) -> dict[str, Any]:
+    return {"model.activation": activation, "model.activation_alpha": 0.3}
+
+
+@pytest.mark.parametrize("name", ["kaiming", "kaiming_uniform", "depth_scaled"])
+def test_initial_weights_follow_alpha(name: str) -> None:
+    """The variance of leaky_relu's inputs is kept by the gain √(2 / (1 + α²))."""
+    one, two = torch.empty(50, 40), torch.empty(50, 40)
+    init_weight(one, name, activation="leaky_relu", generator=torch.Generator().manual_seed(1))
+    other = torch.Generator().manual_seed(1)
+    init_weight(two, name, activation="leaky_relu", alpha=0.5, generator=other)
+    ratio = (2 / (1 + 0.5**2)) ** 0.5 / (2 / (1 + 0.01**2)) ** 0.5
+    torch.testing.assert_close(two, one * ratio)
+    numeric = gain("elu", 2.0)
+    z = torch.randn(400_000, dtype=torch.float64, generator=other)
+    values = torch.where(z > 0, z, 2 * z.expm1())
+    assert numeric == pytest.approx(float(values.square().mean()) ** -0.5, rel=0.01)

@@ -117,3 +117,19 @@ def test_activation_derivatives_cover_elementwise_activations() -> None:
     assert set(ACTIVATION_DERIVATIVES) == set(ACTIVATIONS) - {"softmax"}
     with pytest.raises(ConfigError, match="no derivative of an activation 'softmax'"):
         mlp_backward(mlp_forward(torch.ones(1, 1), [], "softmax"), [], "softmax", torch.ones(1, 1))
+
+
+@pytest.mark.parametrize("activation", ["elu", "leaky_relu"])
+def test_mlp_backward_with_alpha_matches_autograd(activation: str) -> None:
+    torch.manual_seed(3)
+    weights = [torch.randn(4, 3), torch.randn(4), torch.randn(2, 4), torch.randn(2)]
+    weights = [weight.double().requires_grad_() for weight in weights]
+    layers = [Affine(*weights[:2]), Affine(*weights[2:])]
+    x, slope = torch.randn(5, 3).double(), torch.randn(5, 2).double()
+    trace = mlp_forward(x, layers, activation, 0.3)
+    expected = torch.autograd.grad(trace.pre_activations[-1], weights, slope)
+    with torch.no_grad():
+        back = mlp_backward(trace, layers, activation, slope, 0.3)
+    found = [part for pair in zip(back.weights, back.biases, strict=True) for part in pair]
+    for one, two in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, two)

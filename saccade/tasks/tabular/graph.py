@@ -28,12 +28,13 @@ def computation_graph(scorer: NetworkScorer, split: TableSplit, row: int) -> Com
     model: Any = scorer.model.eval()
     batch = scorer.batch(split, np.array([row - 1]))._replace(weights=None)
     layers = [Affine(*(part.detach() for part in layer)) for layer in model.layers()]
-    activation, train = recipe.model.model_dump().get("activation", "relu"), recipe.train
-    trace = mlp_forward(batch.features, layers, activation)
+    settings, train = recipe.model.model_dump(), recipe.train
+    activation, alpha = settings.get("activation", "relu"), settings.get("activation_alpha")
+    trace = mlp_forward(batch.features, layers, activation, alpha)
     output = trace.pre_activations[-1]
     assert train.loss is not None
     last = output_gradient(train.loss, output, batch.target, train.label_smoothing)
-    back = mlp_backward(trace, layers, activation, last)
+    back = mlp_backward(trace, layers, activation, last, alpha)
     units = [_units(schema.feature_names, {"x": trace.outputs[0], "∂x": back.outputs[0]})]
     for index, layer in enumerate(layers[:-1]):
         names = [f"{index + 1}.{unit}" for unit in range(1, len(layer.bias) + 1)]

@@ -118,11 +118,12 @@ class TableInspector(Inspector[TableSplit]):
         expected = torch.autograd.grad(loss, [part for layer in layers for part in layer])
         with torch.no_grad():
             activation = settings.get("activation", "relu")
-            trace = mlp_forward(batch.features, layers, activation)
+            alpha = settings.get("activation_alpha")
+            trace = mlp_forward(batch.features, layers, activation, alpha)
             last = output_gradient(
                 str(train.loss), trace.pre_activations[-1], batch.target, train.label_smoothing
             )
-            back = mlp_backward(trace, layers, activation, last)
+            back = mlp_backward(trace, layers, activation, last, alpha)
         found = [part for pair in zip(back.weights, back.biases, strict=True) for part in pair]
         scale = max(1.0, *(float(part.abs().max()) for part in expected))
         pairs = [(one / scale, two / scale) for one, two in zip(expected, found, strict=True)]
