@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import nn
 
 from saccade.inference.engine_names import DECODER_ENGINES
 from saccade.inference.fused_gpt import FusedGPTDecoder
@@ -52,8 +53,13 @@ def make_decoder(
 
 
 def _has_plain_attention(*blocks: Any) -> bool:
-    """Return True if all attention is multi-head with scaled dots, and one key per query head."""
+    """Return True if all norms are layer norms and all attention is plain.
+
+    That is multi-head with scaled dots, and one key per query head.
+    """
     for block in blocks:
+        if not isinstance(block.around_attention.norm, nn.LayerNorm):
+            return False
         attentions = [
             block.self_attention,
             getattr(block, "source_attention", block.self_attention),

@@ -138,6 +138,8 @@ class TransformerConfig(TranslatorConfig):
     """Dropout probability."""
     norm_first: bool = True
     """Normalise before each sublayer (pre-norm) instead of after it (post-norm)."""
+    norm: Literal["layer", "batch", "rms"] = "layer"
+    """Normalisation; `batch` over all real positions of a batch, to see why not."""
     activation: Activation = "relu"
     """Activation of the feed-forward."""
     activation_alpha: Alpha = None

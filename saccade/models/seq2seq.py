@@ -60,7 +60,7 @@ class Seq2Seq(EncoderDecoder):
         if self.context == "last":
             return Seq2SeqMemory(read.last_state[:, -1, : self.width], read.last_state)
         S = source.shape[1]
-        positions = torch.arange(S, device=source.device)
+        positions = torch.arange(S, device=source.device)[None]
         real = positions < (lengths[:, None] if lengths is not None else S)
         states = read.outputs * real[..., None]
         if self.join is None:

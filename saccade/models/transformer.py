@@ -6,14 +6,20 @@ the same table.
 
 Options: positions added to the embeddings (sinusoidal, learned), applied in every self-attention
 (rotary, relative) or none; grouped-query attention (`kv_heads`); windowed self-attention; any score
-function; any activation in the feed-forward (relu in the paper).
+function; any activation in the feed-forward (relu in the paper); batch or RMS norm in place of
+layer norm. Batch norm is here to see why not: its statistics in training are those of all real
+positions of a batch, so that a position depends on other sentences and on later positions of its
+own, and in inference on running averages instead, which are causal but not what the weights were
+trained with.
 """
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
+from saccade.data.special_tokens import PAD
 from saccade.models.base import EncoderDecoder
 from saccade.models.config import TransformerConfig
 from saccade.nn.attention_scores import make_score
@@ -22,6 +28,7 @@ from saccade.nn.feedforward import FeedForward
 from saccade.nn.kernels.linear_cross_entropy import OutputLayer
 from saccade.nn.kv_cache import KVCache
 from saccade.nn.masks import Mask
+from saccade.nn.norm import NORMS
 from saccade.nn.positional_encoding import (
     AttentionPositions,
     LearnedPositions,
@@ -30,7 +37,13 @@ from saccade.nn.positional_encoding import (
     SinusoidalPositions,
 )
 from saccade.nn.pruning import prune_heads
-from saccade.nn.transformer import DecoderBlock, EncoderBlock, MultiHeadAttention
+from saccade.nn.transformer import (
+    DecoderBlock,
+    EncoderBlock,
+    MultiHeadAttention,
+    RealPositions,
+    apply_norm,
+)
 from saccade.types.shapes import DecoderState, Hidden, Lengths, TokenIds
 
 
@@ -69,6 +82,7 @@ def _encoder_block(config: TransformerConfig) -> EncoderBlock:
         FeedForward(width, config.hidden or 4 * width, config.activation, config.activation_alpha),
         config.dropout,
         config.norm_first,
+        config.norm,
     )
 
 
@@ -83,7 +97,15 @@ def _decoder_block(config: TransformerConfig) -> DecoderBlock:
         config.dropout,
         config.norm_first,
         config.window,
+        config.norm,
     )
+
+
+def _real_positions(ids: TokenIds, lengths: Lengths | None) -> RealPositions | None:
+    """Return which positions are not padding; None if none is."""
+    if lengths is None:
+        return None
+    return torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
 
 
 class Transformer(EncoderDecoder):
@@ -104,8 +126,9 @@ class Transformer(EncoderDecoder):
         self.decoder = nn.ModuleList(_decoder_block(config) for _ in range(config.depth))
         self.window, self.norm_first = config.window, config.norm_first
         # post-norm blocks end with a norm
-        self.encoder_norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
+        last = config.norm if config.norm_first else "none"
+        self.encoder_norm, self.decoder_norm = (NORMS[last](width) for _ in range(2))
+        self.norm = config.norm
         prune_heads(self, config.pruned_heads)
 
     def encode(self, source: TokenIds, lengths: Lengths | None) -> TransformerMemory:
@@ -114,9 +137,10 @@ class Transformer(EncoderDecoder):
         mask = Mask.lengths(lengths)
         if self.window is not None:
             mask = mask & Mask.window(self.window)
+        real = _real_positions(source, lengths)
         for block in self.encoder:
-            x = block(x, mask)
-        x = self.encoder_norm(x)
+            x = block(x, mask, real)
+        x = apply_norm(self.encoder_norm, x, real)
         decoder: Iterable[Any] = self.decoder
         layers = tuple(block.source_attention.project_kv(x) for block in decoder)
         return TransformerMemory(layers, lengths)
@@ -130,11 +154,12 @@ class Transformer(EncoderDecoder):
         memory, cache = state
         mask = Mask.lengths(memory.lengths)
         x = self.target(ids, start=0 if cache[0] is None else cache[0].length)
+        real = ids != PAD if self.training and self.norm == "batch" else None
         new_cache = []
         for block, before, source in zip(self.decoder, cache, memory.layers, strict=True):
-            x, after = block(x, before, source, mask)
+            x, after = block(x, before, source, mask, real)
             new_cache.append(after)
-        return self.decoder_norm(x), DecoderState(memory, tuple(new_cache))
+        return apply_norm(self.decoder_norm, x, real), DecoderState(memory, tuple(new_cache))
 
     @property
     def output_layer(self) -> OutputLayer:

@@ -13,7 +13,8 @@ three, and layer norm is torch's own class; a row is the last axis, as everywher
 
 from collections.abc import Callable
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 
@@ -22,12 +23,20 @@ class BatchNorm(nn.BatchNorm1d):
 
     In training, μ and σ² are those of the batch, and running averages follow them with `momentum`
     m: r ← (1 - m) r + m μ, and likewise the (unbiased) variance. In evaluation they are the running
-    averages. Padded positions count as rows, so it is for batches without padding. A layer before
-    it needs no bias, which μ would remove.
+    averages. A layer before it needs no bias, which μ would remove.
     """
 
-    def forward(self, input: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows D"]:
-        """Normalise each feature."""
+    def forward(
+        self, input: Float[Tensor, "*rows D"], real: Bool[Tensor, "*rows"] | None = None
+    ) -> Float[Tensor, "*rows D"]:
+        """Normalise each feature, with statistics over the rows that are `real`, not padding.
+
+        In training, rows that are not real become 0.
+        """
+        if real is not None and self.training:
+            result = torch.zeros_like(input)
+            result[real] = self.forward(input[real]).to(result.dtype)
+            return result
         rows = input.flatten(0, -2)
         if self.training and len(rows) < 2:
             raise ValueError(

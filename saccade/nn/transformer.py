@@ -14,7 +14,7 @@ A block is given its sublayers, so that every option of an attention stays with 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from saccade.nn.attention_scores import ScaledDotScore, Score
@@ -23,7 +23,9 @@ from saccade.nn.feedforward import FeedForward
 from saccade.nn.functional import Attention, attend_shared_memory
 from saccade.nn.kv_cache import KVCache, extend_cache
 from saccade.nn.masks import Mask, MaskLike, as_mask
+from saccade.nn.norm import NORMS, BatchNorm
 from saccade.nn.positional_encoding import AttentionPositions
+from saccade.registry import lookup
 from saccade.types.shapes import Hidden
 
 # arguments of torch's module and what to use here
@@ -270,27 +272,40 @@ class AttentionLayer(nn.Module):
 # --- blocks ---------------------------------------------------------------------------------------
 
 
-class Residual(nn.Module):
-    """A residual connection around a sublayer, with its norm and dropout."""
+RealPositions = Bool[Tensor, "B T"]  # True: not padding
 
-    def __init__(self, width: int, dropout: float, norm_first: bool):
+
+def apply_norm(norm: nn.Module, x: Hidden, real: RealPositions | None) -> Hidden:
+    """Apply a norm; batch norm with the statistics of the real positions alone."""
+    return norm(x, real) if isinstance(norm, BatchNorm) else norm(x)
+
+
+class Residual(nn.Module):
+    """A residual connection around a sublayer, with its norm and dropout.
+
+    `real` marks the positions that are not padding; only batch norm needs it.
+    """
+
+    def __init__(self, width: int, dropout: float, norm_first: bool, norm: str = "layer"):
         super().__init__()
-        self.norm = nn.LayerNorm(width)
+        self.norm = lookup(NORMS, norm, "norm")(width)
         self.dropout = Dropout(dropout)
         self.norm_first = norm_first
 
-    def sublayer_input(self, x: Hidden) -> Hidden:
+    def sublayer_input(self, x: Hidden, real: RealPositions | None = None) -> Hidden:
         """Return norm(x) for pre-norm, x for post-norm."""
-        return self.norm(x) if self.norm_first else x
+        return apply_norm(self.norm, x, real) if self.norm_first else x
 
-    def forward(self, x: Hidden, sublayer: Callable[[Tensor], Tensor]) -> Hidden:
+    def forward(
+        self, x: Hidden, sublayer: Callable[[Tensor], Tensor], real: RealPositions | None = None
+    ) -> Hidden:
         """Apply the sublayer and add its output to x."""
-        return self.add(x, sublayer(self.sublayer_input(x)))
+        return self.add(x, sublayer(self.sublayer_input(x, real)), real)
 
-    def add(self, x: Hidden, y: Hidden) -> Hidden:
+    def add(self, x: Hidden, y: Hidden, real: RealPositions | None = None) -> Hidden:
         """Add the output y of the sublayer to x."""
         x = x + self.dropout(y)
-        return x if self.norm_first else self.norm(x)
+        return x if self.norm_first else apply_norm(self.norm, x, real)
 
 
 class EncoderBlock(nn.Module):
@@ -302,18 +317,21 @@ class EncoderBlock(nn.Module):
         feed_forward: FeedForward,
         dropout: float = 0.0,
         norm_first: bool = True,
+        norm: str = "layer",
     ):
         super().__init__()
         width = self_attention.query.in_features
         self.self_attention = self_attention
         self.feed_forward = feed_forward
-        self.around_attention = Residual(width, dropout, norm_first)
-        self.around_feed_forward = Residual(width, dropout, norm_first)
+        self.around_attention = Residual(width, dropout, norm_first, norm)
+        self.around_feed_forward = Residual(width, dropout, norm_first, norm)
 
-    def forward(self, x: Hidden, mask: MaskLike = None) -> Hidden:
-        """Apply the block to all positions."""
-        x = self.around_attention(x, lambda y: self.self_attention(y, mask=mask))
-        return self.around_feed_forward(x, self.feed_forward)
+    def forward(
+        self, x: Hidden, mask: MaskLike = None, real: RealPositions | None = None
+    ) -> Hidden:
+        """Apply the block to all positions; `real` marks those that are not padding."""
+        x = self.around_attention(x, lambda y: self.self_attention(y, mask=mask), real)
+        return self.around_feed_forward(x, self.feed_forward, real)
 
 
 class BlockOutput(NamedTuple):
@@ -337,6 +355,7 @@ class DecoderBlock(nn.Module):
         dropout: float = 0.0,
         norm_first: bool = True,
         window: int | None = None,
+        norm: str = "layer",
     ):
         super().__init__()
         width = self_attention.query.in_features
@@ -344,9 +363,9 @@ class DecoderBlock(nn.Module):
         self.source_attention = source_attention
         self.window = window
         self.feed_forward = feed_forward
-        self.around_attention = Residual(width, dropout, norm_first)
-        self.around_source = Residual(width, dropout, norm_first)
-        self.around_feed_forward = Residual(width, dropout, norm_first)
+        self.around_attention = Residual(width, dropout, norm_first, norm)
+        self.around_source = Residual(width, dropout, norm_first, norm)
+        self.around_feed_forward = Residual(width, dropout, norm_first, norm)
 
     def forward(
         self,
@@ -354,11 +373,12 @@ class DecoderBlock(nn.Module):
         cache: KVCache | None,
         source: KVCache | Tensor,
         source_mask: MaskLike = None,
+        real: RealPositions | None = None,
     ) -> BlockOutput:
         """Apply the block to T further positions after those in `cache`."""
-        x, cache = causal_self_attention(self, x, cache)
-        x = self.around_source(x, lambda y: self.source_attention(y, source, source_mask))
-        return BlockOutput(self.around_feed_forward(x, self.feed_forward), cache)
+        x, cache = causal_self_attention(self, x, cache, real)
+        x = self.around_source(x, lambda y: self.source_attention(y, source, source_mask), real)
+        return BlockOutput(self.around_feed_forward(x, self.feed_forward, real), cache)
 
 
 class CausalBlock(nn.Module):
@@ -402,10 +422,14 @@ def residual_projections(block: EncoderBlock | DecoderBlock | CausalBlock) -> li
 
 
 def causal_self_attention(
-    block: DecoderBlock | CausalBlock, x: Hidden, cache: KVCache | None
+    block: DecoderBlock | CausalBlock,
+    x: Hidden,
+    cache: KVCache | None,
+    real: RealPositions | None = None,
 ) -> BlockOutput:
     """Apply the self-attention of a block to T further positions after those in `cache`."""
     mask = Mask.causal() if block.window is None else Mask.causal_window(block.window)
-    y = block.around_attention.sublayer_input(x)
+    y = block.around_attention.sublayer_input(x, real)
     cache = block.self_attention.extend(y, cache)
-    return BlockOutput(block.around_attention.add(x, block.self_attention(y, cache, mask)), cache)
+    attended = block.self_attention(y, cache, mask)
+    return BlockOutput(block.around_attention.add(x, attended, real), cache)

@@ -1,6 +1,7 @@
 """The Transformer with each choice of positions, window, groups and score keeps every invariant."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -8,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.decoding import SpecialTokens
+from saccade.inference.engine import make_decoder
 from saccade.inspection import invariants
 from saccade.inspection.attention import capture_attention
+from saccade.interop.ctranslate2.export import unsupported_by_ctranslate2
 from saccade.models import Transformer, TransformerConfig
 from saccade.nn import ACTIVATIONS, ATTENTION_SCORES, POSITIONS, Attention
 from saccade.nn.kernels import sliding_window as windows_file
@@ -237,3 +240,64 @@ def test_transformer_errors_explain_the_setting():
         TransformerConfig(**SIZES, window=0)
     with pytest.raises(ValueError, match="'elu', 'gelu'.*or 'tanh'"):
         TransformerConfig(**SIZES, activation="rellu")
+
+
+# --- batch norm -----------------------------------------------------------------------------------
+
+
+def batch_norm_model(norm_first: bool = True) -> Transformer:
+    torch.manual_seed(0)
+    sizes: Any = {"source_vocab_size": 9, "target_vocab_size": 9, "width": 8, "heads": 2}
+    sizes |= {"hidden": 12, "depth": 2, "dropout": 0.0, "norm_first": norm_first}
+    return Transformer(TransformerConfig(**sizes, norm="batch")).double().train()
+
+
+BATCH_SOURCE, BATCH_TARGET = (
+    torch.tensor([[3, 4, 5], [6, 7, 0]]),
+    torch.tensor([[1, 4, 3], [1, 5, 0]]),
+)
+BATCH_LENGTHS = torch.tensor([3, 2])
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_padding_does_not_change_batch_norm_in_training(norm_first: bool) -> None:
+    """Neither the logits of real positions nor the running averages."""
+    model, other = batch_norm_model(norm_first), batch_norm_model(norm_first)
+    with torch.no_grad():
+        found = model(BATCH_SOURCE, BATCH_TARGET, BATCH_LENGTHS)
+        wide = [torch.nn.functional.pad(ids, (0, 3)) for ids in (BATCH_SOURCE, BATCH_TARGET)]
+        padded = other(*wide, BATCH_LENGTHS)
+    torch.testing.assert_close(padded[0, :3], found[0])
+    torch.testing.assert_close(padded[1, :2], found[1, :2])
+    buffers = dict(model.named_buffers())
+    running = [name for name in buffers if "running_mean" in name]
+    assert len(running) == 2 * 2 + 2 * 3 + (2 if norm_first else 0)
+    assert all(bool(buffers[name].any()) for name in running)
+    for name, buffer in other.named_buffers():
+        torch.testing.assert_close(buffer, buffers[name])
+
+
+def test_batch_norm_depends_on_neighbours_and_later_positions_in_training_only() -> None:
+    """The reasons for layer norm."""
+    model = batch_norm_model()
+    changed_row, changed_end = BATCH_TARGET.clone(), BATCH_TARGET.clone()
+    changed_row[1, 1], changed_end[0, 2] = 8, 8
+    with torch.no_grad():
+        logits = model(BATCH_SOURCE, BATCH_TARGET, BATCH_LENGTHS)
+        for changed in (changed_row, changed_end):
+            other = model(BATCH_SOURCE, changed, BATCH_LENGTHS)
+            assert float((other - logits)[0, 0].abs().max()) > 1e-4
+        model.eval()
+        logits = model(BATCH_SOURCE, BATCH_TARGET, BATCH_LENGTHS)
+        for changed in (changed_row, changed_end):
+            other = model(BATCH_SOURCE, changed, BATCH_LENGTHS)
+            torch.testing.assert_close(other[0, :2], logits[0, :2], rtol=0, atol=1e-12)
+
+
+def test_batch_norm_is_not_fused_nor_exported() -> None:
+    model = batch_norm_model().eval()
+    assert make_decoder(model) is model
+    complaints = unsupported_by_ctranslate2(TransformerConfig(norm="batch"))
+    assert complaints == ["model.norm is batch; CTranslate2 supports only layer."]
+    plain = Transformer(TransformerConfig(source_vocab_size=9, target_vocab_size=9, width=8)).eval()
+    assert make_decoder(plain) is not plain

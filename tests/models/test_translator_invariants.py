@@ -58,13 +58,18 @@ def _settings():
             ),
         )
 
+    for norm in ("batch", "rms"):
+        for norm_first in (True, False):
+            more = {"heads": 2, "hidden": 12, "norm": norm, "norm_first": norm_first}
+            yield Transformer, TransformerConfig(**sizes, width=8, **more)
+
 
 def _name(choice):
     message = [str(value) for key, value in choice[1] if key in NAMED]
     return "-".join([choice[1].name, *message])
 
 
-NAMED = {"cell", "context", "depth", "norm_first", "positions", "score", "shared_vocab"}
+NAMED = {"cell", "context", "depth", "norm", "norm_first", "positions", "score", "shared_vocab"}
 SETTINGS = list(_settings())
 every_model = pytest.mark.parametrize("choice", SETTINGS, ids=_name)
 each_family = pytest.mark.parametrize("choice", [SETTINGS[3], SETTINGS[6], SETTINGS[10]], ids=_name)

@@ -134,3 +134,30 @@ def test_norms_registry() -> None:
     x = torch.randn(4, 6)
     assert all(NORMS[name](6)(x).shape == x.shape for name in NORMS)
     assert NORMS["none"](6)(x) is x
+
+
+@given(st.lists(st.integers(1, 4), min_size=2, max_size=4), st.integers(0, 2**31))
+def test_batch_norm_statistics_are_those_of_the_real_positions(
+    lengths: list[int], seed: int
+) -> None:
+    torch.manual_seed(seed)
+    norm = BatchNorm(3).double()
+    x = torch.randn(len(lengths), 5, 3, dtype=torch.float64)
+    real = torch.arange(5) < torch.tensor(lengths)[:, None]
+    got = norm(x, real).detach()
+    rows = [x[b, t].tolist() for b, length in enumerate(lengths) for t in range(length)]
+    for feature in range(3):
+        column = [row[feature] for row in rows]
+        mean = sum(column) / len(column)
+        variance = sum((value - mean) ** 2 for value in column) / len(column)
+        for b, length in enumerate(lengths):
+            for t in range(5):
+                expected = (float(x[b, t, feature]) - mean) / (variance + norm.eps) ** 0.5
+                expected = expected if t < length else 0.0
+                assert float(got[b, t, feature]) == pytest.approx(expected, abs=1e-9)
+        running = 0.9 + 0.1 * variance * len(column) / (len(column) - 1)
+        assert norm.running_var is not None and norm.running_mean is not None
+        assert float(norm.running_var[feature]) == pytest.approx(running, abs=1e-9)
+        assert float(norm.running_mean[feature]) == pytest.approx(0.1 * mean, abs=1e-9)
+    norm.eval()
+    torch.testing.assert_close(norm(x, real), norm(x))  # running averages: no row matters

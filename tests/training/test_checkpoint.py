@@ -116,6 +116,7 @@ def test_resume_after_repeated_stops_is_bit_exact(
         ({"train.average_checkpoints": 3}, 11),
         ({"train.threads": 2, "train.batch_tokens": 512}, 4),
         ({"model.attention": "hard", "model.estimator": "score_function"}, 4),
+        ({"model.norm": "batch", "train.average_checkpoints": 2}, 4),
     ],
     ids=str,
 )
@@ -123,7 +124,7 @@ def test_resume_restores_accumulation_averaging_threads_and_samples(
     outcome_of: Outcomes, changes: dict[str, Any], at: int, smallest: Recipes, tmp_path: Path
 ) -> None:
     """Accumulated batches, averaged weights, the dropout of each thread, sampled attention."""
-    recipe = smallest("bahdanau", changes)
+    recipe = smallest("transformer" if "model.norm" in changes else "bahdanau", changes)
     train_recipe(recipe, tmp_path / "whole", TrainOptions())
     train_recipe(recipe, tmp_path / "broken", interrupting(at))
     resume(tmp_path / "broken", {}, TrainOptions())

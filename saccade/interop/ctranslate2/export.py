@@ -125,6 +125,8 @@ def unsupported_by_ctranslate2(model: Config) -> list[str]:
             f"model.activation is {model.activation}; CTranslate2 supports "
             f"{', '.join(CTRANSLATE2_ACTIVATIONS)}."
         )
+    if model.norm != "layer":
+        complaints.append(f"model.norm is {model.norm}; CTranslate2 supports only layer.")
     if model.positions == "relative":
         complaints.append(
             "model.positions is relative (Transformer-XL); CTranslate2 supports sinusoidal, "

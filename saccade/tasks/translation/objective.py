@@ -15,6 +15,7 @@ from saccade.models.base import EncoderDecoder
 from saccade.nn.hard_attention import path_loss
 from saccade.nn.kernels.linear_cross_entropy import linear_cross_entropy
 from saccade.nn.losses import cross_entropy
+from saccade.nn.norm import BatchNorm
 from saccade.tasks.neural import StatelessObjective, device_of
 from saccade.tasks.translation.config import TranslationRecipe
 from saccade.tasks.translation.data import PairSplit, TokenizerPair
@@ -72,6 +73,8 @@ class TranslationObjective(StatelessObjective[Batch]):
 
     def split_batch(self, batch: Batch, limit: int) -> list[Batch]:
         """Split the rows into parts large enough for a thread each."""
+        if any(isinstance(module, BatchNorm) for module in self.model.modules()):
+            return [batch]  # its statistics are those of the whole batch
         count = max(1, min(limit, batch.tokens // _MIN_PART_TOKENS, len(batch.lines)))
         if count == 1:
             return [batch]
