@@ -60,7 +60,9 @@ test: check
 # new examples of the property tests, then the coverage-guided fuzzer for the rest of the time;
 # a failure prints the line that reproduces it, and .fuzz/ keeps inputs and findings
 MINUTES ?= 60
-SEED ?= $(shell date +%s)
+ifndef SEED
+SEED := $(shell date +%s)
+endif
 
 fuzz: $(READY)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fuzz]'

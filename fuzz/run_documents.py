@@ -47,10 +47,10 @@ def read_document(path: Path) -> Any:
 def write_document(path: Path, value: Any, is_checksummed: bool = True) -> None:
     """Write values as the document at a path; what cannot be written as such is its JSON text."""
     path.unlink(missing_ok=True)
-    if path.suffix == ".safetensors" and isinstance(value, dict):
-        write_tensor_file(path, value, is_checksummed)
-        return
     try:
+        if path.suffix == ".safetensors" and isinstance(value, dict):
+            write_tensor_file(path, value, is_checksummed)
+            return
         if path.suffix == ".ids" and isinstance(value, list):
             path.write_bytes(b"".join(map(_id_bytes, value)))
             return
