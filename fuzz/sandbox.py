@@ -74,8 +74,10 @@ def sandbox() -> Iterator[Path]:
     os.environ.pop("SACCADE_DATA", None)
     os.chdir(folder)
     _violations.clear()
-    # temporary files of the library are in the system's folder under its own prefix
-    _allowed.extend((str(folder), os.path.join(tempfile.gettempdir(), "saccade-")))
+    # temporary files are in the system's folder, under these prefixes
+    temporary = os.path.realpath(tempfile.gettempdir())
+    _allowed.append(str(folder))
+    _allowed.extend(os.path.join(temporary, prefix) for prefix in ("saccade-", "tmp"))
     try:
         yield folder
     finally:
