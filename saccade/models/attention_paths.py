@@ -57,14 +57,6 @@ class AttentionPathDecoder(EncoderDecoder):
     ) -> tuple[Hidden, DecoderState]:
         """Decode T tokens with this function in place of the attention."""
 
-    def decode_hidden(self, ids: TokenIds, state: DecoderState) -> tuple[Hidden, DecoderState]:
-        """Decode T tokens."""
-
-        def attend(query: Tensor, memory: KVCache, mask: Mask) -> Tensor:
-            return attend_shared_memory(self.attention, query, memory, mask)
-
-        return self.decode_with(attend, ids, state)
-
     def sample_paths(
         self, source: TokenIds, lengths: Lengths | None, target_in: Int[Tensor, "B U"]
     ) -> SampledPaths:

@@ -18,6 +18,7 @@ Differs from the paper in the readout (tanh where it has maxout, and s_t where i
 in the initial state s_0 = tanh(W [→h_S; ←h_1]), which uses the last states of both directions.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -29,7 +30,7 @@ from saccade.models.config import BahdanauConfig
 from saccade.nn.attention_scores import SAME_WIDTH_SCORES, make_score
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import TokenEmbedding
-from saccade.nn.functional import Attention
+from saccade.nn.functional import Attention, attend_shared_memory
 from saccade.nn.hard_attention import HardAttention
 from saccade.nn.kv_cache import KVCache
 from saccade.nn.masks import Mask
@@ -87,10 +88,14 @@ class Bahdanau(AttentionPathDecoder):
         """Return s_0, made by the encoder's last states."""
         return DecoderState(memory, memory.init_state)
 
+    def decode_hidden(self, ids: TokenIds, state: DecoderState) -> tuple[Hidden, DecoderState]:
+        """Decode T tokens step by step: the query of each step is the state before it."""
+        return self.decode_with(partial(attend_shared_memory, self.attention), ids, state)
+
     def decode_with(
         self, attend: AttendMemoryFn, ids: TokenIds, state: DecoderState
     ) -> tuple[Hidden, DecoderState]:
-        """Decode T tokens step by step: the query of each step is the state before it."""
+        """Decode T tokens with this function in place of the attention."""
         memory, cache = state
         mask = Mask.lengths(memory.lengths)
         embedded = self.target(ids)

@@ -24,6 +24,7 @@ to the width of h_t as dot requires, and in the initial state h_0 = tanh(W [→h
 layer.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -35,7 +36,7 @@ from saccade.models.config import LuongConfig
 from saccade.nn.attention_scores import make_score
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import TokenEmbedding
-from saccade.nn.functional import Attention
+from saccade.nn.functional import Attention, attend_shared_memory
 from saccade.nn.hard_attention import HardAttention
 from saccade.nn.kv_cache import KVCache
 from saccade.nn.local_attention import CentrePredictor, LocalAttention, with_centre
@@ -101,10 +102,14 @@ class Luong(AttentionPathDecoder):
         attentional = memory.init_state.new_zeros(len(memory.init_state), self.own.out_features)
         return DecoderState(memory, LuongCache(memory.init_state, attentional, 0))
 
+    def decode_hidden(self, ids: TokenIds, state: DecoderState) -> tuple[Hidden, DecoderState]:
+        """Decode T tokens in one call, or step by step with input feeding."""
+        return self.decode_with(partial(attend_shared_memory, self.attention), ids, state)
+
     def decode_with(
         self, attend: AttendMemoryFn, ids: TokenIds, state: DecoderState
     ) -> tuple[Hidden, DecoderState]:
-        """Decode T tokens in one call, or step by step with input feeding."""
+        """Decode T tokens with this function in place of the attention."""
         embedded = self.target(ids)
         if not self.input_feeding:
             return self._advance(attend, embedded, state)

@@ -174,6 +174,10 @@ def test_gpt2_command_line(gpt2: Path, tmp_path: Path, capsys: pytest.CaptureFix
         ({"name": "gpt3"}, "got the model gpt3, with banded attention"),
         ({"positions": "rotary"}, "model.positions is rotary"),
         ({"pruned_heads": {"blocks.0.self_attention": [0]}}, "model.pruned_heads is set"),
+        (
+            {"activation": "leaky_relu", "activation_alpha": 0.2},
+            "model.activation_alpha is set; GPT-2 has leaky_relu with its default",
+        ),
         ({"activation": "elu"}, "model.activation is elu; GPT-2 has gelu, gelu_exact"),
     ],
 )
