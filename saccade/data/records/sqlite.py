@@ -80,7 +80,7 @@ def _connected(source: ByteSource, path: Path) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(address, uri=True, check_same_thread=False)) as connection:
             connection.text_factory = lambda content: content.decode("utf-8", "replace")
             yield connection
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: of names
         raise DataError(
             f"{source.name}: got a database that cannot be read ({error}); expected SQLite; try: "
             f"sqlite3 {source.name} 'PRAGMA integrity_check'"
