@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -42,6 +43,13 @@ settings.load_profile(os.environ.get("SACCADE_HYPOTHESIS", "house"))
 # a shell starts background jobs with Ctrl-C ignored, which their processes would inherit
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the key that signs the paths of runs in a temporary folder, not in the user's."""
+    folder = tempfile.TemporaryDirectory(prefix="saccade-state-")
+    os.environ["XDG_STATE_HOME"] = folder.name
+    config.add_cleanup(folder.cleanup)
 
 
 # The longest test files start first, so that no core waits for one of them at the end.

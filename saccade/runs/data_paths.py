@@ -1,6 +1,8 @@
 """Where the data of a run is: remembered as an absolute path, and relative to the run folder.
 
-A run may be opened from another working folder, and may be moved together with its data.
+A run may be opened from another working folder, and may be moved together with its data. Of a run
+that was not made on this machine (`saccade.io.machine`), files outside of its folder are used only
+if their content is that of the training data.
 """
 
 import os
@@ -9,9 +11,10 @@ from typing import Any
 
 from saccade.errors import DataError
 from saccade.io.byte_source import STANDARD_INPUT, missing_file
+from saccade.io.file_kinds import special_kind
+from saccade.io.machine import PATH_SETTINGS
 from saccade.tasks.base import Recipe
 
-PATH_SETTINGS = ("path", "dev", "test")  # settings of the data that name files
 RememberedPaths = dict[str, dict[str, list[str]]]  # by setting: absolute and relative paths
 
 
@@ -62,10 +65,38 @@ def locate_paths(recipe: Recipe, folder: Path, remembered: RememberedPaths) -> R
                 f"no {' and no '.join(absent)}; expected the file that the run was trained on; "
                 "try --data FILE with other data in the same format."
             )
+        for path in existing[0]:
+            if special_kind(path) not in (None, "a folder"):
+                raise DataError(
+                    f"{path}: got {special_kind(path)} as data.{name} of {folder}; expected a "
+                    "file; try --data FILE with other data in the same format."
+                )
         found[name] = ",".join(existing[0])
     if not found:
         return recipe
     return recipe.with_values(data=recipe.data.model_dump(exclude_unset=True) | found)
+
+
+def check_foreign_sources(recipe: Recipe, folder: Path) -> None:
+    """Raise a DataError if the data of a run of another machine is an address or standard input."""
+    values: dict[str, Any] = recipe.data.model_dump()
+    for name in PATH_SETTINGS:
+        value = values.get(name)
+        if isinstance(value, str) and ("://" in value or value == STANDARD_INPUT):
+            raise DataError(
+                f"{folder} was not made on this machine, and its data.{name} is {value!r:.200}, "
+                "which is therefore not read; expected a file in its folder; if you trust it, try "
+                "--data with the same value."
+            )
+
+
+def is_outside(recipe: Recipe, folder: Path) -> bool:
+    """Return True if a located recipe reads files that are not in the run folder."""
+    root = folder.resolve()
+    values: dict[str, Any] = recipe.data.model_dump()
+    given = [values.get(name) for name in PATH_SETTINGS]
+    parts = [part for value in given if isinstance(value, str) for part in value.split(",")]
+    return any(root not in Path(part).resolve().parents for part in parts)
 
 
 def _given_paths(recipe: Recipe) -> dict[str, list[str]]:

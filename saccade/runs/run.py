@@ -51,6 +51,7 @@ from saccade.io.atomic import (
     write_checksummed_json,
     write_checksummed_text,
 )
+from saccade.io.machine import is_made_here, sign_paths
 from saccade.io.run_folder import (
     RUN_FORMAT,
     read_metrics,
@@ -68,7 +69,12 @@ from saccade.io.tensors import read_arrays, read_tensors, write_arrays, write_te
 from saccade.plots.render import save_figure
 from saccade.registry import lookup
 from saccade.runs.attention_maps import AttentionMaps, select_maps
-from saccade.runs.data_paths import locate_paths, remember_paths
+from saccade.runs.data_paths import (
+    check_foreign_sources,
+    is_outside,
+    locate_paths,
+    remember_paths,
+)
 from saccade.runs.explanation import Explanation
 from saccade.runs.heat_maps import HeatMaps, select_heat_maps
 from saccade.runs.importance import ColumnImportance
@@ -550,12 +556,27 @@ class Run:
         self._data = data
 
     def prepare_data(self, console: Console | None = None) -> PreparedData[Any, Any, Any]:
-        """Read the run's own data with its preprocessor."""
-        return prepare_data(
-            self.located_recipe(),
-            PrepareContext(preprocessor=self.preprocessor, scratch_dir=self.tokens_dir()),
-            console,
-        )
+        """Read the run's own data with its preprocessor.
+
+        Of a run of another machine, data outside of its folder must be that of the training.
+        """
+        is_own = is_made_here(self.recipe.data.model_dump(), self.metadata)
+        if not is_own:
+            check_foreign_sources(self.recipe, self.folder)
+        recipe = self.located_recipe()
+        context = PrepareContext(preprocessor=self.preprocessor, scratch_dir=self.tokens_dir())
+        data = prepare_data(recipe, context, console)
+        if not is_own and is_outside(recipe, self.folder):
+            self._check_fingerprint(data)
+        return data
+
+    def _check_fingerprint(self, data: PreparedData[Any, Any, Any]) -> None:
+        if data.fingerprint() != self.metadata.get("data"):
+            raise DataError(
+                f"{self.folder} was not made on this machine, and {self.data_name} is other data "
+                "than the run was trained on; it is not used; if you trust the run, try --data "
+                "FILE with the data."
+            )
 
     def located_recipe(self) -> Recipe:
         """Return the recipe with the paths at which its data files are found now."""
@@ -765,14 +786,16 @@ def _is_same_run(one: Path, other: Path) -> bool:
 
 
 def run_metadata(threads: int, data: str, recipe: Recipe, folder: Path) -> dict[str, Any]:
-    """Return versions, threads, fingerprint and paths of the data for run.toml."""
+    """Return versions, threads, fingerprint and signed paths of the data for run.toml."""
+    paths = remember_paths(recipe, folder)
     return {
         "saccade": __version__,
         "torch": version("torch"),
         "python": platform.python_version(),
         "threads": threads,
         "data": data,
-        "paths": remember_paths(recipe, folder),
+        "paths": paths,
+        "machine": sign_paths(recipe.data.model_dump(), paths),
     }
 
 

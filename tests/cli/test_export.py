@@ -217,3 +217,14 @@ def test_default_prediction_through_an_export_does_not_load_torch(
     assert done.returncode == 0 and done.stdout == load_run(run).predict("abc").text + "\n", (
         done.stderr
     )
+
+
+def test_export_of_another_machine_is_not_the_default(
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CTranslate2 reads its files itself, whatever they contain."""
+    run = Path(shutil.copytree(exported, tmp_path / "run"))
+    write_parity(run, 8, 8)
+    assert is_verified_export(run)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other machine"))
+    assert not is_verified_export(run)

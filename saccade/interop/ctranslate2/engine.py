@@ -31,6 +31,7 @@ from saccade.data.tokenizers import Tokenizer, group_by_length, tokenizer_from_j
 from saccade.errors import ConfigError, DataError, MissingPackageError, RunError, SaccadeError
 from saccade.interop.export_folder import EXPORT_FORMAT, EXPORT_INFO_FILE, PARITY_FILE
 from saccade.io.atomic import corrupt_file_error, read_checksummed_json, write_checksummed_json
+from saccade.io.machine import is_made_here
 from saccade.io.run_folder import read_run_settings, weights_checksum
 from saccade.types.limits import MAX_BEAM, MAX_PENALTY
 from saccade.types.progress import Progress, ProgressCounter, ignore_progress
@@ -99,6 +100,7 @@ def is_verified_export(run: Path) -> bool:
     """Return True if a run has an export of its weights that gives the same greedy predictions.
 
     It must be in float32, and `write_parity` must have recorded that all predictions were equal.
+    CTranslate2 reads its files itself, so that the run must have been made on this machine.
     """
     folder = export_folder(run)
     if not (folder / PARITY_FILE).exists() or find_spec("ctranslate2") is None:
@@ -107,7 +109,10 @@ def is_verified_export(run: Path) -> bool:
         info = read_checksummed_json(folder / EXPORT_INFO_FILE)
         parity = read_checksummed_json(folder / PARITY_FILE)
         checksum = weights_checksum(run)
+        settings = read_run_settings(run)
     except RunError:
+        return False
+    if not is_made_here(settings["recipe"].get("data", {}), settings["made"]):
         return False
     is_same = parity["inputs"] > 0 and parity["same"] == parity["inputs"]
     is_fresh = info["weights"] == parity["weights"] == checksum
