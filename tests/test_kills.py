@@ -53,7 +53,7 @@ MODULES = (
 LOOP = ("train.steps=6", "train.evaluate_every=3", "train.threads=1", "train.checkpoint_seconds=0")
 WORDS = ("model.width=8", "data.max_new_tokens=8", "train.batch_tokens=128", *LOOP)
 HEADS = ("model.depth=1", "model.heads=2")
-TEXT = ("data.segment_length=16", "data.tokenizer.vocab_size=300")
+VECTORS = ("model.width=8", "train.threads=1")
 
 
 class Case(NamedTuple):
@@ -81,13 +81,13 @@ CASES = {
     "language gpt2": train("language", "text.txt", "gpt2", "model.width=8", *HEADS, *LOOP),
     "language lstm": train("language", "text.txt", "lstm", "model.width=8", *LOOP),
     "language ngram": train("language", "text.txt", "ngram"),
-    "vectors skipgram": train("vectors", "text.txt", "skipgram", "model.width=8"),
-    "vectors glove": train("vectors", "text.txt", "glove", "model.width=8"),
+    "vectors skipgram": train("vectors", "text.txt", "skipgram", *VECTORS),
+    "vectors glove": train("vectors", "text.txt", "glove", *VECTORS),
     "vectors svd": train("vectors", "text.txt", "svd", "model.width=8"),
     "table mlp": train("table", "table.csv", "mlp", *LOOP, target="kind"),
     "table svm": train("table", "table.csv", "svm", target="kind"),
     "classify ngrams": train("classify", "reviews.csv", "ngrams"),
-    "classify fasttext": train("classify", "reviews.csv", "fasttext"),
+    "classify fasttext": train("classify", "reviews.csv", "fasttext", "train.threads=1"),
     "classify cnn": train("classify", "reviews.csv", "cnn", *LOOP),
     "forecast recurrent": train("forecast", "series.csv", "recurrent", *LOOP),
     "forecast autoregressive": train("forecast", "series.csv", "autoregressive", *LOOP),
@@ -223,7 +223,10 @@ def content(path: Path) -> Any:
         values["made"].pop("paths", None)
         return without_times(values)
     if path.name == "metrics.jsonl":
-        return [without_times(json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        if any("rate" in line and "loss" not in line for line in lines):  # reported by the clock
+            lines = [{**lines[-1], "step": None}]
+        return [without_times(line) for line in lines]
     if path.suffix == ".json" and path.name in ("scores.json", "checks.json", "compare.json"):
         values = without_times(json.loads(path.read_text("utf-8")))
         values.pop("sha256", None)

@@ -29,10 +29,14 @@ class WeightFiles(NamedTuple):
 class _FitLog:
     """metrics.jsonl of a fit: one line per report, rewritten atomically."""
 
-    def __init__(self, path: Path, seconds: float):
+    def __init__(self, path: Path, seconds: float, lines: int | None):
+        """Continue after so many lines; None, as in old checkpoints: those of so many seconds."""
         self.path = path
         self.started = time.monotonic() - seconds
-        self.lines = [line for line in read_metrics(path) if line.get("seconds", inf) <= seconds]
+        logged = read_metrics(path)
+        if lines is None:
+            lines = sum(line.get("seconds", inf) <= seconds for line in logged)
+        self.lines = logged[:lines]
 
     def seconds(self) -> float:
         return time.monotonic() - self.started
@@ -66,12 +70,13 @@ def run_fit_session(
     """
     stop = StopFlag() if stop is None else stop
     checkpoint = folder / "checkpoint" / "fitting.safetensors"
-    state, metadata = files.read(checkpoint) if checkpoint.exists() else (None, {"seconds": 0.0})
-    log = _FitLog(folder / "metrics.jsonl", metadata["seconds"])
+    new = {"seconds": 0.0, "lines": 0}
+    state, metadata = files.read(checkpoint) if checkpoint.exists() else (None, new)
+    log = _FitLog(folder / "metrics.jsonl", metadata["seconds"], metadata.get("lines"))
 
     def save(state: dict[str, Any]) -> None:
         checkpoint.parent.mkdir(exist_ok=True)
-        files.write(checkpoint, state, {"seconds": log.seconds()})
+        files.write(checkpoint, state, {"seconds": log.seconds(), "lines": len(log.lines)})
 
     def evaluate_now() -> tuple[dict[str, float], float]:
         with stop.stoppable_evaluation():

@@ -1,10 +1,12 @@
 """Word vectors: fitting, resuming, neighbours, benchmarks, rejected data."""
 
+import itertools
 import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -129,6 +131,24 @@ def test_word_vectors_resumed_after_kill_have_same_bits(
     resumed = resume(folder, {}, TrainOptions()).run
     assert np.array_equal(whole.model.unit_vectors, resumed.model.unit_vectors)
     assert not (folder / "checkpoint" / "fitting.safetensors").exists()
+
+
+def test_log_of_a_resumed_fit_has_every_line_once(
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    killed_once_saved: Callable[[Callable[[], object]], int],
+) -> None:
+    # a report is at 5.6 ms, which is logged as 0.01 s, and the checkpoint after it at 5.7 ms
+    times = itertools.chain([0.0], itertools.count(0.0056, 0.0001))
+    clock = SimpleNamespace(monotonic=lambda: next(times))
+    monkeypatch.setattr("saccade.training.fit_session.time", clock)
+    folder = tmp_path / "killed"
+    killed_once_saved(lambda: fit_vectors(corpus, folder, "glove"))
+    resumed = resume(folder, {}, TrainOptions()).run
+    whole = fit_vectors(corpus, tmp_path / "whole", "glove")
+    losses = [[line.get("loss") for line in run.metrics()] for run in (resumed, whole)]
+    assert losses[0] == losses[1]
 
 
 def test_fasttext_builds_vectors_of_unknown_words(fitted: Callable[..., Run]) -> None:
