@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,8 @@ class FitContext:
     scratch_dir: Path | None = None  # folder for large intermediate files; None: memory
     # records the metrics on the dev split, before a fit that includes it
     evaluate_dev: Callable[[], None] = lambda: None
+    # a block of work that is left where it stands when the fit is to stop, and repeated
+    repeatable: Callable[[], AbstractContextManager[None]] = nullcontext
 
     @property
     def start_block(self) -> int:

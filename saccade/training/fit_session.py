@@ -94,6 +94,7 @@ def run_fit_session(
             threads,
             scratch_dir,
             lambda: on_dev.append(evaluate_now()),
+            stop.stoppable_evaluation,
         )
         try:
             estimator.fit(context)

@@ -26,7 +26,10 @@ EXIT_SECONDS = 1.0  # from a signal to the end of a command that does not end by
 
 
 class EvaluationStopped(Stopped):
-    """An evaluation was interrupted because training is to stop; it is made when resumed."""
+    """An evaluation, or a pass of a fit, was left because training is to stop.
+
+    It is repeated when the training is resumed.
+    """
 
 
 class StopFlag:
@@ -52,7 +55,7 @@ class StopFlag:
     def stoppable_evaluation(self) -> Iterator[None]:
         """Raise `EvaluationStopped` when a signal arrives, or now if one has arrived.
 
-        An evaluation changes nothing, so it can be left at any point of it.
+        An evaluation changes nothing that is saved, so it can be left at any point of it.
         """
         self._is_evaluating = True
         try:

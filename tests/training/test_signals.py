@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from saccade.cli.main import run as saccade
 from saccade.errors import Stopped
 from saccade.io.run_folder import read_metrics
+from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.tasks.translation.evaluate import TranslationEvaluator
 from saccade.training.loop import EvalProgressEvent, Event
@@ -306,3 +308,87 @@ def test_sigterm_in_training_saves_and_exits_with_143(words_file: Path, tmp_path
     assert started.returncode == 143
     assert "Resume with: saccade train --resume run" in err and "Traceback" not in err
     assert list((tmp_path / "run" / "checkpoint").glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("part", ["count_cooccurrences", "truncated_svd", "GloVeTrainer.epoch"])
+def test_pass_of_a_fit_is_left_and_repeated(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text.txt").write_text("one two three two one three four one two\n" * 40)
+    model = "svd" if part == "truncated_svd" else "glove"
+    values = {"model.width": 4, "train.threads": 1, "data.min_count": 1, "model.epochs": 3}
+    if model == "svd":
+        del values["model.epochs"]
+    recipe = resolve_recipe(
+        "vectors", data=str(tmp_path / "text.txt"), model=model, changes=values
+    ).recipe
+    whole = train_recipe(recipe, tmp_path / "whole", TrainOptions()).run
+    done: list[str] = []
+    models = "saccade.tasks.word_vectors.models"
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        done.append(part)  # what comes after the signal
+        return original(*arguments, **options)
+
+    owner: Any = import_module(models)
+    for name in part.split(".")[:-1]:
+        owner = getattr(owner, name)
+    original = getattr(owner, part.split(".")[-1])
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, part.split(".")[-1], interrupted)
+        stopped = train_recipe(recipe, tmp_path / "run", TrainOptions())
+    assert (stopped.stop_reason, stopped.signal_number) == ("stop", signal.SIGTERM)
+    assert not done
+    resumed = resume(tmp_path / "run", {}, TrainOptions())
+    assert resumed.stop_reason == "fitted"
+    assert (resumed.run.model.unit_vectors == whole.model.unit_vectors).all()
+
+
+# a model of each task, and the class whose method evaluates
+EVALUATED = {
+    "table": ("table", "saccade.tasks.tabular.scoring:NetworkScorer.outputs"),
+    "classify": ("classify", "saccade.tasks.text_classification.scorer:LabelScorer.predict_proba"),
+    "forecast": (
+        "forecast",
+        "saccade.tasks.forecasting.predict:ForecastPredictor.rolling_forecasts",
+    ),
+}
+
+
+@pytest.mark.parametrize("task", EVALUATED)
+def test_evaluation_of_every_task_is_left_where_it_stands(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, changes = tmp_path / "run", {"train.steps": 4, "train.evaluate_every": 2}
+    data = {
+        "table": "a,b\n" + "".join(f"{n % 17},{n % 2}\n" for n in range(80)),
+        "classify": "label,text\n" + "good,a fine day\nbad,a sad day\n" * 20,
+        "forecast": "value\n" + "".join(f"{n % 7}\n" for n in range(200)),
+    }[task]
+    (tmp_path / "data.csv").write_text(data)
+    more = {"data.target": "b"} if task == "table" else {}
+    recipe = resolve_recipe(
+        EVALUATED[task][0],
+        data=str(tmp_path / "data.csv"),
+        model={"table": "mlp", "classify": "cnn", "forecast": "autoregressive"}[task],
+        changes={**changes, **more, "train.threads": 1},
+    ).recipe
+    module, name = EVALUATED[task][1].split(":")
+    owner = getattr(import_module(module), name.split(".")[0])
+    method = name.split(".")[1]
+    original = getattr(owner, method)
+    done: list[str] = []
+
+    def interrupted(self: Any, *arguments: Any, **options: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        done.append(task)  # what comes after the signal
+        return original(self, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, method, interrupted)
+        stopped = train_recipe(recipe, folder, TrainOptions())
+    assert stopped.stop_reason == "stop"
+    assert not done
+    assert [path.stem for path in (folder / "checkpoint").iterdir()] == ["000000002"]
+    assert resume(folder, {}, TrainOptions()).stop_reason == "steps"

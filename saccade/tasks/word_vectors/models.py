@@ -191,7 +191,8 @@ class GloVeModel(WordModel):
             on_progress = _counter(
                 context, f"epoch {epoch + 1} of {self.config.epochs}", 2 * len(pairs[0])
             )
-            loss = self.trainer.epoch(epoch, context.threads, on_progress)
+            with context.repeatable():
+                loss = self.trainer.epoch(epoch, context.threads, on_progress)
             context.log_metrics({"loss": loss})
             if epoch + 1 < self.config.epochs:
                 context.save({**self.trainer.params._asdict(), "next": np.array([epoch + 1])})
@@ -220,7 +221,9 @@ class SVDModel(GloVeModel):
         """Count co-occurrences and decompose them."""
         pairs = _counted(sentences, self.config.window, context)
         on_progress = _counter(context, "decomposing", SVD_POWER_ITERATIONS + 1)
-        self.rows = truncated_svd(pairs, len(self.words), self.config.width, self.seed, on_progress)
+        size, width = len(self.words), self.config.width
+        with context.repeatable():
+            self.rows = truncated_svd(pairs, size, width, self.seed, on_progress)
 
 
 class OneHotModel(WordModel):
@@ -260,13 +263,14 @@ def _check(rows: NDArray[Any], expected: int, min_width: int) -> None:
 
 def _counted(sentences: WordCorpus, window: int, context: FitContext) -> glove.Cooccurrences:
     on_progress = _counter(context, "counting co-occurrences", len(sentences.words))
-    return count_cooccurrences(
-        sentences,
-        window,
-        threads=context.threads,
-        scratch_dir=context.scratch_dir,
-        on_progress=on_progress,
-    )
+    with context.repeatable():
+        return count_cooccurrences(
+            sentences,
+            window,
+            threads=context.threads,
+            scratch_dir=context.scratch_dir,
+            on_progress=on_progress,
+        )
 
 
 def _counter(context: FitContext, what: str, total: int) -> Callable[[int], None]:
