@@ -123,11 +123,13 @@ def prune(
         (milliseconds,) = time_runs(opened)
         unchanged = before._replace(milliseconds=milliseconds)
         return PruneResult(heads, baseline, unchanged, None, None)
-    _save_pruned(opened, search.pruned, folder)
-    on_progress("evaluating on the test split", 0, 0)
-    smaller = load_run(folder)
-    after = measure_quality(smaller)
-    times = time_runs(opened, smaller)
+    with staging_folder(folder) as staging:  # there once all is measured
+        _save_pruned(opened, search.pruned, staging)
+        on_progress("evaluating on the test split", 0, 0)
+        smaller = load_run(staging)
+        after = measure_quality(smaller)
+        times = time_runs(opened, smaller)
+        replace_folder(staging, folder)
     before, after = (
         quality._replace(milliseconds=milliseconds)
         for quality, milliseconds in zip((before, after), times, strict=True)
@@ -356,6 +358,4 @@ def _save_pruned(run: Run, pruned: dict[str, list[int]], folder: Path) -> None:
     model = deepcopy(run.model)  # the opened run stays unchanged
     prune_heads(model, pruned)
     smaller.model.load_state_dict(model.state_dict())
-    with staging_folder(folder) as staging:
-        smaller.save(staging)
-        replace_folder(staging, folder)
+    smaller.save(folder)
