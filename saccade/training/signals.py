@@ -22,7 +22,7 @@ from saccade.errors import Stopped
 STOP_SIGNALS = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
-EXIT_SECONDS = 1.0  # from a signal to the end of a command that does not end by itself
+EXIT_SECONDS = 0.5  # from a signal to the end of a command that does not end by itself
 
 
 class EvaluationStopped(Stopped):
