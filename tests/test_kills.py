@@ -224,8 +224,8 @@ def content(path: Path) -> Any:
         return without_times(values)
     if path.name == "metrics.jsonl":
         lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        if any("rate" in line and "loss" not in line for line in lines):  # reported by the clock
-            lines = [{**lines[-1], "step": None}]
+        if "learning_rate" not in lines[0]:  # of a fit, which may report by the clock
+            lines = [{**line, "step": None} for line in lines if "rate" not in line]
         return [without_times(line) for line in lines]
     if path.suffix == ".json" and path.name in ("scores.json", "checks.json", "compare.json"):
         values = without_times(json.loads(path.read_text("utf-8")))

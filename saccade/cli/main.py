@@ -167,12 +167,14 @@ def run(arguments: list[str]) -> int:
         try:
             code = _run_typer(arguments, debug)
             sys.stdout.flush()
-            return code
+            if code == 0 or not stopped():
+                return code
+            error: BaseException | None = Stopped()  # typer makes an exit code of it
         except _PassThrough as wrapper:
             error = wrapper.__cause__
         except (Exception, KeyboardInterrupt) as caught:
             error = caught
-        if stopped.number is not None and not isinstance(error, Stopped):
+        if stopped.number is not None and not (isinstance(error, Stopped) and str(error)):
             # the interrupt may have become another error, as in the import of a C extension
             message = str(error) if isinstance(error, KeyboardInterrupt) else ""
             error = Stopped(message, stopped.number)

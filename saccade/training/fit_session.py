@@ -70,7 +70,7 @@ def run_fit_session(
     """
     stop = StopFlag() if stop is None else stop
     checkpoint = folder / "checkpoint" / "fitting.safetensors"
-    new = {"seconds": 0.0, "lines": 0}
+    new: dict[str, Any] = {"seconds": 0.0, "lines": 0}
     state, metadata = files.read(checkpoint) if checkpoint.exists() else (None, new)
     log = _FitLog(folder / "metrics.jsonl", metadata["seconds"], metadata.get("lines"))
 

@@ -83,6 +83,22 @@ def test_interrupted_command_exits_with_the_code_of_the_signal(
 
 
 @pytest.mark.parametrize(("number", "code"), CODES.items())
+def test_signal_while_the_arguments_are_parsed_has_its_own_code(
+    number: signal.Signals,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        signal.raise_signal(number)
+
+    # typer itself ends with 130 and without a message, whatever the signal
+    monkeypatch.setattr("typer.core.TyperGroup.resolve_command", interrupted)
+    assert saccade(["list"]) == code
+    assert capsys.readouterr().err.splitlines()[-1] == "Stopped."
+
+
+@pytest.mark.parametrize(("number", "code"), CODES.items())
 def test_stopped_training_exits_with_the_code_of_the_signal(
     number: signal.Signals,
     code: int,
