@@ -39,7 +39,8 @@ COLUMN_NAMES = frozenset(  # usual names of columns
     """.split()
 )
 
-_NUMBER = re.compile(r"[+-]?[$€£¥]?\s?[\d.,\s]*\d[\d.,]*\s?[%€$£¥]?")
+# the last group of digits is matched separately from the others, which keeps the time linear
+_NUMBER = re.compile(r"[+-]?[$€£¥]?\s?(?:[\d.,\s]*\s)?[.,]*\d[\d.,]*\s?[%€$£¥]?")
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?")
 _NAME = re.compile(r"[^\W\d][\w .\-/()%#&:\[\]]*(?<![.:])")
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]{2,4})?")
