@@ -31,6 +31,7 @@ from saccade.data.tokenizers import Tokenizer, group_by_length, tokenizer_from_j
 from saccade.errors import ConfigError, DataError, MissingPackageError, RunError, SaccadeError
 from saccade.interop.export_folder import EXPORT_FORMAT, EXPORT_INFO_FILE, PARITY_FILE
 from saccade.io.atomic import corrupt_file_error, read_checksummed_json, write_checksummed_json
+from saccade.io.file_kinds import check_regular_file
 from saccade.io.machine import is_made_here
 from saccade.io.run_folder import read_run_settings, weights_checksum
 from saccade.types.limits import MAX_BEAM, MAX_PENALTY
@@ -309,7 +310,8 @@ def _read_export_info(run: Path, folder: Path) -> dict[str, Any]:
             f"Install it, or export again: {_export_command(run)}"
         )
     for name, checksum in export_info["files"].items():
-        path = folder / name
+        path = folder / Path(name).name  # no file outside of the folder
+        check_regular_file(path, RunError)
         if not path.exists() or sha256(path.read_bytes()).hexdigest() != checksum:
             raise corrupt_file_error(
                 path, f"it was changed after the export ({_export_command(run)} writes it again)"
