@@ -76,7 +76,8 @@ def sandbox() -> Iterator[Path]:
     _violations.clear()
     # temporary files are in the system's folder, under these prefixes
     temporary = os.path.realpath(tempfile.gettempdir())
-    _allowed.append(str(folder))
+    # the library prepares a folder under a temporary name next to its own
+    _allowed.extend((str(folder), str(folder.with_name(f".{folder.name}."))))
     _allowed.extend(os.path.join(temporary, prefix) for prefix in ("saccade-", "tmp"))
     try:
         yield folder

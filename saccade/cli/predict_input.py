@@ -11,10 +11,10 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from saccade.cli.opening import read_run_recipe
 from saccade.data.task_roles import INPUT_ROLES, role_settings
 from saccade.data.text.labels import match_prefixed_labels
 from saccade.errors import DataError
-from saccade.io.run_folder import read_run_settings
 
 if TYPE_CHECKING:
     from saccade.data.records.base import ReadOptions, Records
@@ -64,8 +64,8 @@ def read_run_columns(run: Path, given: Mapping[str, str], file: "ReadOptions") -
     """
     from saccade.data.task_records import RoleOptions, given_columns
 
-    recipe = read_run_settings(run)["recipe"]
-    task, data = recipe.get("task", "translate"), recipe["data"]
+    recipe = read_run_recipe(run)
+    task, data = recipe.task, recipe.data.model_dump()
     role_settings(task, given)  # refuses roles that the task does not have
     columns = {**given_columns(data, task), **given}
     keeps_tabs = task not in ("classify", "translate") or data.get("whitespace") == "keep"

@@ -111,7 +111,7 @@ def check_given(records: Records, given: Mapping[str, str | None]) -> None:
 
 
 def _has_column(records: Records, name: str) -> bool:
-    return name in records.columns or (name.isdecimal() and 0 < int(name) <= len(records.columns))
+    return name in records.columns or records.column_at(name) is not None
 
 
 def _as_in(records: Records, given: Mapping[str, str | None]) -> dict[str, str | None]:

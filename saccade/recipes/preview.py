@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from saccade.config import Config, override_settings
 from saccade.data.parallel.readers import open_pairs
 from saccade.data.records.base import Records
 from saccade.data.records.open import open_records
@@ -106,10 +107,17 @@ def preview_other_data(recipe: Recipe, data: str, changes: Mapping[str, Any]) ->
     return DataPreview(task, data, settings, choices, opened.notes)
 
 
+class _DataSettings(Config):
+    """The settings of a recipe that describe how a file is read."""
+
+    data: RoleOptions = RoleOptions()
+
+
 def role_options(changes: Mapping[str, Any]) -> RoleOptions:
     """Return how a file is read from settings by dotted path."""
-    given = {path.removeprefix("data."): value for path, value in changes.items()}
-    return RoleOptions(**{n: v for n, v in given.items() if n in RoleOptions.model_fields})
+    known = {f"data.{name}" for name in RoleOptions.model_fields}
+    given = {path: value for path, value in changes.items() if path in known}
+    return override_settings(_DataSettings(), given).data
 
 
 def _is_file(data: str) -> bool:

@@ -86,6 +86,11 @@ class Records:
                 break
         return RecordChunk(cells, np.array(numbers, np.int64))
 
+    def column_at(self, position: str) -> str | None:
+        """Return the column at a position that is written in digits, counted from 1."""
+        positions = {str(number): name for number, name in enumerate(self.columns, 1)}
+        return positions.get(position)
+
     def check_column(self, name: str) -> None:
         """Raise a DataError if there is no column of this name."""
         if name not in self.columns:

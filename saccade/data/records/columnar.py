@@ -26,6 +26,7 @@ ARROW_FILE_MAGIC = b"ARROW1\0\0"
 ARROW_CONTINUATION = b"\xff\xff\xff\xff"
 RECORD_BATCH = 3  # kind of a message
 PARQUET_MAGIC = b"PAR1"
+MAX_CLASS_DIGITS = 10
 HUGGING_FACE_KEY = "huggingface"  # of the metadata of a Parquet file
 
 ClassNames = Mapping[str, list[str]]  # by column
@@ -179,9 +180,10 @@ def _chunks(
 
 
 def _class_name(cell: str | None, names: list[str]) -> str | None:
-    if cell is None or not cell.lstrip("-").isdecimal():
+    if cell is None or not cell.removeprefix("-").isdecimal():
         return cell
-    return names[int(cell)] if 0 <= int(cell) < len(names) else None  # -1: without a label
+    is_class = len(cell) < MAX_CLASS_DIGITS and 0 <= int(cell) < len(names)
+    return names[int(cell)] if is_class else None  # -1: without a label
 
 
 # --- Arrow IPC streams ----------------------------------------------------------------------------

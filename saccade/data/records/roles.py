@@ -105,8 +105,9 @@ def assign_roles(
 
 def find_column(records: Records, name: str) -> str:
     """Return the column of a name, or at a position counted from 1 if no column has that name."""
-    if name not in records.columns and name.isdecimal() and 0 < int(name) <= len(records.columns):
-        return records.columns[int(name) - 1]
+    at_position = records.column_at(name)
+    if name not in records.columns and at_position is not None:
+        return at_position
     records.check_column(name)
     return name
 

@@ -12,14 +12,17 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from saccade.data.special_tokens import EOS
+from saccade.data.splits import SPLIT_NAMES
 from saccade.data.tokenizers import Tokenizer
 from saccade.io.atomic import corrupt_file_error, read_checksummed_json, write_checksummed_json
+from saccade.io.documents import parse_structure
 from saccade.io.id_files import IdRange, ids_checksum, open_ids
 from saccade.io.memmap import open_memmap
 
@@ -120,6 +123,9 @@ def read_corpora(folder: Path, vocab_size: int) -> dict[str, TokenCorpus]:
     index = read_checksummed_json(folder / TOKEN_INDEX_FILE)
     valid = IdRange(0, vocab_size - 1)
     try:
+        splits = parse_structure(dict[str, dict[str, Annotated[int, Field(ge=0)]]], index["splits"])
+        if unknown := {*splits} - {*SPLIT_NAMES}:
+            raise ValueError(f"got the split {min(unknown)!r:.100}")
         return {
             split: TokenCorpus(
                 open_ids(
@@ -132,9 +138,9 @@ def read_corpora(folder: Path, vocab_size: int) -> dict[str, TokenCorpus]:
                 facts["characters"],
                 facts["words"],
             )
-            for split, facts in index["splits"].items()
+            for split, facts in splits.items()
         }
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         reason = f"it has another structure ({error})"
         raise corrupt_file_error(folder / TOKEN_INDEX_FILE, reason) from None
 

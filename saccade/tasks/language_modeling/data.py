@@ -15,6 +15,7 @@ from saccade.data.records.roles import RoleChoice
 from saccade.data.source import DatasetSource, SyntheticSource, resolve_source
 from saccade.data.special_tokens import EOS, unknown_token_note
 from saccade.data.split_keys import refuse_division
+from saccade.data.splits import SPLIT_NAMES
 from saccade.data.text.corpus import SYNTHETIC_TEXTS, open_text_corpus, synthetic_corpus
 from saccade.data.text.lm_batching import SegmentBatch
 from saccade.data.text.text_splits import divide_text
@@ -125,7 +126,7 @@ def prepare_text(recipe: LanguageRecipe, context: PrepareContext[Tokenizer]) -> 
     corpora = None
     if folder is not None and tokenizer is not None and (folder / TOKEN_INDEX_FILE).exists():
         corpora = stored_or_none(partial(read_corpora, folder, tokenizer.vocab_size))
-    if corpora is None or tokenizer is None:
+    if corpora is None or tokenizer is None or len(corpora) < len(SPLIT_NAMES):
         context.on_progress("reading the text", 0, None)
         lines, columns, inferred, notes = _read_lines(recipe.data, context.on_progress)
         data = recipe.data.model_dump(exclude_unset=True) | columns
