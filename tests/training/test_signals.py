@@ -228,10 +228,10 @@ def test_second_signal_leaves_no_wrong_file(
 ) -> None:
     command = folder_with(words_file, tmp_path)
     assert server([*command[:-1], "whole"], tmp_path).code == 0
-    ended = server(
-        command, tmp_path, signals=(signal.SIGTERM, signal.SIGTERM), moment=MOMENTS[moment]
-    )
-    assert ended.code == 143
+    # two different ones: of two equal signals that wait, the second is dropped by the system
+    both = (signal.SIGINT, signal.SIGTERM)
+    ended = server(command, tmp_path, signals=both, moment=MOMENTS[moment])
+    assert ended.code in (130, 143)
     assert messages_of_stop(ended) == ["Stopped."]
     is_run = (tmp_path / "run" / "run.toml").exists()
     assert server(["train", "--resume", "run"] if is_run else command, tmp_path).code == 0
