@@ -52,6 +52,8 @@ PLUMBING = {
     "data/task_records.py": "finds the columns of a task",
     "data/task_roles.py": "the columns that a task takes",
     "io/archives.py": "detects archives",
+    "io/file_kinds.py": "refuses pipes and devices by name",
+    "io/normalisation.py": "unicodedata.normalize in linear time",
     "io/numbers.py": "parses numbers",
     "io/signatures.py": "detects binary formats",
     "recipes/preview.py": "chooses the task of a file",

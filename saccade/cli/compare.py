@@ -38,6 +38,8 @@ MAX_ROWS_WITH_ALL_PAIRS = 5  # with more rows only the pairs with the best are p
 DEFAULT_MAX_LENGTH = 2048
 MAX_KERNEL, MAX_LAYER_WIDTH = 1023, 4096  # of measured layers
 
+LAYERS_SECTION = "saccade compare layers"
+
 
 @with_role_options
 def compare_command(
@@ -79,21 +81,28 @@ def compare_command(
     max_length: Annotated[
         int | None,
         typer.Option(
-            help=f"layers: longest sequence; default: {DEFAULT_MAX_LENGTH}.", min=1, max=MAX_LENGTH
+            help=f"Longest sequence; default: {DEFAULT_MAX_LENGTH}.",
+            min=1,
+            max=MAX_LENGTH,
+            rich_help_panel=LAYERS_SECTION,
         ),
     ] = None,
     kernel: Annotated[
         int | None,
         typer.Option(
-            help="layers: positions that the convolution covers, odd; default: 3.",
+            help="Positions that the convolution covers, odd; default: 3.",
             min=3,
             max=MAX_KERNEL,
+            rich_help_panel=LAYERS_SECTION,
         ),
     ] = None,
     width: Annotated[
         int | None,
         typer.Option(
-            help="layers: width of inputs and outputs; default: 64.", min=1, max=MAX_LAYER_WIDTH
+            help="Width of inputs and outputs; default: 64.",
+            min=1,
+            max=MAX_LAYER_WIDTH,
+            rich_help_panel=LAYERS_SECTION,
         ),
     ] = None,
     save: ImageOption = None,

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from saccade.types.results import Prediction
 
 INCOMPLETE_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # decoded from a part of a character's bytes
+CHOICES_SECTION = "Choices (language models)"
 DEFAULT_DECODING = {"beam": 1, "n_best": 1}
 DEFAULT_ENGINE = "fused"
 
@@ -86,11 +87,16 @@ def predict_command(
         str | None,
         typer.Option(
             metavar="A,B,…",
-            help="Language models: choose a continuation instead of generating.",
+            help="Choose the most probable continuation instead of generating.",
+            rich_help_panel=CHOICES_SECTION,
         ),
     ] = None,
     examples: Annotated[
-        Path | None, typer.Option(help="--choices: file with texts and their choices, as examples.")
+        Path | None,
+        typer.Option(
+            help="File with texts and their labels, as examples in front of each text.",
+            rich_help_panel=CHOICES_SECTION,
+        ),
     ] = None,
     search: Annotated[
         list[str] | None,

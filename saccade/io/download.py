@@ -34,6 +34,7 @@ MAX_ADDRESS_BYTES = 4 << 30  # of an address that the user gave
 MAX_UNPACKED_BYTES = 512 << 20
 DOWNLOAD_CHUNK = 1 << 16  # bytes
 DOWNLOAD_TIMEOUT = 30.0  # seconds without a byte from the server
+MAX_LENGTH_DIGITS = 18  # of a Content-Length
 MAX_CACHED_NAME = 80  # characters
 NOT_MODIFIED = 304
 VALIDATORS = {"If-None-Match": "ETag", "If-Modified-Since": "Last-Modified"}  # asked: sent
@@ -159,7 +160,7 @@ def _download(
     request.add_header("User-Agent", USER_AGENT)
     with _open(request) as response, path.open("wb") as file:
         length = response.headers.get("Content-Length", "")
-        total = int(length) if length.isdecimal() else 0
+        total = int(length) if length.isdecimal() and len(length) <= MAX_LENGTH_DIGITS else 0
         if total > max_bytes:
             raise DataError(f"got a file of {total:,} bytes; expected at most {max_bytes:,}")
         done = _copy(response.read, file, max_bytes, lambda done: on_progress(done, total))

@@ -64,17 +64,18 @@ def read_run_settings(folder: Path) -> dict[str, Any]:
         raise corrupt_file_error(path, f"it is not TOML ({error})") from None
     if type(values.get("format")) is not int:
         raise corrupt_file_error(path, "it has no format")
-    try:
-        parse_structure(RunMetadata, values.get("made"))
-    except ValueError as error:
-        raise corrupt_file_error(path, f"its [made] has another structure ({error})") from None
     if values["format"] > RUN_FORMAT:
-        writer = values["made"].get("saccade", "(unknown)")
+        made = values.get("made")
+        writer = made.get("saccade", "(unknown)") if isinstance(made, dict) else "(unknown)"
         raise RunError(
             f"{folder} is in format {values['format']}, written by saccade {writer}; this is "
             f"saccade {__version__}, which reads formats up to {RUN_FORMAT}. Install a newer "
             "saccade."
         )
+    try:
+        parse_structure(RunMetadata, values.get("made"))
+    except ValueError as error:
+        raise corrupt_file_error(path, f"its [made] has another structure ({error})") from None
     if not isinstance(values.get("recipe"), dict):  # a newer format may have none
         raise corrupt_file_error(path, "it has no recipe")
     if values["format"] < 3:

@@ -16,12 +16,13 @@ MAX_OPTIONS = 12
 
 
 def options_of(command: Any) -> list[str]:
-    """Return the options of a command without those that name columns.
+    """Return the options of a command without those that have a section of their own.
 
-    These are the same nine in every command, from one table, and have a section of their own.
+    These are the nine that name columns, which are the same in every command, and those of
+    choices and of layers.
     """
     options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
-    return [p.name for p in options if p.rich_help_panel != COLUMNS_SECTION]
+    return [p.name for p in options if p.rich_help_panel is None]
 
 
 def test_commands_have_no_more_than_12_options() -> None:
