@@ -12,8 +12,7 @@ to W and v: the movement of the window with p_t has none.
 A query is compared with at most 2D + 1 keys. In a long source these are gathered, so that the
 products grow with T · D and not with T · S (`gathered_local_attention`). In a short one the window
 is a mask on the whole table of scores (`local_weights`, the reference). Fewer products are not
-always less time: on a CPU, copied rows take longer than products of whole matrices up to sources of
-about 75 windows, except with the additive scores, whose table has a vector for each pair.
+always less time: on a CPU, rows that are copied may take longer than a product of whole matrices.
 """
 
 import torch
@@ -25,7 +24,7 @@ from saccade.nn.functional import Attention, allowed_keys, attention_weights, re
 from saccade.nn.masks import Mask
 from saccade.types.shapes import Hidden, MaySee
 
-MIN_LOCAL_GAIN = 4  # ratio of keys to gathered keys, below which copying them takes longer
+MIN_LOCAL_GAIN = 4  # ratio of keys to gathered keys, below which all scores are computed
 
 
 def predict_centre(

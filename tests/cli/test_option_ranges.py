@@ -39,7 +39,11 @@ def numeric_options() -> Iterator[tuple[list[str], str, Any]]:
 OPTIONS = list(numeric_options())
 
 
-@pytest.mark.parametrize(("command", "option", "declared"), OPTIONS, ids=str)
+@pytest.mark.parametrize(
+    ("command", "option", "declared"),
+    OPTIONS,
+    ids=[f"{' '.join(command)} {option}" for command, option, _ in OPTIONS],
+)
 def test_number_among_the_options_has_a_finite_range(
     command: list[str],
     option: str,

@@ -116,7 +116,7 @@ def test_run_toml_has_every_setting_resolved(trained_runs: dict[str, Path]) -> N
     every = {path: value for path, value in flatten(run.recipe).items() if value is not None}
     assert every.items() <= given.items()
     versions = {"saccade", "torch", "python", "threads"}
-    assert run.metadata.keys() == versions | {"data", "parameters", "paths"}
+    assert run.metadata.keys() == versions | {"data", "parameters", "paths", "machine"}
     assert run.parameters == sum(p.numel() for p in run.model.parameters()) > 0
 
 
