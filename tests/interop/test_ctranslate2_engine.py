@@ -231,6 +231,22 @@ def test_engine_refuses_newer_exports(own_run: Path) -> None:
         CTranslate2Engine(own_run)
 
 
+@pytest.mark.parametrize("value", [None, -1, 1.5, 10**30, "x", [], {}, {"../../run.toml": "x"}])
+@pytest.mark.parametrize("key", ["format", "saccade", "weights", "quantization", "places", "files"])
+def test_engine_refuses_metadata_of_another_structure(
+    key: str, value: object, own_run: Path
+) -> None:
+    if (key, value) == ("saccade", "x"):
+        value = 3  # any text is a version
+    path = own_run / "exports" / "ctranslate2" / "saccade.json"
+    saved = read_checksummed_json(path)
+    changed = {name: part for name, part in saved.items() if name != key}
+    write_checksummed_json(path, changed if value is None else {**changed, key: value})
+    with pytest.raises(RunError):
+        CTranslate2Engine(own_run)
+    assert not engines.is_verified_export(own_run)
+
+
 def test_missing_ctranslate2_names_the_extra(
     loud_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,9 +21,10 @@ from hashlib import sha256
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from saccade.config import Config, build_config
 from saccade.data.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
@@ -31,6 +32,7 @@ from saccade.data.tokenizers import Tokenizer, group_by_length, tokenizer_from_j
 from saccade.errors import ConfigError, DataError, MissingPackageError, RunError, SaccadeError
 from saccade.interop.export_folder import EXPORT_FORMAT, EXPORT_INFO_FILE, PARITY_FILE
 from saccade.io.atomic import corrupt_file_error, read_checksummed_json, write_checksummed_json
+from saccade.io.documents import parse_json, parse_structure
 from saccade.io.file_kinds import check_regular_file
 from saccade.io.machine import is_made_here
 from saccade.io.run_folder import read_run_settings, weights_checksum
@@ -107,8 +109,8 @@ def is_verified_export(run: Path) -> bool:
     if not (folder / PARITY_FILE).exists() or find_spec("ctranslate2") is None:
         return False
     try:
-        info = read_checksummed_json(folder / EXPORT_INFO_FILE)
-        parity = read_checksummed_json(folder / PARITY_FILE)
+        info = _read_structure(folder / EXPORT_INFO_FILE, ExportInfo)
+        parity = _read_structure(folder / PARITY_FILE, ExportParity)
         checksum = weights_checksum(run)
         settings = read_run_settings(run)
     except RunError:
@@ -123,6 +125,30 @@ def is_verified_export(run: Path) -> bool:
 def export_folder(run: Path) -> Path:
     """Return the folder of a run's export."""
     return run / "exports" / ENGINE_NAME
+
+
+class ExportFormat(TypedDict):
+    """The part of an export's metadata that every version has."""
+
+    format: Annotated[int, Field(ge=1)]
+    saccade: str
+
+
+class ExportInfo(ExportFormat):
+    """Metadata of an export."""
+
+    weights: str  # checksum of the weights that were exported
+    quantization: Literal["float32", "int8"]
+    places: Annotated[int, Field(ge=2, le=sys.maxsize)]
+    files: Annotated[dict[str, str], Field(min_length=1)]  # checksums
+
+
+class ExportParity(TypedDict):
+    """Comparison of the predictions of an export with those of its run."""
+
+    inputs: int
+    same: int
+    weights: str
 
 
 class _Hypothesis(NamedTuple):
@@ -156,7 +182,7 @@ class CTranslate2Engine:
         self.folder = export_folder(run)
         self.export_info = _read_export_info(run, self.folder)
         self._check_fresh()
-        self.source, self.target = _read_tokenizers(read_checksummed_json(run / "tokenizer.json"))
+        self.source, self.target = _read_tokenizers(run / "tokenizer.json")
         self.source_tokens = _read_tokens(self.folder, "source")
         self.target_tokens = _read_tokens(self.folder, "target")
         self.target_ids = {token: id for id, token in enumerate(self.target_tokens)}
@@ -296,19 +322,21 @@ class CTranslate2Engine:
             )
 
 
-def _read_export_info(run: Path, folder: Path) -> dict[str, Any]:
+def _read_export_info(run: Path, folder: Path) -> ExportInfo:
     """Return the metadata of an export; check its files against their checksums."""
     if not (folder / EXPORT_INFO_FILE).exists():
         raise RunError(
             f"{run} has no export for the engine {ENGINE_NAME}. Make one with: "
             f"{_export_command(run)}"
         )
-    export_info = read_checksummed_json(folder / EXPORT_INFO_FILE)
-    if export_info["format"] > EXPORT_FORMAT:
+    path = folder / EXPORT_INFO_FILE
+    newest = _read_structure(path, ExportFormat)
+    if newest["format"] > EXPORT_FORMAT:
         raise RunError(
-            f"{folder} was written by saccade {export_info['saccade']}, which is newer than this. "
+            f"{folder} was written by saccade {newest['saccade']}, which is newer than this. "
             f"Install it, or export again: {_export_command(run)}"
         )
+    export_info: ExportInfo = _read_structure(path, ExportInfo)
     for name, checksum in export_info["files"].items():
         path = folder / Path(name).name  # no file outside of the folder
         check_regular_file(path, RunError)
@@ -319,21 +347,36 @@ def _read_export_info(run: Path, folder: Path) -> dict[str, Any]:
     return export_info
 
 
+def _read_structure(path: Path, kind: Any) -> Any:
+    """Return the values of a checksummed file, which must have the keys and types of `kind`."""
+    try:
+        return parse_structure(kind, read_checksummed_json(path))
+    except ValueError as error:
+        raise corrupt_file_error(path, f"it has another structure ({error})") from None
+
+
 def _export_command(run: Path) -> str:
     return f"saccade export {run} --to {ENGINE_NAME}"
 
 
-def _read_tokenizers(saved: dict[str, Any]) -> tuple[Tokenizer, Tokenizer]:
-    if "shared" in saved:
-        shared = tokenizer_from_json(saved["shared"])
-        return shared, shared
-    return tokenizer_from_json(saved["source"]), tokenizer_from_json(saved["target"])
+def _read_tokenizers(path: Path) -> tuple[Tokenizer, Tokenizer]:
+    saved = read_checksummed_json(path)
+    try:
+        if "shared" in saved:
+            shared = tokenizer_from_json(saved["shared"])
+            return shared, shared
+        return tokenizer_from_json(saved["source"]), tokenizer_from_json(saved["target"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise corrupt_file_error(path, f"it is not a tokenizer ({error})") from None
 
 
 def _read_tokens(folder: Path, side: str) -> list[str]:
     path = folder / "shared_vocabulary.json"
     path = path if path.exists() else folder / f"{side}_vocabulary.json"
-    return list(json.loads(path.read_text(encoding="utf-8")))
+    try:
+        return list(parse_structure(list[str], parse_json(path.read_text(encoding="utf-8"))))
+    except ValueError as error:
+        raise corrupt_file_error(path, f"it is not a list of tokens ({error})") from None
 
 
 def compute_type(quantization: str) -> str:
