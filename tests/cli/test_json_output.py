@@ -77,6 +77,7 @@ def arguments(
         "evaluate": [run],
         "show": [run],
         "look": [run, "abc"],
+        "search": [run, "abc"],
         "compare": [words_file, "--models=seq2seq", "--seeds=1", "--steps=2", *SMALL[1:]],
         "demo": ["--out=demo"],
         "doctor": ["--compare", table, table, "--target=answer"],

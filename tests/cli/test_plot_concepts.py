@@ -68,7 +68,8 @@ def test_plot_signal_json_has_no_infinity(saccade: Command) -> None:
         (("signal", "--norm", "bach"), "There is no norm 'bach'. Did you mean 'batch'?"),
         (("signal", "--init", "kaiming", "--activation", "softmax"), "softmax has no gain"),
         (("signal", "--save", "d.gif"), "a picture can be .png, .svg, .pdf"),
-        (("signal", "--layers", "9999", "--width", "1024"), "would take 83.9 GB"),
+        (("signal", "--layers", "9999", "--width", "1024"), "less than or equal to 1000"),
+        (("signal", "--layers", "1000", "--width", "4096"), "would take 134.2 GB"),
     ],
 )
 def test_plot_refuses_invalid_options(

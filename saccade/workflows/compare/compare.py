@@ -5,15 +5,11 @@ difference is stated.
 """
 
 import json
-import platform
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
-from saccade import __version__
 from saccade.config import flatten, override_settings
 from saccade.errors import ConfigError, DataError, RunError, Stopped, TrainingError
 from saccade.io.atomic import read_checksummed_json, read_checksummed_text, write_checksummed_json
@@ -23,7 +19,7 @@ from saccade.plots.style import image_format
 from saccade.recipes.resolve import resolve_recipe
 from saccade.recipes.sweeps import SWEEPS, Sweep
 from saccade.registry import lookup
-from saccade.runs.run import Run, load_run
+from saccade.runs.run import Run, load_run, run_metadata
 from saccade.runs.train import TrainOptions, resume
 from saccade.tasks.base import PrepareContext
 from saccade.tasks.registry import read_recipe, task_spec_for
@@ -383,13 +379,8 @@ class _Trainings:
         folder = self.run_folder(model, seed)
         self._check_same_data(folder, fingerprint)
         recipe = override_settings(recipe, {"train.seed": seed})
-        metadata = {
-            "saccade": __version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "threads": set_num_threads(recipe.train.threads),
-            "data": fingerprint,
-        }
+        threads = set_num_threads(recipe.train.threads)
+        metadata = run_metadata(threads, fingerprint, recipe, folder)
         Run(folder, recipe, metadata, self.preprocessor).save_settings(folder)
 
     def _prepare(self, model: str) -> tuple[Any, str]:
