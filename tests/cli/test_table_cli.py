@@ -113,3 +113,20 @@ def test_column_options_need_a_file_and_a_task_that_has_them(saccade: Command, t
     assert "the columns that table takes are: --target, --weight, --time." in result.err
     result = saccade("look", "nothing", "--graph")
     assert result.code == 2
+
+
+def test_table_with_a_delimiter_of_several_characters(
+    saccade: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i % 7}::{i * 3 % 11}::{'yes' if i % 7 > 3 else 'no'}" for i in range(120)]
+    Path("ratings.dat").write_text("a::b::answer\n" + "\n".join(rows) + "\n")
+    options = ["--set=data.delimiter=::", "--set=train.steps=3", "--out=run"]
+    trained = saccade("train", "table", "ratings.dat", "--target=answer", *options)
+    assert trained.code == 0, trained.err
+    of_text, of_file = (
+        saccade("predict", "run", "3::4"),
+        saccade("predict", "run", "--file=ratings.dat"),
+    )
+    assert of_text.code == of_file.code == 0 and of_text.out.strip() in ("yes", "no")
+    assert len(of_file.out.splitlines()) == 121  # with the name of the column

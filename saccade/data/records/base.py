@@ -22,6 +22,7 @@ from saccade.types.arrays import IntArray
 CHUNK_ROWS = 1 << 13  # rows of a chunk, at most
 
 Cells = list[str | None]
+Delimiter = Annotated[str, Field(min_length=1, max_length=16, pattern=r'^[^"\r\n]*$')]
 
 
 class ReadOptions(Config):
@@ -29,9 +30,7 @@ class ReadOptions(Config):
 
     encoding: str | None = None
     """Text encoding of the file, such as `latin-1` or `gb18030`."""
-    delimiter: Annotated[str, Field(min_length=1, max_length=16, pattern=r'^[^"\r\n]*$')] | None = (
-        None
-    )
+    delimiter: Delimiter | None = None
     """Separator of the columns."""
     header: bool | None = None
     """Whether the first row has the names of the columns."""

@@ -111,21 +111,33 @@ def parse_cell(cell: str, delimiter: str) -> str:
 
 
 def split_row(line: str, delimiter: str) -> list[str] | None:
-    """Return the cells of one line; None if it cannot be parsed."""
+    """Return the cells of one line; None if it cannot be parsed.
+
+    Cells between delimiters of several characters have no quotation marks.
+    """
+    if len(delimiter) > 1:
+        return line.split(delimiter)
     try:
         return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=True), [])
     except csv.Error:
         return None
 
 
+def join_row(cells: Sequence[str], delimiter: str) -> str:
+    """Return the line that `split_row` divides into these cells."""
+    if len(delimiter) > 1:
+        return delimiter.join(cells)
+    written = io.StringIO()
+    csv.writer(written, delimiter=delimiter, lineterminator="").writerow(cells)
+    return written.getvalue()
+
+
 def write_table(table: Table, path: Path) -> None:
     """Write a file that `read_table` reads as this table."""
-    written = io.StringIO()
-    writer = csv.writer(written, delimiter=table.delimiter, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(zip(*table.columns.values(), strict=True))
+    rows = [list(table.columns), *zip(*table.columns.values(), strict=True)]
+    lines = "".join(f"{join_row(row, table.delimiter)}\n" for row in rows)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, written.getvalue().encode())
+    write_atomically(path, lines.encode())
 
 
 # --- messages -------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat, field_validator
 
 from saccade.config import Config
-from saccade.data.records.base import RecordChunk
+from saccade.data.records.base import Delimiter, RecordChunk
 from saccade.data.records.profile import (
     LONG_TEXT_CHARACTERS,
     LONG_TEXT_WORDS,
@@ -354,7 +354,7 @@ class TableSchema(NamedTuple):
             tuple(map(_column, values["columns"])),
             _column(values["target"]),
             parse_structure(str | None, values["weights"]),
-            parse_structure(str, values["mark"]),
+            parse_structure(Delimiter, values["mark"]),
         )
         used = [schema.target.name, *(column.name for column in schema.columns)]
         if unknown := [name for name in used if name not in schema.names]:

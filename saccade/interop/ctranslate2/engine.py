@@ -134,13 +134,16 @@ class ExportFormat(TypedDict):
     saccade: str
 
 
-class ExportInfo(ExportFormat):
-    """Metadata of an export."""
-
-    weights: str  # checksum of the weights that were exported
-    quantization: Literal["float32", "int8"]
-    places: Annotated[int, Field(ge=2, le=sys.maxsize)]
-    files: Annotated[dict[str, str], Field(min_length=1)]  # checksums
+# the functional form, since a key is not one of our words
+ExportInfo = TypedDict(
+    "ExportInfo",
+    {
+        "weights": str,  # checksum of the weights that were exported
+        "quantization": Literal["float32", "int8"],
+        "places": Annotated[int, Field(ge=2, le=sys.maxsize)],  # positions
+        "files": Annotated[dict[str, str], Field(min_length=1)],  # checksums
+    },
+)
 
 
 class ExportParity(TypedDict):

@@ -1,7 +1,5 @@
 """A table, split into rows for training and held-out rows, with its schema fitted."""
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +17,7 @@ from saccade.data.synthetic.tables import SYNTHETIC_TABLES
 from saccade.data.tables.csv import (
     Table,
     first_errors,
+    join_row,
     pluralise,
     table_from_records,
 )
@@ -282,9 +281,7 @@ def _as_typed(table: Table, schema: TableSchema) -> str:
     """Return the first row as a user would type it, without target and weight."""
     excluded = (schema.target.name, schema.weight_column)
     cells = [cells[0] for name, cells in table.columns.items() if name not in excluded]
-    written = io.StringIO()
-    csv.writer(written, delimiter=schema.delimiter, lineterminator="").writerow(cells)
-    text = written.getvalue()
+    text = join_row(cells, schema.delimiter)
     return f" {text}" if text.startswith("-") else text  # not an option of a command
 
 
