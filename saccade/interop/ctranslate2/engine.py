@@ -135,7 +135,7 @@ class ExportFormat(TypedDict):
 
 
 # the functional form, since a key is not one of our words
-ExportInfo = TypedDict(
+ExportInfo = TypedDict(  # noqa: UP013
     "ExportInfo",
     {
         "weights": str,  # checksum of the weights that were exported
