@@ -270,7 +270,8 @@ def _print_heat_maps(found: "HeatMaps", save: Path | None, json: bool) -> None:
     if save is not None:
         for message in found.save(save):
             messages.print(message)
-        messages.print(f"Wrote {len(found.maps)} maps to {save}.")
+        count = len(found.maps)
+        messages.print(f"Wrote {count} map{'s' if count > 1 else ''} to {save}.")
     if json:
         print_json(found.to_dict())
         return

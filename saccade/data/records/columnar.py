@@ -189,6 +189,9 @@ def _class_name(cell: str | None, names: list[str]) -> str | None:
 # --- Arrow IPC streams ----------------------------------------------------------------------------
 
 
+MESSAGE_BLOCK = 1 << 20  # bytes: a length that the file declares is not allocated before it is read
+
+
 class _StreamMessage(NamedTuple):
     """A message of a stream: a schema (1), a dictionary (2) or a record batch (3)."""
 
@@ -227,7 +230,7 @@ def _stream_messages(file: IO[bytes]) -> Iterator[_StreamMessage]:
 
 def _read_exactly(file: IO[bytes], count: int) -> bytes:
     parts: list[bytes] = []
-    while count and (content := file.read(count)):
+    while count > 0 and (content := file.read(min(count, MESSAGE_BLOCK))):
         parts.append(content)
         count -= len(content)
     if count:

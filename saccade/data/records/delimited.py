@@ -60,7 +60,7 @@ def open_text(source: ByteSource, options: ReadOptions) -> Records:
     rows = None if dialect is None else parse_sample(rest, is_whole, dialect)
     if dialect is None or not (has_suffix or _is_table(rows or [], dialect)):
         return _open_lines(source, encoding.name, notes)
-    if rows is None:  # an error that reading reports with its line
+    if not rows:  # an error that reading reports with its line, as a mark that is never closed
         first_line = next(line for line in lines_of(rest) if line)
         rows = Dialect(dialect.delimiter, has_quotes=False).split([first_line])
     if comments:

@@ -31,7 +31,8 @@ _DECODER = JSONDecoder(strict=False)  # control characters in strings are accept
 # `decode` without its searches for white space around the value
 _scan: Callable[[str, int], tuple[Any, int]] = vars(_DECODER)["scan_once"]
 _numbered = partial(tuple.__new__, NumberedRow)
-_SPACE = re.compile(r"[ \t\r\n]*")
+JSON_SPACE = " \t\r\n"
+_SPACE = re.compile(rf"[{JSON_SPACE}]*")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -49,7 +50,7 @@ def open_json(source: ByteSource, options: ReadOptions, member: str | None = Non
         member: dotted path to the list of rows in an object; None: found.
     """
     encoding = file_encoding(source, options.encoding)
-    start = next(read_characters(source, encoding.name), "").lstrip()
+    start = next(read_characters(source, encoding.name), "").lstrip(JSON_SPACE)
     if not start:
         raise DataError(f"{source.name}: got an empty file; expected JSON.")
     first, _, second = start.partition("\n")

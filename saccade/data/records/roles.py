@@ -417,7 +417,7 @@ def _number_reason(profile: ColumnProfile, candidates: int) -> str:
 
 def _listed(columns: Sequence[str]) -> str:
     more = len(columns) - MAX_NAMED_COLUMNS
-    listed = ", ".join(map(repr, columns[:MAX_NAMED_COLUMNS]))
+    listed = ", ".join(f"{name!r:.100}" for name in columns[:MAX_NAMED_COLUMNS])
     return f"{listed} and {more} more" if more > 0 else listed
 
 

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from saccade.data.tables.schema import CategoricalColumn, TableSchema
+from saccade.errors import ConfigError
 from saccade.nn.losses import (
     MARGIN_LOSSES,
     Risk,
@@ -125,6 +126,10 @@ class NetworkScorer(TableScorer):
                 label_smoothing=smoothing,
                 reduction="sum",
                 sample_weight=batch.weights,
+            )
+        if outputs.shape[1] != 2:
+            raise ConfigError(
+                f"got the loss {train.loss} with {outputs.shape[1]} outputs; expected 2 classes."
             )
         margins = (outputs[:, 1] - outputs[:, 0]) * (2 * batch.target - 1)
         by_margin: Any = MARGIN_LOSSES[str(train.loss)]
