@@ -247,11 +247,19 @@ def _print_prediction(
         _print_attention(found, save, json)
 
 
-def _print_explanation(found: "Explanation", save: Path | None, json: bool) -> None:
-    if save is not None:
-        for message in found.save(save):
+def _save(found: "Explanation | HeatMaps | AttentionMaps", path: Path | None, what: str) -> None:
+    """Save a picture of the result, if a path is given, and report it."""
+    if path is not None:
+        for message in (*found.save(path), f"Wrote {what} to {path}."):
             stderr_console().print(message)
-        stderr_console().print(f"Wrote the attribution to {save}.")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number > 1 else ''}"
+
+
+def _print_explanation(found: "Explanation", save: Path | None, json: bool) -> None:
+    _save(found, save, "the attribution")
     if json:
         print_json(found.to_dict())
         return
@@ -266,12 +274,7 @@ def _print_explanation(found: "Explanation", save: Path | None, json: bool) -> N
 
 
 def _print_heat_maps(found: "HeatMaps", save: Path | None, json: bool) -> None:
-    messages = stderr_console()
-    if save is not None:
-        for message in found.save(save):
-            messages.print(message)
-        count = len(found.maps)
-        messages.print(f"Wrote {count} map{'s' if count > 1 else ''} to {save}.")
+    _save(found, save, _count(len(found.maps), "map"))
     if json:
         print_json(found.to_dict())
         return
@@ -280,16 +283,12 @@ def _print_heat_maps(found: "HeatMaps", save: Path | None, json: bool) -> None:
     print(found.terminal(min(screen.width, MAX_TERMINAL_WIDTH), has_colour(screen)))
     if len(found.maps) > 1:
         kinds = ", ".join(dict.fromkeys(kind for kind, _ in found.maps))
-        messages.print(f"\nShowing 1 of {len(found.maps)} maps; --kind selects of {kinds}.")
+        note = f"\nShowing 1 of {len(found.maps)} maps; --kind selects of {kinds}."
+        stderr_console().print(note)
 
 
 def _print_attention(found: "AttentionMaps", save: Path | None, json: bool) -> None:
-    messages = stderr_console()
-    if save is not None:
-        for message in found.save(save):
-            messages.print(message)
-        count = len(found.maps)
-        messages.print(f"Wrote {count} attention map{'s' if count > 1 else ''} to {save}.")
+    _save(found, save, _count(len(found.maps), "attention map"))
     if json:
         maps = [
             {
@@ -310,6 +309,6 @@ def _print_attention(found: "AttentionMaps", save: Path | None, json: bool) -> N
     print(f"{found.source}\n→ {found.answer}\n")
     print(found.terminal(min(screen.width, MAX_TERMINAL_WIDTH), screen.is_terminal))
     if len(found.maps) > 1:
-        messages.print(
+        stderr_console().print(
             f"\nShowing 1 of {len(found.maps)} maps; --layer and --head select, --save plots all."
         )

@@ -46,7 +46,7 @@ class GenerationConfig(DecodingConfig):
 
     max_new_tokens: int | None = Field(None, ge=1, le=MAX_COUNT)  # this many, across line ends
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()  # texts before which to stop
-    # candidates, of which the most probable continuation is chosen instead of generating
+    # candidate continuations; the most probable one is the prediction, and nothing is generated
     choices: tuple[Annotated[str, Field(min_length=1)], ...] = Field((), max_length=MAX_CHOICES)
     # texts with their candidates, in front of each text
     examples: tuple[tuple[str, str], ...] = Field((), max_length=MAX_CHOICES)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.nn.functional import Attention
-from saccade.nn.hooks import register_thread_hook
+from saccade.nn.hooks import thread_hooks
 
 
 class AttentionRecorder:
@@ -49,21 +49,12 @@ def capture_attention(model: nn.Module) -> Iterator[AttentionRecorder]:
     or another engine, score its output in one eager pass.
     """
     recorder = AttentionRecorder()
-    hooks = []
 
-    def attach(name: str, module: Attention) -> None:
-        @torch.no_grad()
-        def record(module: Any, inputs: Any, output: Tensor) -> None:
-            query, keys, _, mask = inputs
-            recorder.calls.setdefault(name, []).append(module.weights(query, keys, mask))
+    @torch.no_grad()
+    def record(name: str, module: Any, inputs: Any, output: Tensor) -> None:
+        query, keys, _, mask = inputs
+        recorder.calls.setdefault(name, []).append(module.weights(query, keys, mask))
 
-        hooks.append(register_thread_hook(module, record))
-
-    for name, module in model.named_modules():
-        if isinstance(module, Attention):
-            attach(name, module)
-    try:
+    found = {name: part for name, part in model.named_modules() if isinstance(part, Attention)}
+    with thread_hooks(found, record):
         yield recorder
-    finally:
-        for hook in hooks:
-            hook.remove()

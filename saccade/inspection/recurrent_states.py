@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from saccade.nn.hooks import register_thread_hook
+from saccade.nn.hooks import thread_hooks
 from saccade.nn.rnn import RNN
 from saccade.nn.rnn_cells import CELLS, UnrolledRNN
 
@@ -116,20 +116,16 @@ class RecurrentRecorder:
 @contextmanager
 def capture_recurrent_inputs(model: nn.Module) -> Iterator[RecurrentRecorder]:
     """Record what every unidirectional `RNN` of a model reads inside the `with` block."""
-    recorder, hooks = RecurrentRecorder(), []
+    recorder = RecurrentRecorder()
 
-    def attach(name: str, module: RNN) -> None:
-        def record(module: Any, inputs: Any, output: Any) -> None:
-            x, _, start = (*inputs, None, None)[:3]
-            recorder.calls[name] = (module, x.detach(), start)
+    def record(name: str, module: Any, inputs: Any, output: Any) -> None:
+        x, _, start = (*inputs, None, None)[:3]
+        recorder.calls[name] = (module, x.detach(), start)
 
-        hooks.append(register_thread_hook(module, record))
-
-    for name, module in model.named_modules():
-        if isinstance(module, RNN) and not module.bidirectional:
-            attach(name, module)
-    try:
+    found = {
+        name: part
+        for name, part in model.named_modules()
+        if isinstance(part, RNN) and not part.bidirectional
+    }
+    with thread_hooks(found, record):
         yield recorder
-    finally:
-        for hook in hooks:
-            hook.remove()

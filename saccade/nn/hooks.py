@@ -1,11 +1,12 @@
 """Forward hooks that act in one thread only, so that threads can share a model."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from torch import nn
-from torch.utils.hooks import RemovableHandle
 
 _registration_lock = threading.Lock()  # torch counts the ids of hooks without one
 
@@ -27,12 +28,17 @@ class ThreadHook:
             self.function(module, inputs, output)
 
 
-def register_thread_hook(
-    module: nn.Module, function: Callable[[Any, Any, Any], None]
-) -> RemovableHandle:
-    """Call `function(module, inputs, output)` after forward passes of this thread."""
-    with _registration_lock:
-        return module.register_forward_hook(ThreadHook(function))
+@contextmanager
+def thread_hooks(
+    modules: Mapping[str, nn.Module], function: Callable[[str, Any, Any, Any], None]
+) -> Iterator[None]:
+    """Call `function(name, module, inputs, output)` after their forward passes, in this thread."""
+    with ExitStack() as stack:
+        for name, module in modules.items():
+            with _registration_lock:
+                hook = module.register_forward_hook(ThreadHook(partial(function, name)))
+            stack.callback(hook.remove)
+        yield
 
 
 def has_hooks(modules: Iterable[nn.Module]) -> bool:

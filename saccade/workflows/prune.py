@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from saccade.config import override_settings
 from saccade.errors import ConfigError, RunError
 from saccade.io.staging import check_output_folder, replace_folder, staging_folder
+from saccade.nn.hooks import thread_hooks
 from saccade.nn.pruning import count_heads, gated_heads, masked_heads, prune_heads
 from saccade.runs.run import Run, load_run
 from saccade.tasks.translation.predict import attention_kind
@@ -295,29 +296,20 @@ def _record_variances(
     model: nn.Module, batch: Any, sums: dict[str, Tensor], queries: dict[str, float]
 ) -> Iterator[None]:
     """Sum the variances of the attention weights of all unpadded queries within the block."""
-    hooks = []
 
-    def add_hook(name: str) -> None:
-        @torch.no_grad()
-        def record(module: Any, inputs: Any, output: Tensor) -> None:
-            query, keys, _, mask = inputs
-            weights = module.weights(query, keys, mask)
-            may_attend = mask.may_see(query.shape[-2], keys.shape[-2], query.device)
-            variance = attention_variance(weights, may_attend)
-            unpadded = _unpadded_queries(batch, name, variance)
-            sums[name] = sums.get(name, 0.0) + (variance * unpadded).sum(dim=(0, 2))
-            queries[name] = queries.get(name, 0.0) + float(unpadded.sum())
+    @torch.no_grad()
+    def record(name: str, module: Any, inputs: Any, output: Tensor) -> None:
+        query, keys, _, mask = inputs
+        weights = module.weights(query, keys, mask)
+        may_attend = mask.may_see(query.shape[-2], keys.shape[-2], query.device)
+        variance = attention_variance(weights, may_attend)
+        unpadded = _unpadded_queries(batch, name, variance)
+        sums[name] = sums.get(name, 0.0) + (variance * unpadded).sum(dim=(0, 2))
+        queries[name] = queries.get(name, 0.0) + float(unpadded.sum())
 
-        attention: Any = model.get_submodule(name).attention
-        hooks.append(attention.register_forward_hook(record))
-
-    for name in count_heads(model):
-        add_hook(name)
-    try:
+    found: dict[str, Any] = {name: model.get_submodule(name) for name in count_heads(model)}
+    with thread_hooks({name: part.attention for name, part in found.items()}, record):
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def attention_variance(weights: Tensor, may_attend: Tensor | None) -> Tensor:

@@ -223,7 +223,8 @@ def test_other_tokenizers_are_refused(
     folder = changed_config(gpt2, tmp_path)
     path = folder / "tokenizer.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | TOKENIZERS[case]))
-    refused("gpt2", folder)
+    message = refused("gpt2", folder)
+    assert "tokenizer" in message and "; try" in message
 
 
 @pytest.mark.parametrize("case", MERGES)
@@ -233,7 +234,8 @@ def test_other_merges_are_refused(case: str, gpt2: Path, tmp_path: Path, refused
     values = json.loads(path.read_text())
     values["model"]["merges"] = MERGES[case]
     path.write_text(json.dumps(values))
-    refused("gpt2", folder)
+    message = refused("gpt2", folder)
+    assert "is not a byte-pair tokenizer" in message and "; try" in message
 
 
 def test_token_ids_outside_the_table_are_refused(
@@ -310,7 +312,7 @@ def test_truncated_weights_are_refused(gpt2: Path, tmp_path: Path, refused: Refu
     folder = changed_config(gpt2, tmp_path)
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
-    refused("gpt2", folder)
+    assert "model.safetensors" in refused("gpt2", folder)
 
 
 @pytest.mark.parametrize(
