@@ -69,7 +69,7 @@ fuzz: $(READY)
 	@echo "seed $(SEED), $(MINUTES) minutes"
 	@start=$$(date +%s); \
 	SACCADE_HYPOTHESIS=fuzz timeout $$(( $(MINUTES) * 60 / 4 )) $(BIN)/python -m pytest -n auto --dist load \
-		-m "hypothesis and not long" --hypothesis-seed=$(SEED); code=$$?; \
+		-x -m "hypothesis and not long" --hypothesis-seed=$(SEED); code=$$?; \
 	test $$code -eq 124 && code=0; \
 	left=$$(( $(MINUTES) * 60 + start - $$(date +%s) )); \
 	$(BIN)/python -m fuzz all --seconds $$left --seed $(SEED) && exit $$code
