@@ -34,8 +34,10 @@ from saccade.models.config import (
     TransformerXLConfig,
     TranslatorConfig,
 )
+from saccade.models.image_config import ImageModelConfig, LeNetConfig
 from saccade.models.registry import (
     FORECASTING_MODELS,
+    IMAGE_MODELS,
     KERNEL_MODELS,
     LANGUAGE_MODELS,
     TABULAR_MODELS,
@@ -55,7 +57,9 @@ if TYPE_CHECKING:
     from saccade.models.conv_seq2seq import ConvSeq2Seq
     from saccade.models.forecasting import AutoregressiveForecaster, Forecaster, RecurrentForecaster
     from saccade.models.gpt import GPT
+    from saccade.models.image_base import ImageNetwork
     from saccade.models.kernel_attention import KernelAttention
+    from saccade.models.lenet import LeNet
     from saccade.models.luong import Luong
     from saccade.models.nnlm import NNLM
     from saccade.models.rnn_lm import RecurrentLM
@@ -82,7 +86,9 @@ _LAZY = {
     "EncoderDecoder": "saccade.models.base:EncoderDecoder",
     "Forecaster": "saccade.models.forecasting:Forecaster",
     "GPT": "saccade.models.gpt:GPT",
+    "ImageNetwork": "saccade.models.image_base:ImageNetwork",
     "KernelAttention": "saccade.models.kernel_attention:KernelAttention",
+    "LeNet": "saccade.models.lenet:LeNet",
     "LinearRegression": "saccade.models.tabular:LinearRegression",
     "Luong": "saccade.models.luong:Luong",
     "MLP": "saccade.models.tabular:MLP",
@@ -127,12 +133,17 @@ __all__ = [
     "Forecaster",
     "GPT",
     "GPTConfig",
+    "IMAGE_MODELS",
+    "ImageModelConfig",
+    "ImageNetwork",
     "KERNEL_MODELS",
     "KernelAttention",
     "KernelAttentionConfig",
     "KernelRegressionConfig",
     "LANGUAGE_MODELS",
     "LanguageModelConfig",
+    "LeNet",
+    "LeNetConfig",
     "LinearRegression",
     "LinearRegressionConfig",
     "Luong",

@@ -1,9 +1,9 @@
 """Registries of the networks: tables name → (settings, network), one row per model.
 
-A new model is its settings in `config`, a file in this package and one row here. Networks are named
-by import path, so that settings can be read without torch. Estimators that a task offers next to
-its networks (n-grams, SVM, kernel regression) are added in the task: this package does not import
-`estimators`.
+A new model is its settings in `config` (`image_config` for images), a file in this package and one
+row here. Networks are named by import path, so that settings can be read without torch. Estimators
+that a task offers next to its networks (n-grams, SVM, kernel regression) are added in the task:
+this package does not import `estimators`.
 """
 
 from collections.abc import Mapping
@@ -34,6 +34,7 @@ from saccade.models.config import (
     TransformerConfig,
     TransformerXLConfig,
 )
+from saccade.models.image_config import LeNetConfig
 from saccade.registry import import_attribute
 
 
@@ -106,6 +107,10 @@ TEXT_CLASSIFICATION_MODELS: dict[str, ModelEntry] = {
     "transformer": ModelEntry(
         TextTransformerConfig, "saccade.models.text_classifiers:TextTransformer"
     ),
+}
+
+IMAGE_MODELS: dict[str, ModelEntry] = {
+    "lenet": ModelEntry(LeNetConfig, "saccade.models.lenet:LeNet"),
 }
 
 KERNEL_MODELS: dict[str, ModelEntry] = {

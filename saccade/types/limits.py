@@ -6,6 +6,8 @@ estimated before it is built (`runs.memory`).
 
 MAX_WIDTH = 1 << 16  # of vectors, hidden layers and kernels
 MAX_DEPTH = 1000  # layers
+MAX_CHANNELS = 1 << 12  # of an image
+MAX_IMAGE_SIZE = 1 << 14  # pixels of a side
 MAX_LENGTH = 1 << 20  # positions, windows, lags and n-grams
 MAX_COUNT = 10**9  # steps, tokens, rows and occurrences
 MAX_VOCABULARY = (1 << 31) - 1  # tokens and labels: ids are 32-bit integers

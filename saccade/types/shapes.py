@@ -16,6 +16,7 @@ TokenIds = Int[Tensor, "B T"]
 Lengths = Int[Tensor, " B"]
 Hidden = Float[Tensor, "B T D"]
 Logits = Float[Tensor, "B T V"]
+Images = Float[Tensor, "B C Y X"]  # normalised
 MaySee = Bool[Tensor, "#B #H #T S"]  # True: this query may attend to that key
 
 

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 import saccade.models
 from saccade.models import (
     FORECASTING_MODELS,
+    IMAGE_MODELS,
     KERNEL_MODELS,
     LANGUAGE_MODELS,
     TABULAR_MODELS,
@@ -47,6 +48,7 @@ REGISTRIES = {
     "forecasting": FORECASTING_MODELS,
     "tabular": TABULAR_MODELS,
     "text_classification": TEXT_CLASSIFICATION_MODELS,
+    "image": IMAGE_MODELS,
     "kernel": KERNEL_MODELS,
 }
 ALL_MODELS = [(kind, name) for kind, registry in REGISTRIES.items() for name in registry]
@@ -61,6 +63,9 @@ SIZES: dict[str, int] = {
     "inputs": 3,
     "outputs": 2,
     "lags": 3,
+    "classes": 2,
+    "channels": 3,
+    "image_size": 16,
 }
 
 
@@ -86,6 +91,8 @@ def inputs_of(kind: str, rows: int = 3) -> tuple[Tensor, ...]:
             return (torch.randn(rows, 3).double(),)
         case "text_classification":
             return (torch.randint(1, VOCAB, (rows, 7)),)
+        case "image":
+            return (torch.randn(rows, 3, 16, 16).double(),)
     return (torch.rand(rows).double(),)
 
 

@@ -1,0 +1,108 @@
+r"""Base class of the image networks: images (B, C, Y, X) in, a logit for each class out.
+
+    grid = model.feature_grid(images)       (B, D, Y', X'): one vector for each region of the image
+    logits = model.classify_grid(grid)      (B, V)
+
+A network that is too deep for the image size is refused when it is built: its layers are run on
+torch's meta device, which computes shapes and no values.
+"""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from saccade.errors import ConfigError
+from saccade.models.image_config import ImageModelConfig
+from saccade.types.limits import MAX_IMAGE_SIZE
+from saccade.types.shapes import Images
+
+
+class ImageNetwork(nn.Module, ABC):
+    """An image classifier: a grid of features, then the logits of the grid."""
+
+    def __init__(self, config: ImageModelConfig):
+        super().__init__()
+        sizes = {n: getattr(config, n) for n in ("classes", "channels", "image_size")}
+        unset = ", ".join(f"{name}=0" for name, size in sizes.items() if not size)
+        if unset:
+            raise ConfigError(
+                f"{config.name}: got {unset}; expected 1 or more; try the sizes of the data, such "
+                "as classes=10, channels=3, image_size=32."
+            )
+
+    @abstractmethod
+    def feature_grid(self, images: Images) -> Float[Tensor, "B D Y2 X2"]:
+        """Return the last grid of features, one vector for each region of the image."""
+
+    @abstractmethod
+    def classify_grid(self, grid: Float[Tensor, "B D Y2 X2"]) -> Float[Tensor, "B V"]:
+        """Return the logits of a grid of features."""
+
+    def forward(self, images: Images) -> Float[Tensor, "B V"]:
+        """Return the logits of each image."""
+        return self.classify_grid(self.feature_grid(images))
+
+
+def scale_channels(published: int, width: int, published_width: int) -> int:
+    """Return the channels of a stage in a network whose first stage has `width` channels."""
+    return max(1, round(published * width / published_width))
+
+
+def check_image_size(
+    layers: nn.Module, config: ImageModelConfig, name: str = ""
+) -> tuple[int, ...]:
+    """Return the shape of the output for one image, or raise a ConfigError if a layer has none.
+
+    Args:
+        layers: a network, or the part of it that reads the images.
+        config: the settings of the network.
+        name: the name of that part in the network.
+    """
+    shape, failed = _trace(layers, config.channels, config.image_size)
+    if shape is not None:
+        return shape
+
+    def reaches_the_end(size: int) -> bool:
+        return _trace(layers, config.channels, size)[0] is not None
+
+    smallest = bisect_left(range(MAX_IMAGE_SIZE), True, lo=1, key=reaches_the_end)
+    layer = ".".join(part for part in (name, failed) if part)
+    kind = type(layers.get_submodule(failed)).__name__
+    raise ConfigError(
+        f"{config.name}: got image_size={config.image_size}, which leaves no pixel for the layer "
+        f"{layer} ({kind}); expected at least {smallest}; try image_size={smallest}, or a network "
+        "with fewer layers that shrink the image."
+    )
+
+
+def _trace(layers: nn.Module, channels: int, size: int) -> tuple[tuple[int, ...] | None, str]:
+    """Return the shape of the output for one image, or None and the layer that failed."""
+    entered = [""]
+
+    def enter(module: nn.Module, inputs: Any, name: str) -> None:
+        entered.append(name)
+
+    handles = [
+        module.register_forward_pre_hook(lambda m, x, name=name: enter(m, x, name))
+        for name, module in layers.named_modules()
+        if not list(module.children())
+    ]
+    tensors = {
+        name: torch.empty_like(tensor, device="meta")
+        for name, tensor in (*layers.named_parameters(), *layers.named_buffers())
+    }
+    images = torch.empty(2, channels, size, size, device="meta")  # one has no variance in training
+    try:
+        with torch.no_grad():
+            output = functional_call(layers, tensors, (images,))
+    except RuntimeError:  # torch's, when an output would have no pixels
+        return None, entered[-1]
+    finally:
+        for handle in handles:
+            handle.remove()
+    return tuple(output.shape[1:]), ""
