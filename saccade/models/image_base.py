@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from saccade.errors import ConfigError
 from saccade.models.image_config import ImageModelConfig
+from saccade.nn.meta import run_on_meta
+from saccade.nn.norm_folding import fold_batch_norm
 from saccade.types.limits import MAX_IMAGE_SIZE
 from saccade.types.shapes import Images
 
@@ -27,6 +28,7 @@ class ImageNetwork(nn.Module, ABC):
 
     def __init__(self, config: ImageModelConfig):
         super().__init__()
+        self.image_shape = (config.channels, config.image_size, config.image_size)
         sizes = {n: getattr(config, n) for n in ("classes", "channels", "image_size")}
         unset = ", ".join(f"{name}=0" for name, size in sizes.items() if not size)
         if unset:
@@ -46,6 +48,10 @@ class ImageNetwork(nn.Module, ABC):
     def forward(self, images: Images) -> Float[Tensor, "B V"]:
         """Return the logits of each image."""
         return self.classify_grid(self.feature_grid(images))
+
+    def folded(self) -> nn.Module:
+        """Return a copy for inference, with batch norms folded into their convolutions."""
+        return fold_batch_norm(self, torch.empty(1, *self.image_shape, device="meta"))
 
 
 def scale_channels(published: int, width: int, published_width: int) -> int:
@@ -92,14 +98,9 @@ def _trace(layers: nn.Module, channels: int, size: int) -> tuple[tuple[int, ...]
         for name, module in layers.named_modules()
         if not list(module.children())
     ]
-    tensors = {
-        name: torch.empty_like(tensor, device="meta")
-        for name, tensor in (*layers.named_parameters(), *layers.named_buffers())
-    }
     images = torch.empty(2, channels, size, size, device="meta")  # one has no variance in training
     try:
-        with torch.no_grad():
-            output = functional_call(layers, tensors, (images,))
+        output = run_on_meta(layers, images)
     except RuntimeError:  # torch's, when an output would have no pixels
         return None, entered[-1]
     finally:

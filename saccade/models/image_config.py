@@ -38,5 +38,5 @@ class LeNetConfig(ImageModelConfig):
     """Side of the kernels; 3 for images of less than 12 pixels."""
     activation: Literal["relu", "sigmoid", "tanh"] = "relu"
     """Activation of the convolutions and the dense layers."""
-    pooling: Literal["max", "mean"] = "max"
+    pooling: Literal["max", "mean", "stochastic"] = "max"
     """Pooling after each convolution."""

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from saccade.models.image_base import ImageNetwork, check_image_size, scale_channels
 from saccade.models.image_config import LeNetConfig
 from saccade.nn.activations import ActivationLayer
+from saccade.nn.convolution import POOLINGS
 from saccade.nn.dropout import Dropout
 from saccade.types.shapes import Images
 
 PUBLISHED_WIDTH = 6
-POOLINGS = {"max": nn.MaxPool2d, "mean": nn.AvgPool2d}
 
 
 class LeNet(ImageNetwork):

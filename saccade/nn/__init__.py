@@ -27,6 +27,17 @@ from saccade.nn.conv1d import (
     mask_padding,
     receptive_field,
 )
+from saccade.nn.convolution import (
+    POOLINGS,
+    RunningStatistics,
+    StochasticPool2d,
+    convolve_images,
+    convolve_pixels,
+    cross_correlate,
+    global_max_pool,
+    global_mean_pool,
+    normalise_channels,
+)
 from saccade.nn.dropout import AlphaDropout, Dropout
 from saccade.nn.embedding import TokenEmbedding
 from saccade.nn.feedforward import FeedForward
@@ -76,6 +87,7 @@ from saccade.nn.losses import (
 )
 from saccade.nn.masks import Mask, MaskLike, WindowSize, as_mask
 from saccade.nn.norm import NORMS, BatchNorm, RMSNorm
+from saccade.nn.norm_folding import fold_batch_norm
 from saccade.nn.positional_encoding import (
     POSITIONS,
     AttentionPositions,
@@ -150,6 +162,7 @@ __all__ = [
     "MultiHeadAttention",
     "NORMS",
     "OutputLayer",
+    "POOLINGS",
     "POSITIONS",
     "PrunedAttention",
     "RMSNorm",
@@ -161,10 +174,12 @@ __all__ = [
     "Residual",
     "Risk",
     "RotaryPositions",
+    "RunningStatistics",
     "ScaledDotScore",
     "ScaledGeneralScore",
     "Score",
     "SinusoidalPositions",
+    "StochasticPool2d",
     "TokenEmbedding",
     "TokenLoss",
     "UnrolledRNN",
@@ -176,13 +191,19 @@ __all__ = [
     "attend_shared_memory",
     "attention_weights",
     "binary_cross_entropy_with_logits",
+    "convolve_images",
+    "convolve_pixels",
     "count_heads",
+    "cross_correlate",
     "cross_entropy",
     "exponential_loss",
     "extend_cache",
+    "fold_batch_norm",
     "gated_heads",
     "gather_last",
     "gaussian_window",
+    "global_max_pool",
+    "global_mean_pool",
     "gradient_moments",
     "hinge_loss",
     "huber_loss",
@@ -197,6 +218,7 @@ __all__ = [
     "mask_padding",
     "masked_heads",
     "mse_loss",
+    "normalise_channels",
     "predict_centre",
     "prune_heads",
     "receptive_field",
