@@ -1,10 +1,14 @@
 """Learning-rate schedules of `saccade plot schedules`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from saccade.cli.console import make_table, print_json, stderr_console
 from saccade.cli.options import parse_overrides
 from saccade.errors import ConfigError
+
+if TYPE_CHECKING:
+    from saccade.training.config import TrainConfig
 
 MAX_CURVE_POINTS = 1000
 SCHEDULE_TABLE_ROWS = 11
@@ -35,12 +39,18 @@ def plot_schedules(assignments: list[str], save: Path | None, json: bool) -> Non
             "the pid schedule depends on losses measured while training; train with it and see "
             "report/curves.png of the run."
         )
+    if train.switch_to is not None and train.switch_learning_rate is None:
+        raise ConfigError(
+            f"got train.switch_to={train.switch_to}, whose learning rate is estimated while "
+            "training; expected train.switch_learning_rate, too."
+        )
     length = train.steps or DEFAULT_STEPS
     steps = np.unique(np.linspace(1, length, min(length, MAX_CURVE_POINTS)).round().astype(int))
     rates = {
         name: np.array(
             [
-                train.learning_rate * lr_factor(step, (step - 1) / length, train.warmup_steps, name)
+                _peak_rate(train, step)
+                * lr_factor(step, (step - 1) / length, train.warmup_steps, name)
                 for step in steps.tolist()
             ]
         )
@@ -61,3 +71,10 @@ def plot_schedules(assignments: list[str], save: Path | None, json: bool) -> Non
     for row in rows.tolist():
         table.add_row(str(steps[row]), *(f"{rates[name][row]:.3g}" for name in names))
     Console(highlight=False).print(table)
+
+
+def _peak_rate(train: "TrainConfig", step: int) -> float:
+    """Return the learning rate of the optimizer that makes a step."""
+    if train.switch_step is not None and step > train.switch_step:
+        return train.switch_learning_rate or train.learning_rate
+    return train.learning_rate

@@ -140,6 +140,11 @@ class TrainingCurves:
         steps = [r["step"] for r in self.records if r.get("best") is True and "step" in r]
         return int(steps[-1]) if steps else None
 
+    @property
+    def switches(self) -> dict[int, str]:
+        """Steps from which on another optimizer made the updates, and its name."""
+        return {int(r["step"]): str(r["optimizer"]) for r in self.records if "optimizer" in r}
+
 
 @dataclass(frozen=True, eq=False)
 class ConfusionMatrix:

@@ -11,10 +11,17 @@ from saccade.optim.constrained import Solution, minimise
 from saccade.optim.lars_lamb import LAMB, LARS, lamb, lars
 from saccade.optim.lr_controller import PIDState, pid_step, update_ratio
 from saccade.optim.param_groups import set_learning_rate
-from saccade.optim.registry import OPTIMIZERS, OptimizerSettings, make_optimizer
+from saccade.optim.registry import (
+    OPTIMIZERS,
+    SWITCHES,
+    OptimizerSettings,
+    make_optimizer,
+    make_switching_optimizer,
+)
 from saccade.optim.schedules import SCHEDULES, linear_warmup, lr_factor
 from saccade.optim.second_order import LBFGS, Newton, check_newton_size, lbfgs, newton
 from saccade.optim.sgd import averaged_momentum, momentum, nesterov, sgd
+from saccade.optim.switching import SwitchingOptimizer
 from saccade.types.names import FULL_BATCH
 
 __all__ = [
@@ -27,7 +34,9 @@ __all__ = [
     "OptimizerSettings",
     "PIDState",
     "SCHEDULES",
+    "SWITCHES",
     "Solution",
+    "SwitchingOptimizer",
     "adadelta",
     "adagrad",
     "adam",
@@ -41,6 +50,7 @@ __all__ = [
     "linear_warmup",
     "lr_factor",
     "make_optimizer",
+    "make_switching_optimizer",
     "minimise",
     "momentum",
     "nadam",

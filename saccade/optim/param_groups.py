@@ -60,6 +60,6 @@ def _as_groups(params: Params) -> Iterator[dict[str, Any]]:
 
 
 def set_learning_rate(optimizer: Optimizer, lr: float) -> None:
-    """Set the learning rate of the next step, for every group."""
+    """Set the learning rate of the next step, for every group: `lr` times its `lr_factor`."""
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group.get("lr_factor", 1.0)

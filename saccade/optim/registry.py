@@ -3,6 +3,7 @@ r"""Registry of optimizers by name: the values of `train.optimizer`."""
 from collections.abc import Callable
 from typing import NamedTuple
 
+from torch import nn
 from torch.optim import Optimizer
 
 from saccade.optim.adaptive import adadelta, adagrad, adam, adamw, nadam, rmsprop
@@ -11,6 +12,7 @@ from saccade.optim.look_ahead import nadam_lookahead, nesterov_lookahead
 from saccade.optim.param_groups import Params
 from saccade.optim.second_order import lbfgs, newton
 from saccade.optim.sgd import averaged_momentum, momentum, nesterov, sgd
+from saccade.optim.switching import SwitchingOptimizer
 from saccade.registry import lookup
 from saccade.types.names import FULL_BATCH
 
@@ -77,6 +79,41 @@ OPTIMIZERS: dict[str, Callable[[Params, OptimizerSettings], Optimizer]] = {
 }
 
 
+# optimizers that may replace another: length of a step along a constant gradient g is
+# η ‖g‖ / (1 - β) where momentum sums gradients, else η ‖g‖
+SWITCHES: dict[str, Callable[[OptimizerSettings], float]] = {
+    "averaged_momentum": lambda settings: 1.0,
+    "momentum": lambda settings: 1 - settings.momentum,
+    "nesterov": lambda settings: 1 - settings.momentum,
+    "nesterov_lookahead": lambda settings: 1.0,
+    "sgd": lambda settings: 1.0,
+}
+
+
 def make_optimizer(name: str, params: Params, settings: OptimizerSettings) -> Optimizer:
     """Return the named optimizer for a module or its parameters."""
     return lookup(OPTIMIZERS, name, "optimizer")(params, settings)
+
+
+def make_switching_optimizer(
+    names: tuple[str, str],
+    switch_step: int,
+    model: nn.Module,
+    settings: OptimizerSettings,
+    switch_lr: float | None = None,
+) -> SwitchingOptimizer:
+    """Return an optimizer that makes `switch_step` steps of the first, then those of the second.
+
+    Args:
+        names: of the two; the second is a key of `SWITCHES`.
+        switch_step: number of steps of the first.
+        model: its parameters are optimized.
+        settings: of both.
+        switch_lr: learning rate of the second; None: estimated from the steps of the first.
+    """
+    step_length = lookup(SWITCHES, names[1], "optimizer to switch to")(settings)
+    first, second = (make_optimizer(name, model, settings) for name in names)
+    factor = None if switch_lr is None else switch_lr / settings.lr
+    return SwitchingOptimizer(
+        first, second, switch_step, factor, step_length, decoupled_decay=names[0] == "adamw"
+    )

@@ -39,6 +39,8 @@ FORMER_METRIC_NAMES = {"taught_bleu": "d2l_bleu"}  # of runs of earlier versions
 def save_training_curves(records: Sequence[Record] | TrainingCurves, path: Path) -> list[str]:
     """Draw loss, scores and learning rate over the steps, and mark the step that was kept.
 
+    A dotted line marks the step from which on another optimizer made the updates.
+
     Where a step was logged twice (a resumed run), the later record counts. Returns warnings.
     """
     curves = records if isinstance(records, TrainingCurves) else TrainingCurves(records)
@@ -74,6 +76,9 @@ def curves_figure(curves: TrainingCurves) -> Figure:
     ):
         if curves.best_step is not None:
             draw_best_step(panel, curves.best_step, labelled=position == 0)
+        for step, optimizer in curves.switches.items():
+            label = f"{optimizer} from step {step:,}" if position == 0 else None
+            panel.axvline(step, color=MUTED_COLOR, lw=1.0, ls=":", zorder=0.5, label=label)
         draw_lines(panel, lines, name)
     axes[-1, 0].set_xlabel("step", color=MUTED_COLOR, fontsize=9)
     figure.align_ylabels()

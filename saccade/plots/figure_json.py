@@ -19,12 +19,13 @@ def figure_to_json(figure: Figure) -> dict[str, Any]:
     """Return a figure as JSON values: its fields, and `kind`, the name of its class.
 
     Arrays become lists, and numbers that are not finite become null. Derived values that a browser
-    would have to compute are added: the step that was kept, principal components (in place of the
-    vectors), fits of Zipf's law.
+    would have to compute are added: the step that was kept, those at which the optimizer changed,
+    principal components (in place of the vectors), fits of Zipf's law.
     """
     value = {"kind": type(figure).__name__, **_fields(figure)}
     if isinstance(figure, TrainingCurves):
         value["best_step"] = figure.best_step
+        value["switches"] = _to_json(figure.switches)
     elif isinstance(figure, WordMap):
         del value["vectors"]
         value |= _to_json(project_pca(figure.vectors)._asdict())

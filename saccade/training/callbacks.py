@@ -33,6 +33,7 @@ from saccade.training.loop import (
     EventCallback,
     ReportEvent,
     StepEvent,
+    SwitchEvent,
 )
 from saccade.training.state import TrainState
 
@@ -42,7 +43,7 @@ SCORE_NAMES = ("exact", "chrf", "loss", "accuracy", "rmse")
 
 
 class MetricsLog:
-    """Write a JSON line for every report and every evaluation to `metrics.jsonl`."""
+    """Write a JSON line for every report, evaluation and switch to `metrics.jsonl`."""
 
     def __init__(self, path: Path, state: TrainState):
         """Keep the lines up to `state`; drop later ones, left by an interrupted session."""
@@ -56,7 +57,7 @@ class MetricsLog:
         self._tokens, self._spent = 0, 0.0  # in this session's steps since the last report
 
     def __call__(self, event: Event) -> None:
-        """Write a line for a report or an evaluation."""
+        """Write a line for a report, an evaluation or a switch of the optimizer."""
         now = time.monotonic()
         if isinstance(event, StepEvent):
             self._tokens += event.tokens
@@ -82,6 +83,8 @@ class MetricsLog:
             self._last = now
             seconds = round(now - self.started, 2)
             self._write(step=event.step, **scores, best=event.is_best, seconds=seconds)
+        elif isinstance(event, SwitchEvent):
+            self._write(**event._asdict())
         else:
             self._last = now
 

@@ -1,7 +1,7 @@
 """Training settings: length, learning rate, optimizer, evaluation, device."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -15,7 +15,14 @@ from saccade.types.limits import (
     MAX_THREADS,
     MAX_VALUE,
 )
-from saccade.types.names import DEFAULT_INIT, FULL_BATCH, InitName, OptimizerName, ScheduleName
+from saccade.types.names import (
+    DEFAULT_INIT,
+    FULL_BATCH,
+    InitName,
+    OptimizerName,
+    ScheduleName,
+    SwitchName,
+)
 
 # of a training without a time budget; a budget has shares instead (`training.budget`)
 DEFAULT_STEPS, DEFAULT_WARMUP, DEFAULT_EVALUATION_INTERVAL = 1000, 100, 200
@@ -33,6 +40,13 @@ class TrainConfig(FitConfig):
     """Batch size in tokens, padding included: rows times the longest row of a batch."""
     optimizer: OptimizerName = "adamw"
     """Name of the optimizer."""
+    switch_to: SwitchName | None = None
+    """Optimizer that replaces `optimizer` after `switch_step` steps: Adam first, SGD later."""
+    switch_step: int | None = Field(None, ge=1, le=MAX_COUNT)
+    """Number of steps of `optimizer`, where `switch_to` replaces it."""
+    switch_learning_rate: float | None = Field(None, gt=0, le=MAX_VALUE)
+    """Peak learning rate of `switch_to`, before the factor of the schedule; if not set, it is
+    estimated from the last hundred steps before the switch."""
     accumulate_steps: int = Field(1, ge=1, le=MAX_ACCUMULATION)
     """Number of batches whose gradients are accumulated for one optimizer step."""
     learning_rate: float = Field(1e-3, gt=0, le=MAX_VALUE)
@@ -95,6 +109,30 @@ class TrainConfig(FitConfig):
     def evaluation_interval(self) -> int:
         """Steps between two evaluations, where they are not planned from a time budget."""
         return self.evaluate_every or DEFAULT_EVALUATION_INTERVAL
+
+    @field_validator("switch_to")
+    @classmethod
+    def _switch_from_steps_of_one_gradient(cls, name: str | None, info: ValidationInfo) -> Any:
+        first = info.data.get("optimizer")
+        if name is not None and first in (FULL_BATCH, "lbfgs", "newton"):
+            raise ValueError(
+                f"expected none with train.optimizer={first}, whose steps use more than one batch "
+                "or gradient; try train.optimizer=adam"
+            )
+        return name
+
+    @field_validator("switch_step", "switch_learning_rate")
+    @classmethod
+    def _switch_is_complete(cls, value: float | None, info: ValidationInfo) -> Any:
+        name = info.data.get("switch_to")
+        if value is None and name is not None and info.field_name == "switch_step":
+            raise ValueError(
+                f"expected the number of steps before {name} replaces the optimizer; try half of "
+                "train.steps"
+            )
+        if value is not None and name is None:
+            raise ValueError("expected train.switch_to with it; try train.switch_to=sgd")
+        return value
 
     @field_validator("accumulate_steps")
     @classmethod

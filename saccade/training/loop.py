@@ -90,7 +90,15 @@ class PlanEvent(NamedTuple):
     plan: BudgetPlan
 
 
-Event = StepEvent | ReportEvent | EvalEvent | EvalProgressEvent | PlanEvent
+class SwitchEvent(NamedTuple):
+    """Another optimizer makes the steps from this one on (`train.switch_to`)."""
+
+    step: int
+    optimizer: str
+    learning_rate: float  # of this step
+
+
+Event = StepEvent | ReportEvent | EvalEvent | EvalProgressEvent | PlanEvent | SwitchEvent
 EventCallback = Callable[[Event], None]
 
 
@@ -144,6 +152,9 @@ def train_loop(
                 scheduled, warmup = pace.schedule_step(progress)
                 factor = lr_factor(scheduled, progress, warmup, settings.schedule)
                 set_learning_rate(optimizer, settings.learning_rate * factor * state.control.factor)
+                if settings.switch_to is not None and state.step - 1 == settings.switch_step:
+                    rate = optimizer.param_groups[0]["lr"]
+                    on_event(SwitchEvent(state.step, settings.switch_to, rate))
                 group = list(islice(batches, per_step))
                 event = _make_step(objective, optimizer, settings, group, workers, pace)
                 _accumulate(state, event)

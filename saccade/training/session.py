@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from saccade.errors import TrainingError
 from saccade.io.tensors import write_tensors
-from saccade.optim import OptimizerSettings, make_optimizer
+from saccade.optim import OptimizerSettings, make_optimizer, make_switching_optimizer
 from saccade.training.budget import MAX_SETUP_SHARE, BudgetPlan, format_duration
 from saccade.training.callbacks import MetricsLog, training_progress_bar
 from saccade.training.checkpoint import (
@@ -25,7 +25,14 @@ from saccade.training.checkpoint import (
 )
 from saccade.training.config import TrainConfig
 from saccade.training.device import resolve_device, tune_malloc
-from saccade.training.loop import EvalProgressEvent, Event, EventCallback, PlanEvent, train_loop
+from saccade.training.loop import (
+    EvalProgressEvent,
+    Event,
+    EventCallback,
+    PlanEvent,
+    SwitchEvent,
+    train_loop,
+)
 from saccade.training.objective import AnyObjective, Validation
 from saccade.training.pace import Pace
 from saccade.training.signals import StopFlag
@@ -77,6 +84,11 @@ def run_training_session(
     optimizer = build_optimizer(model, settings)
     for reason in inexact_resume_reasons(settings):
         warn(f"Stopped and resumed, this run may differ in the last bits: {reason}.")
+    if (settings.switch_step or 0) >= settings.max_steps:
+        warn(
+            f"{settings.switch_to} will not replace {settings.optimizer}: train.switch_step is "
+            f"{settings.switch_step:,} and train.steps {settings.max_steps:,.0f}."
+        )
     state = load_checkpoint(folder / "checkpoint", model, optimizer, warn)
     on_load(state)
     objective.load_state_dict(state.carry)
@@ -98,6 +110,8 @@ def run_training_session(
                 callback(event)
             if isinstance(event, PlanEvent):
                 warn(_describe_plan(event.plan, 60 * (settings.minutes or 0) - state.seconds))
+            if isinstance(event, SwitchEvent):
+                warn(_describe_switch(event, settings))
 
         def on_progress(what: str, done: int, total: int | None) -> None:
             publish(EvalProgressEvent(state.step, what, done, total))
@@ -175,6 +189,14 @@ def _describe_plan(plan: BudgetPlan, left: float) -> str:
     )
 
 
+def _describe_switch(event: SwitchEvent, settings: TrainConfig) -> str:
+    source = " (estimated)" if settings.switch_learning_rate is None else ""
+    return (
+        f"Step {event.step:,}: {event.optimizer} replaces {settings.optimizer}, learning rate "
+        f"{event.learning_rate:.3g}{source}."
+    )
+
+
 def _describe_kept(state: TrainState, folder: Path) -> str:
     """Return what a training that failed leaves in its folder."""
     kept = []
@@ -201,7 +223,12 @@ def build_optimizer(model: nn.Module, settings: TrainConfig) -> Optimizer:
     options = OptimizerSettings(
         settings.learning_rate, settings.weight_decay, settings.momentum, settings.beta2
     )
-    return make_optimizer(settings.optimizer, model, options)
+    if settings.switch_to is None or settings.switch_step is None:
+        return make_optimizer(settings.optimizer, model, options)
+    names = settings.optimizer, settings.switch_to
+    return make_switching_optimizer(
+        names, settings.switch_step, model, options, settings.switch_learning_rate
+    )
 
 
 def _best(state: TrainState, stop_reason: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -64,6 +64,9 @@ OptimizerName = Literal[  # keys of `optim.OPTIMIZERS`
     "rmsprop",
     "sgd",
 ]
+SwitchName = Literal[  # those whose step is a combination of gradients, keys of `optim.SWITCHES`
+    "averaged_momentum", "momentum", "nesterov", "nesterov_lookahead", "sgd"
+]
 ScheduleName = Literal[  # keys of `optim.SCHEDULES`
     "constant", "cosine", "inverse_sqrt", "linear", "none", "one_cycle", "pid", "step"
 ]

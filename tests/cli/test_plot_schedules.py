@@ -36,6 +36,19 @@ def test_plot_schedules_of_one_schedule(saccade: Command, tmp_path: Path) -> Non
     assert (tmp_path / "rates.png").stat().st_size > 1000
 
 
+def test_plot_schedules_shows_the_switch_of_the_optimizer(saccade: Command) -> None:
+    switch = ("--set", "train.switch_to=sgd", "--set", "train.switch_step=10")
+    result = saccade(
+        "plot", "schedules", *SHORT, *switch, "--set", "train.switch_learning_rate=2", "--json"
+    )
+    before = json.loads(saccade("plot", "schedules", *SHORT, "--json").out)["rates"]
+    for schedule, rates in json.loads(result.out)["rates"].items():
+        assert rates[:10] == before[schedule][:10]
+        assert rates[10:] == pytest.approx([4 * rate for rate in before[schedule][10:]])
+    refused = saccade("plot", "schedules", *SHORT, *switch)
+    assert refused.code == 2 and "expected train.switch_learning_rate, too" in refused.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -85,6 +85,16 @@ def test_training_curves_show_the_step_whose_weights_were_kept():
     assert TrainingCurves(RECORDS).best_step is None
 
 
+def test_training_curves_show_the_switch_of_the_optimizer():
+    switch = {"step": 16, "optimizer": "sgd", "learning_rate": 0.5}
+    figure = curves_figure(TrainingCurves([*RECORDS, switch]))
+    for panel in figure.axes:
+        [line] = [line for line in panel.lines if set(line.get_xdata()) == {16}]
+        assert line.get_linestyle() == ":"
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert "sgd from step 16" in labels
+
+
 def test_curves_that_coincide_stay_visible():
     records = [
         {"step": step, "dev_exact": 1.0, "dev_bleu": 100.0, "dev_chrf": 100.0, "dev_d2l_bleu": 1.0}

@@ -96,6 +96,8 @@ def test_figure_to_json_is_strict_json(figure: figures.Figure) -> None:
 def test_figure_to_json_adds_derived_values() -> None:
     by_kind = {type(figure).__name__: figure_to_json(figure) for figure in FIGURES}
     assert by_kind["TrainingCurves"]["best_step"] == 2
+    switched = figures.TrainingCurves([*RECORDS, {"step": 2, "optimizer": "sgd"}])
+    assert figure_to_json(switched)["switches"] == {"2": "sgd"}
     assert len(by_kind["WordMap"]["coordinates"]) == 3 and "vectors" not in by_kind["WordMap"]
     assert "exponent" in by_kind["ZipfCurves"]["fits"]["1"]
     assert by_kind["ForecastCurves"]["growth"]["naive"] == [None]

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from saccade.errors import ConfigError, TrainingError
+from saccade.inspection.figures import TrainingCurves
 from saccade.io.tensors import read_tensors, write_tensors
 from saccade.optim import OPTIMIZERS, OptimizerSettings, PIDState, make_optimizer, pid_step
 from saccade.recipes.resolve import resolve_recipe
@@ -99,6 +100,40 @@ def test_optimizer_resume_is_bit_exact(name: str, outcome_of: Outcomes, tmp_path
         assert len(kept) == 4 * KEPT[name]
     else:  # lbfgs keeps lists of what has changed, under its first weight
         assert {f"optimizer/0/old_dirs/{index}" for index in range(5)} <= {*kept}
+
+
+@pytest.mark.parametrize("at", [2, 3, 5])  # before the switch, at it, and after it
+@pytest.mark.parametrize("names", [("adam", "momentum"), ("adamw", "sgd")])
+def test_switched_optimizer_resume_is_bit_exact(
+    names: tuple[str, str], at: int, outcome_of: Outcomes, tmp_path: Path
+) -> None:
+    switch = {"train.optimizer": names[0], "train.switch_to": names[1], "train.switch_step": 3}
+    recipe = resolve_recipe("forecast", changes={**TINY, **switch}).recipe
+    outcome = assert_resumes_exactly(recipe, outcome_of, tmp_path, at)
+    last, metadata = outcome["last"]
+    assert metadata["optimizer"]["0/switch"][0] == 7
+    kept = {path for path in last if path.startswith("optimizer/")}
+    buffers = {f"optimizer/{index}/momentum_buffer" for index in range(4)}
+    assert kept == (buffers if names[1] == "momentum" else set())
+    [line] = [line for line in outcome["metrics"] if "optimizer" in line]
+    assert (line["step"], line["optimizer"]) == (4, names[1])
+    assert TrainingCurves(outcome["metrics"]).switches == {4: names[1]}
+
+
+def test_switch_is_reported_with_its_learning_rate(tmp_path: Path) -> None:
+    switch = {"train.optimizer": "adam", "train.switch_to": "sgd", "train.switch_step": 3}
+    changes = {**TINY, **switch, "train.schedule": "constant", "train.switch_learning_rate": 0.25}
+    events: list[Event] = []
+    messages: list[str] = []
+    options = TrainOptions(log=messages.append, on_event=events.append)
+    train_recipe(resolve_recipe("forecast", changes=changes).recipe, tmp_path / "given", options)
+    assert "Step 4: sgd replaces adam, learning rate 0.25." in messages
+    rates = [event.learning_rate for event in events if isinstance(event, StepEvent)]
+    assert rates == pytest.approx([0.025, 0.05, 0.05, 0.25, 0.25, 0.25, 0.25])
+    late = resolve_recipe("forecast", changes={**changes, "train.switch_step": 7}).recipe
+    train_recipe(late, tmp_path / "late", options)
+    never = "sgd will not replace adam: train.switch_step is 7 and train.steps 7."
+    assert never in messages
 
 
 def test_pid_schedule_resume_is_bit_exact(outcome_of: Outcomes, tmp_path: Path) -> None:
@@ -339,6 +374,19 @@ def test_step_event_has_the_update_ratio() -> None:
         (
             {"train.optimizer": "newton", "train.compile": True},
             "train.compile is True: expected False, since compiled kernels have no second",
+        ),
+        (
+            {"train.switch_to": "sgd"},
+            "train.switch_step is None: expected the number of steps before sgd replaces",
+        ),
+        ({"train.switch_to": "adamw", "train.switch_step": 3}, "train.switch_to is 'adamw'"),
+        (
+            {"train.switch_step": 3, "train.switch_learning_rate": 0.1},
+            "train.switch_step is 3: expected train.switch_to with it; try train.switch_to=sgd",
+        ),
+        (
+            {"train.optimizer": "lbfgs", "train.switch_to": "sgd", "train.switch_step": 3},
+            "train.switch_to is 'sgd': expected none with train.optimizer=lbfgs.* try train.optim",
         ),
     ],
 )
