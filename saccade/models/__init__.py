@@ -34,7 +34,18 @@ from saccade.models.config import (
     TransformerXLConfig,
     TranslatorConfig,
 )
-from saccade.models.image_config import ImageModelConfig, LeNetConfig
+from saccade.models.image_config import (
+    AlexNetConfig,
+    AttentionCNNConfig,
+    DenseNetConfig,
+    GoogLeNetConfig,
+    ImageModelConfig,
+    LeNetConfig,
+    NiNConfig,
+    ResNetConfig,
+    VGGConfig,
+    VisionTransformerConfig,
+)
 from saccade.models.registry import (
     FORECASTING_MODELS,
     IMAGE_MODELS,
@@ -50,18 +61,24 @@ from saccade.registry import import_attribute as _import_attribute
 from saccade.types.names import CellName, ScoreName
 
 if TYPE_CHECKING:
+    from saccade.models.alexnet import AlexNet
+    from saccade.models.attention_cnn import AttentionCNN
     from saccade.models.bahdanau import Bahdanau
     from saccade.models.base import CausalLM, EncoderDecoder, TokenModel
     from saccade.models.bidirectional_lm import BidirectionalLM
     from saccade.models.conv_lm import ConvLM
     from saccade.models.conv_seq2seq import ConvSeq2Seq
+    from saccade.models.densenet import DenseNet
     from saccade.models.forecasting import AutoregressiveForecaster, Forecaster, RecurrentForecaster
+    from saccade.models.googlenet import GoogLeNet
     from saccade.models.gpt import GPT
     from saccade.models.image_base import ImageNetwork
     from saccade.models.kernel_attention import KernelAttention
     from saccade.models.lenet import LeNet
     from saccade.models.luong import Luong
+    from saccade.models.nin import NiN
     from saccade.models.nnlm import NNLM
+    from saccade.models.resnet import ResNet
     from saccade.models.rnn_lm import RecurrentLM
     from saccade.models.seq2seq import Seq2Seq
     from saccade.models.tabular import MLP, LinearRegression, SoftmaxRegression
@@ -74,8 +91,12 @@ if TYPE_CHECKING:
     )
     from saccade.models.transformer import Transformer
     from saccade.models.transformer_xl import TransformerXL
+    from saccade.models.vgg import VGG
+    from saccade.models.vision_transformer import VisionTransformer
 
 _LAZY = {
+    "AlexNet": "saccade.models.alexnet:AlexNet",
+    "AttentionCNN": "saccade.models.attention_cnn:AttentionCNN",
     "AutoregressiveForecaster": "saccade.models.forecasting:AutoregressiveForecaster",
     "Bahdanau": "saccade.models.bahdanau:Bahdanau",
     "BiLSTMClassifier": "saccade.models.text_classifiers:BiLSTMClassifier",
@@ -83,9 +104,11 @@ _LAZY = {
     "CausalLM": "saccade.models.base:CausalLM",
     "ConvLM": "saccade.models.conv_lm:ConvLM",
     "ConvSeq2Seq": "saccade.models.conv_seq2seq:ConvSeq2Seq",
+    "DenseNet": "saccade.models.densenet:DenseNet",
     "EncoderDecoder": "saccade.models.base:EncoderDecoder",
     "Forecaster": "saccade.models.forecasting:Forecaster",
     "GPT": "saccade.models.gpt:GPT",
+    "GoogLeNet": "saccade.models.googlenet:GoogLeNet",
     "ImageNetwork": "saccade.models.image_base:ImageNetwork",
     "KernelAttention": "saccade.models.kernel_attention:KernelAttention",
     "LeNet": "saccade.models.lenet:LeNet",
@@ -93,8 +116,10 @@ _LAZY = {
     "Luong": "saccade.models.luong:Luong",
     "MLP": "saccade.models.tabular:MLP",
     "NNLM": "saccade.models.nnlm:NNLM",
+    "NiN": "saccade.models.nin:NiN",
     "RecurrentForecaster": "saccade.models.forecasting:RecurrentForecaster",
     "RecurrentLM": "saccade.models.rnn_lm:RecurrentLM",
+    "ResNet": "saccade.models.resnet:ResNet",
     "Seq2Seq": "saccade.models.seq2seq:Seq2Seq",
     "SetClassifier": "saccade.models.text_classifiers:SetClassifier",
     "SoftmaxRegression": "saccade.models.tabular:SoftmaxRegression",
@@ -104,6 +129,8 @@ _LAZY = {
     "TokenModel": "saccade.models.base:TokenModel",
     "Transformer": "saccade.models.transformer:Transformer",
     "TransformerXL": "saccade.models.transformer_xl:TransformerXL",
+    "VGG": "saccade.models.vgg:VGG",
+    "VisionTransformer": "saccade.models.vision_transformer:VisionTransformer",
 }
 
 
@@ -114,6 +141,10 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "AlexNet",
+    "AlexNetConfig",
+    "AttentionCNN",
+    "AttentionCNNConfig",
     "AutoregressiveForecaster",
     "AutoregressiveForecasterConfig",
     "Bahdanau",
@@ -128,11 +159,15 @@ __all__ = [
     "ConvLMConfig",
     "ConvSeq2Seq",
     "ConvSeq2SeqConfig",
+    "DenseNet",
+    "DenseNetConfig",
     "EncoderDecoder",
     "FORECASTING_MODELS",
     "Forecaster",
     "GPT",
     "GPTConfig",
+    "GoogLeNet",
+    "GoogLeNetConfig",
     "IMAGE_MODELS",
     "ImageModelConfig",
     "ImageNetwork",
@@ -154,10 +189,14 @@ __all__ = [
     "ModelEntry",
     "NNLM",
     "NNLMConfig",
+    "NiN",
+    "NiNConfig",
     "RecurrentForecaster",
     "RecurrentForecasterConfig",
     "RecurrentLM",
     "RecurrentLMConfig",
+    "ResNet",
+    "ResNetConfig",
     "ScoreName",
     "Seq2Seq",
     "Seq2SeqConfig",
@@ -180,5 +219,9 @@ __all__ = [
     "TransformerXL",
     "TransformerXLConfig",
     "TranslatorConfig",
+    "VGG",
+    "VGGConfig",
+    "VisionTransformer",
+    "VisionTransformerConfig",
     "model_classes",
 ]

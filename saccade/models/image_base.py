@@ -51,12 +51,42 @@ class ImageNetwork(nn.Module, ABC):
 
     def folded(self) -> nn.Module:
         """Return a copy for inference, with batch norms folded into their convolutions."""
-        return fold_batch_norm(self, torch.empty(1, *self.image_shape, device="meta"))
+        return fold_batch_norm(self, meta_images(self, *self.image_shape))
+
+
+class DenseHeadNetwork(ImageNetwork):
+    """Convolutions (`features`), mean pooling to a grid of fixed size, dense layers on it."""
+
+    features: nn.Sequential
+    avgpool: nn.AdaptiveAvgPool2d
+    classifier: nn.Sequential
+
+    def feature_grid(self, images: Images) -> Float[Tensor, "B D Y2 X2"]:
+        """Return the grid after the last max pooling."""
+        return self.features(images)
+
+    def classify_grid(self, grid: Float[Tensor, "B D Y2 X2"]) -> Float[Tensor, "B V"]:
+        """Return the logits of a grid of features."""
+        return self.classifier(self.avgpool(grid).flatten(1))
+
+
+def meta_images(layers: nn.Module, *image_shape: int) -> Images:
+    """Return one image without values, of the number format of the layers."""
+    return torch.empty(1, *image_shape, dtype=next(layers.parameters()).dtype, device="meta")
 
 
 def scale_channels(published: int, width: int, published_width: int) -> int:
     """Return the channels of a stage in a network whose first stage has `width` channels."""
     return max(1, round(published * width / published_width))
+
+
+def init_convolutions(model: nn.Module) -> None:
+    """Initialise convolutions for ReLU by their fan-out (He et al. 2015), with biases 0."""
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
 
 
 def check_image_size(
@@ -76,7 +106,11 @@ def check_image_size(
     def reaches_the_end(size: int) -> bool:
         return _trace(layers, config.channels, size)[0] is not None
 
-    smallest = bisect_left(range(MAX_IMAGE_SIZE), True, lo=1, key=reaches_the_end)
+    largest = config.image_size
+    while not reaches_the_end(largest := min(2 * largest, MAX_IMAGE_SIZE)):
+        if largest == MAX_IMAGE_SIZE:
+            raise ConfigError(f"{config.name}: no image has the pixels for all of its layers.")
+    smallest = bisect_left(range(largest), True, lo=config.image_size + 1, key=reaches_the_end)
     layer = ".".join(part for part in (name, failed) if part)
     kind = type(layers.get_submodule(failed)).__name__
     raise ConfigError(
@@ -98,12 +132,14 @@ def _trace(layers: nn.Module, channels: int, size: int) -> tuple[tuple[int, ...]
         for name, module in layers.named_modules()
         if not list(module.children())
     ]
-    images = torch.empty(2, channels, size, size, device="meta")  # one has no variance in training
+    was_training = layers.training
+    layers.eval()  # batch norm of one image has no variance in training
     try:
-        output = run_on_meta(layers, images)
+        output = run_on_meta(layers, meta_images(layers, channels, size, size))
     except RuntimeError:  # torch's, when an output would have no pixels
         return None, entered[-1]
     finally:
+        layers.train(was_training)
         for handle in handles:
             handle.remove()
     return tuple(output.shape[1:]), ""

@@ -34,7 +34,17 @@ from saccade.models.config import (
     TransformerConfig,
     TransformerXLConfig,
 )
-from saccade.models.image_config import LeNetConfig
+from saccade.models.image_config import (
+    AlexNetConfig,
+    AttentionCNNConfig,
+    DenseNetConfig,
+    GoogLeNetConfig,
+    LeNetConfig,
+    NiNConfig,
+    ResNetConfig,
+    VGGConfig,
+    VisionTransformerConfig,
+)
 from saccade.registry import import_attribute
 
 
@@ -110,7 +120,30 @@ TEXT_CLASSIFICATION_MODELS: dict[str, ModelEntry] = {
 }
 
 IMAGE_MODELS: dict[str, ModelEntry] = {
+    "alexnet": ModelEntry(AlexNetConfig, "saccade.models.alexnet:AlexNet"),
+    "attention_cnn": ModelEntry(AttentionCNNConfig, "saccade.models.attention_cnn:AttentionCNN"),
+    "densenet121": ModelEntry(DenseNetConfig, "saccade.models.densenet:DenseNet"),
+    "densenet169": ModelEntry(DenseNetConfig, "saccade.models.densenet:DenseNet"),
+    "densenet201": ModelEntry(DenseNetConfig, "saccade.models.densenet:DenseNet"),
+    "googlenet": ModelEntry(GoogLeNetConfig, "saccade.models.googlenet:GoogLeNet"),
     "lenet": ModelEntry(LeNetConfig, "saccade.models.lenet:LeNet"),
+    "nin": ModelEntry(NiNConfig, "saccade.models.nin:NiN"),
+    "resnet18": ModelEntry(ResNetConfig, "saccade.models.resnet:ResNet"),
+    "resnet34": ModelEntry(ResNetConfig, "saccade.models.resnet:ResNet"),
+    "resnet50": ModelEntry(ResNetConfig, "saccade.models.resnet:ResNet"),
+    "resnet101": ModelEntry(ResNetConfig, "saccade.models.resnet:ResNet"),
+    "resnet152": ModelEntry(ResNetConfig, "saccade.models.resnet:ResNet"),
+    "vgg11": ModelEntry(VGGConfig, "saccade.models.vgg:VGG"),
+    "vgg11_bn": ModelEntry(VGGConfig, "saccade.models.vgg:VGG"),
+    "vgg13": ModelEntry(VGGConfig, "saccade.models.vgg:VGG"),
+    "vgg13_bn": ModelEntry(VGGConfig, "saccade.models.vgg:VGG"),
+    "vgg16": ModelEntry(VGGConfig, "saccade.models.vgg:VGG"),
+    "vgg16_bn": ModelEntry(VGGConfig, "saccade.models.vgg:VGG"),
+    "vgg19": ModelEntry(VGGConfig, "saccade.models.vgg:VGG"),
+    "vgg19_bn": ModelEntry(VGGConfig, "saccade.models.vgg:VGG"),
+    "vit": ModelEntry(
+        VisionTransformerConfig, "saccade.models.vision_transformer:VisionTransformer"
+    ),
 }
 
 KERNEL_MODELS: dict[str, ModelEntry] = {

@@ -77,14 +77,16 @@ class _InputObserver(TorchFunctionMode):
     def layer_hook(self, name: str) -> Callable[[nn.Module, Any, Tensor], None]:
         def hook(module: nn.Module, inputs: Any, output: Tensor) -> None:
             self.outputs[id(output)] = (name, output)
+            self.reads[id(output)] = 0  # an earlier tensor may have had this id
             self.calls[name] += 1
 
         return hook
 
     def norm_hook(self, name: str) -> Callable[[nn.Module, Any], None]:
         def hook(module: nn.Module, inputs: Any) -> None:
-            self.pairs[name] = id(inputs[0])
             self.calls[name] += 1
+            if id(inputs[0]) in self.outputs:
+                self.pairs[name] = id(inputs[0])
 
         return hook
 
@@ -110,8 +112,7 @@ class _InputObserver(TorchFunctionMode):
         return {
             norm: self.outputs[key][0]
             for norm, key in self.pairs.items()
-            if key in self.outputs
-            and self.reads[key] == 1
+            if self.reads[key] == 1
             and self.calls[norm] == 1
             and self.calls[self.outputs[key][0]] == 1
         }

@@ -51,7 +51,12 @@ REGISTRIES = {
     "image": IMAGE_MODELS,
     "kernel": KERNEL_MODELS,
 }
-ALL_MODELS = [(kind, name) for kind, registry in REGISTRIES.items() for name in registry]
+# of the networks that differ only in depth, the shallowest
+DEEPER = {f"vgg{depth}{norm}" for depth in (13, 16, 19) for norm in ("", "_bn")} | {"vgg11"}
+DEEPER |= {"resnet34", "resnet50", "resnet101", "resnet152", "densenet169", "densenet201"}
+ALL_MODELS = [
+    (kind, name) for kind, registry in REGISTRIES.items() for name in registry if name not in DEEPER
+]
 SIZES: dict[str, int] = {
     "source_vocab_size": VOCAB,
     "target_vocab_size": VOCAB,
@@ -63,9 +68,16 @@ SIZES: dict[str, int] = {
     "inputs": 3,
     "outputs": 2,
     "lags": 3,
+}
+IMAGE_SIZES = {
     "classes": 2,
     "channels": 3,
-    "image_size": 16,
+    "image_size": 32,
+    "patch_size": 8,
+    "hidden": 8,
+    "grid": 1,
+    "growth": 2,
+    "depth": 2,
 }
 
 
@@ -74,7 +86,8 @@ def build(kind: str, name: str) -> nn.Module:
     entry = REGISTRIES[kind][name]
     if entry.model_class is KernelAttention:
         return KernelAttention(0.5, torch.linspace(0, 1, 6), torch.randn(6)).eval()
-    sizes = {key: value for key, value in SIZES.items() if key in entry.config_class.model_fields}
+    known = SIZES | (IMAGE_SIZES if kind == "image" else {})
+    sizes = {key: value for key, value in known.items() if key in entry.config_class.model_fields}
     return entry.model_class(entry.config_class(name=name, **sizes)).double().eval()
 
 
@@ -92,7 +105,7 @@ def inputs_of(kind: str, rows: int = 3) -> tuple[Tensor, ...]:
         case "text_classification":
             return (torch.randint(1, VOCAB, (rows, 7)),)
         case "image":
-            return (torch.randn(rows, 3, 16, 16).double(),)
+            return (torch.randn(rows, 3, 32, 32).double(),)
     return (torch.rand(rows).double(),)
 
 
