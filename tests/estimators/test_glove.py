@@ -16,6 +16,8 @@ from saccade.estimators.word_vectors.glove import (
     GloVeTrainer,
     count_cooccurrences,
     glove_adagrad_steps,
+    glove_loss,
+    held_out_positions,
     init_glove_params,
 )
 from saccade.estimators.word_vectors.sampling import random_below, rng_state
@@ -135,3 +137,61 @@ def test_glove_loss_decreases_and_seed_repeats() -> None:
     assert losses[0] == losses[1] and np.array_equal(*vectors)
     assert losses[0][-1] < losses[0][0] / 2
     assert losses[0] == sorted(losses[0], reverse=True)
+
+
+def loss_by_hand(pairs: Cooccurrences, params: GloVeParams, x_max: float, power: float) -> float:
+    """The mean of the terms of J, one at a time."""
+    terms = []
+    for first, second, x in zip(*(column.tolist() for column in pairs), strict=True):
+        for i, j in {(first, second), (second, first)}:
+            guess = sum(
+                float(a) * float(b)
+                for a, b in zip(params.vectors[0, i], params.vectors[1, j], strict=True)
+            )
+            off = guess + float(params.biases[0, i]) + float(params.biases[1, j]) - np.log(x)
+            terms.append(0.5 * min(1.0, (x / x_max) ** power) * off**2)
+    return float(np.mean(terms))
+
+
+def test_held_out_loss_equals_loops_and_steps_leave_its_pairs_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("saccade.estimators.word_vectors.glove.GLOVE_TERMS_PER_BLOCK", 16)
+    pairs = count_cooccurrences(text(np.random.default_rng(4).integers(-1, 15, 400).tolist()), 4)
+    config = GloVeConfig(width=6, dev_share=0.3)
+    trainer = GloVeTrainer(pairs, 15, config, seed=3)
+    positions = held_out_positions(len(pairs.first), 0.3, 3)
+    assert len(positions) == len({*positions.tolist()}) == int(0.3 * len(pairs.first))
+    assert (pairs.first == pairs.second)[positions].any()  # the diagonal, which has one term
+    assert not np.array_equal(positions, held_out_positions(len(pairs.first), 0.3, 4))
+    for number in range(2):
+        trainer.epoch(number, threads=1)
+    held_out = pairs.take(positions)
+    expected = loss_by_hand(held_out, trainer.params, config.x_max, config.power)
+    assert trainer.held_out_loss() == pytest.approx(expected, rel=1e-5)
+    assert trainer.fitted().loss(config.x_max, config.power) == pytest.approx(expected, rel=1e-5)
+    # the same steps as without these pairs: their counts have no influence
+    changed = pairs.weight.copy()
+    changed[positions] *= 7
+    other = GloVeTrainer(pairs._replace(weight=changed), 15, config, seed=3)
+    for number in range(2):
+        other.epoch(number, threads=1)
+    assert np.array_equal(trainer.vectors, other.vectors)
+    assert trainer.held_out_loss() != other.held_out_loss()
+
+
+def test_without_held_out_pairs_every_term_is_trained_on() -> None:
+    pairs = count_cooccurrences(text(np.random.default_rng(5).integers(-1, 12, 200).tolist()), 4)
+    found = []
+    for config in (GloVeConfig(width=4), GloVeConfig(width=4, dev_share=0)):
+        trainer = GloVeTrainer(pairs, 12, config, seed=1)
+        loss = trainer.epoch(0, threads=1)
+        found.append((loss, trainer.vectors))
+        assert trainer.held_out_loss() is None
+    params = init_glove_params(12, 4, 1)
+    terms = np.arange(2 * len(pairs.first))
+    lost = glove_adagrad_steps(terms, rng_state(1, 0, 0), pairs, params, 0.1, 10.0, 0.75)
+    for loss, vectors in found:
+        assert loss == lost / (2 * len(pairs.first))
+        assert np.array_equal(vectors, params.vectors.sum(0)[:, :4])
+    assert glove_loss(pairs.take(np.arange(0)), params, 10.0, 0.75) == 0

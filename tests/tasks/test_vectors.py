@@ -17,6 +17,7 @@ from saccade.estimators.word_vectors import word2vec
 from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, resume, train_recipe
+from saccade.tasks.base import Choice
 from saccade.tasks.word_vectors.models import MAX_ONE_HOT_WORDS
 
 MODELS = ("cbow", "fasttext", "glove", "one_hot", "skipgram", "svd")
@@ -149,6 +150,52 @@ def test_log_of_a_resumed_fit_has_every_line_once(
     whole = fit_vectors(corpus, tmp_path / "whole", "glove")
     losses = [[line.get("loss") for line in run.metrics()] for run in (resumed, whole)]
     assert losses[0] == losses[1]
+
+
+def test_glove_reports_a_loss_on_held_out_pairs(corpus: Path, tmp_path: Path) -> None:
+    run = fit_vectors(corpus, tmp_path / "run", "glove", **{"model.dev_share": 0.2})
+    logged = [line["dev_loss"] for line in run.metrics()]
+    assert len(logged) == SMALL["glove"]["model.epochs"] + 1 and logged[-1] == logged[-2]
+    again = load_run(run.folder)
+    evaluation = again.evaluate()
+    assert evaluation["loss"] == pytest.approx(logged[-1], rel=1e-6)
+    assert "weighted squared error" in evaluation.conventions["loss"]
+    assert np.array_equal(run.model.word_vectors(), again.model.word_vectors())
+    none = fit_vectors(corpus, tmp_path / "none", "glove", **{"model.dev_share": 0})
+    assert list(none.model.state_dict()) == ["rows"]
+    assert "loss" not in none.evaluate()
+
+
+def test_wrong_arrays_of_held_out_pairs_are_refused(corpus: Path, tmp_path: Path) -> None:
+    run = fit_vectors(corpus, tmp_path / "run", "glove", **{"model.dev_share": 0.2})
+    state = run.model.state_dict()
+    for name, wrong in {
+        "held_out_first": state["held_out_first"] + 1000,
+        "held_out_second": state["held_out_second"] - 1000,
+        "held_out_weight": -state["held_out_weight"],
+        "biases": state["biases"][:1],
+        "vectors": state["vectors"].astype(np.float64),
+    }.items():
+        with pytest.raises(RuntimeError, match="expected"):
+            run.model.load_state_dict({**state, name: wrong})
+
+
+@pytest.mark.parametrize("model", ["cbow", "fasttext", "skipgram"])
+def test_power_of_negatives_is_chosen_from_the_size_of_the_text(
+    model: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for words, expected in ((10**9, 0.75), (1, 0.5)):
+        monkeypatch.setattr(word2vec, "LARGE_CORPUS_WORDS", words)
+        chosen: list[Choice] = []
+        recipe = resolve_recipe(
+            "vectors", data=str(corpus), model=model, changes={"train.threads": 1, **SMALL[model]}
+        ).recipe
+        folder = tmp_path / str(words)
+        run = train_recipe(recipe, folder, TrainOptions(on_choices=chosen.extend)).run
+        assert [(choice.path, choice.value) for choice in chosen] == [("model.power", expected)]
+        assert load_run(folder).recipe.model.power == expected
+        given = fit_vectors(corpus, tmp_path / f"{words}-given", model, **{"model.power": expected})
+        assert np.array_equal(run.model.unit_vectors, given.model.unit_vectors)
 
 
 def test_fasttext_builds_vectors_of_unknown_words(fitted: Callable[..., Run]) -> None:

@@ -24,8 +24,8 @@ class WindowsConfig(Config):
     epochs: int = Field(5, ge=1, le=MAX_COUNT)
     """Number of passes over the text."""
     # word2vec.c: ¾, fastText: ½ (docs/benchmarks.md)
-    power: float = Field(0.5, ge=0, le=1)
-    """Negatives are drawn in proportion to count^power."""
+    power: float | None = Field(None, ge=0, le=1)
+    """Negatives are drawn in proportion to count^power; chosen from the words read if not set."""
     learning_rate: float = Field(0.05, gt=0, le=MAX_VALUE)
     """Initial learning rate; word2vec.c and gensim have 0.025 for skip-gram."""
 
@@ -91,6 +91,9 @@ class GloVeConfig(Config):
     """Pairs with this count or more have weight 1."""
     power: float = Field(0.75, gt=0, le=1)
     """Exponent of the weight (count / x_max)^power of rarer pairs."""
+    # runs of versions before 0.8 have no such setting, and none held out
+    dev_share: float | None = Field(None, ge=0, lt=0.5)
+    """Share of the co-occurring pairs held out for the loss, 0: none; a new run has 0.01."""
 
 
 class SVDConfig(Config):

@@ -8,7 +8,8 @@ counted 1/d. With the weight \(f(x) = \min(1, (x / x_{max})^{3/4})\), the object
 is minimised by AdaGrad, one term at a time (squared gradients are initialised to 1, as in the
 authors' code). The order is new in each epoch: blocks of the list in random order, shuffled within
 each block. The vector of a word is \(w_i + c_i\). A pair i ≠ j gives two terms, (i, j) and (j, i);
-i = j gives one.
+i = j gives one. A share of the pairs is held out: no step is taken for their terms, whose mean
+measures how well the vectors predict counts that they were not fitted to.
 
 Counting needs memory for the text's ids and one row of X: the positions of each word are listed
 first (counting sort), then the rows of X are counted one word at a time and, if a scratch folder is
@@ -33,6 +34,7 @@ from saccade.types.arrays import Float32Array, Int32Array, IntArray
 COOCCURRENCE_WORD_CHUNK = 512  # words whose rows of X a thread counts per call
 GLOVE_TERMS_PER_BLOCK = 1 << 16  # terms of J that a thread trains on per block
 GLOVE_BLOCKS_PER_THREAD = 16  # blocks submitted per thread before results are collected
+_HELD_OUT_STREAM = (0, 1)  # of random numbers; those of an epoch are (seed, epoch)
 
 
 class Cooccurrences(NamedTuple):
@@ -41,6 +43,10 @@ class Cooccurrences(NamedTuple):
     first: Int32Array
     second: Int32Array
     weight: Float32Array
+
+    def take(self, positions: IntArray) -> "Cooccurrences":
+        """Return some of the entries."""
+        return Cooccurrences(self.first[positions], self.second[positions], self.weight[positions])
 
 
 def count_cooccurrences(
@@ -172,6 +178,43 @@ def count_cooccurrence_rows(
     return row_ids[:count], column_ids[:count], weight[:count]
 
 
+# --- held-out pairs -------------------------------------------------------------------------------
+
+
+def held_out_positions(pairs: int, share: float, seed: int) -> IntArray:
+    """Return the sorted positions of the pairs that are held out, a function of the seed.
+
+    The list is cut into as many equal parts as there are positions, with a random one from each,
+    so that frequent and rare words have their share.
+    """
+    count = int(pairs * share)
+    edges = np.arange(count + 1) * pairs // max(count, 1)
+    random = np.random.default_rng([seed, *_HELD_OUT_STREAM])
+    positions: IntArray = random.integers(edges[:-1], edges[1:])
+    return positions
+
+
+def glove_loss(
+    pairs: Cooccurrences, params: "GloVeParams | GloVeFit", x_max: float, power: float
+) -> float:
+    """Return the mean of the terms of J for some pairs, both (i, j) and (j, i); 0 without pairs."""
+    total, terms = 0.0, 0
+    for start in range(0, len(pairs.first), GLOVE_TERMS_PER_BLOCK):
+        chunk = slice(start, start + GLOVE_TERMS_PER_BLOCK)
+        first, second = pairs.first[chunk], pairs.second[chunk]
+        count = pairs.weight[chunk].astype(np.float64)
+        weight = np.minimum(1.0, (count / x_max) ** power)
+        for i, j, is_term in (
+            (first, second, np.ones(len(first), bool)),
+            (second, first, first != second),  # the diagonal has one term only
+        ):
+            dots = np.einsum("pd,pd->p", params.vectors[0, i], params.vectors[1, j])
+            residual = dots + params.biases[0, i] + params.biases[1, j] - np.log(count)
+            total += float((0.5 * weight * residual**2)[is_term].sum())
+            terms += int(is_term.sum())
+    return total / max(terms, 1)
+
+
 # --- weighted least squares by AdaGrad ------------------------------------------------------------
 
 
@@ -199,6 +242,8 @@ class GloVeTrainer:
     def __init__(self, pairs: Cooccurrences, words: int, config: GloVeConfig, seed: int):
         self.pairs, self.config, self.seed = pairs, config, seed
         self.params = init_glove_params(words, config.width, seed)
+        self._positions = held_out_positions(len(pairs.first), config.dev_share or 0.0, seed)
+        self.held_out = pairs.take(self._positions)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Restore parameters; RuntimeError if they are of another shape or type."""
@@ -217,7 +262,9 @@ class GloVeTrainer:
         threads: int,
         on_progress: Callable[[int], None] = lambda more: None,
     ) -> float:
-        """Take one step for each term of J; return their mean, each before its own step."""
+        """Take one step for each term of J that is not held out; return their mean, each before
+        its own step.
+        """
         terms = 2 * len(self.pairs.first)
         order = np.random.default_rng([self.seed, number]).permutation(
             -(-terms // GLOVE_TERMS_PER_BLOCK)
@@ -230,7 +277,7 @@ class GloVeTrainer:
             last = min(first + GLOVE_TERMS_PER_BLOCK, terms)
             state = rng_state(self.seed, number, block)
             loss = glove_adagrad_steps(
-                np.arange(first, last),
+                self._trained_terms(first, last),
                 state,
                 self.pairs,
                 self.params,
@@ -245,13 +292,62 @@ class GloVeTrainer:
                 for loss, count in pool.map(work, batch):
                     total += loss
                     on_progress(count)
-        return total / max(terms, 1)
+        return total / max(terms - 2 * len(self._positions), 1)
+
+    def _trained_terms(self, first: int, last: int) -> IntArray:
+        """Return the terms of a block without those of pairs that are held out."""
+        low, high = np.searchsorted(self._positions, (first // 2, -(-last // 2)))
+        held_out = 2 * self._positions[low:high] - first
+        return np.delete(np.arange(first, last), np.concatenate([held_out, held_out + 1]))
+
+    def held_out_loss(self) -> float | None:
+        """Return the mean of the held-out terms of J; None if no pair is held out."""
+        if not len(self.held_out.first):
+            return None
+        return glove_loss(self.held_out, self.params, self.config.x_max, self.config.power)
+
+    def fitted(self) -> "GloVeFit":
+        """Return the parameters of J without padding, and the held-out pairs."""
+        vectors = np.ascontiguousarray(self.params.vectors[:, :, : self.config.width])
+        return GloVeFit(vectors, self.params.biases, *self.held_out)
 
     @property
     def vectors(self) -> Float32Array:
         """The vector of each word, w + c, without padding."""
         summed: Float32Array = self.params.vectors.sum(0)[:, : self.config.width]
         return summed
+
+
+class GloVeFit(NamedTuple):
+    """The parameters of J after training, and the pairs that it is measured on."""
+
+    vectors: Float32Array  # (2, V, D)
+    biases: Float32Array  # (2, V)
+    held_out_first: Int32Array
+    held_out_second: Int32Array
+    held_out_weight: Float32Array
+
+    def check(self, words: int, width: int) -> None:
+        """Raise a RuntimeError for shapes, types or values that these arrays cannot have."""
+        first, second, weight = self[2:]
+        expected = ((2, words, width), (2, words), *[(len(first),)] * 3)
+        dtypes = ("float32", "float32", "int32", "int32", "float32")
+        for name, array, shape, dtype in zip(self._fields, self, expected, dtypes, strict=True):
+            if array.shape != shape or str(array.dtype) != dtype:
+                raise RuntimeError(
+                    f"got {name} of shape {array.shape} and {array.dtype}; expected {shape} and "
+                    f"{dtype}"
+                )
+        ids = np.concatenate([first, second])
+        if ((ids < 0) | (ids >= words)).any() or not (weight > 0).all():
+            raise RuntimeError(
+                f"got held-out pairs with ids or counts out of range; expected ids below {words:,} "
+                "and counts above 0"
+            )
+
+    def loss(self, x_max: float, power: float) -> float:
+        """Return the mean of the held-out terms of J."""
+        return glove_loss(Cooccurrences(*self[2:]), self, x_max, power)
 
 
 @jit_nogil_no_nrt

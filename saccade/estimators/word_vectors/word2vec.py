@@ -41,6 +41,8 @@ REPORT_INTERVAL_SECONDS = 1.0  # between two calls of on_progress
 WORDS_PER_BLOCK = 1 << 16  # words that a thread trains on per block
 HELD_OUT_DIVISOR = 100  # one word in so many is held out for the loss
 MAX_HELD_OUT_WORDS = 20_000
+# words of a text from which the default of the power is ½ (docs/benchmarks.md)
+LARGE_CORPUS_WORDS = 5_000_000
 MIN_LEARNING_RATE_FACTOR = 1e-4  # final learning rate as a fraction of the initial one
 _STREAMS = {"init": 0, "train": 1, "evaluate": 2}  # of random numbers, by number
 
@@ -62,6 +64,15 @@ def window_params(config: WindowsConfig) -> WindowParams:
         shared_negatives,
         8 if config.is_cbow else 4,
     )
+
+
+def default_power(words: int) -> float:
+    """Return the power of the negatives' distribution that suits a text of so many words.
+
+    With ¾, as in word2vec.c, frequent words are drawn more often than with ½, as in fastText; the
+    vectors of a small text are better for it, those of a large one are not.
+    """
+    return 0.75 if words < LARGE_CORPUS_WORDS else 0.5
 
 
 class Word2VecProgress(NamedTuple):
@@ -112,7 +123,8 @@ class Word2VecTrainer:
         counts = sentences.counts
         self.config, self.vectors, self.seed = config, vectors, seed
         self.windows = window_params(config)
-        weights = counts.astype(np.float64) ** config.power
+        power = default_power(sentences.read) if config.power is None else config.power
+        weights = counts.astype(np.float64) ** power
         self.words = VocabularyTables(
             keep_probabilities(counts, config.subsample), alias_table(weights), *bags
         )

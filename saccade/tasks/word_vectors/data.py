@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from saccade.config import override_settings
 from saccade.data.datasets import TEXT_DATASETS, fetch_dataset
 from saccade.data.source import DatasetSource, SyntheticSource, resolve_source
 from saccade.data.split_keys import refuse_division
@@ -30,8 +31,8 @@ from saccade.data.text.word_corpus import (
 )
 from saccade.data.word_splitting import is_unspaced
 from saccade.errors import ConfigError, DataError
-from saccade.estimators.word_vectors.config import WindowsConfig
-from saccade.estimators.word_vectors.word2vec import MAX_HELD_OUT_WORDS
+from saccade.estimators.word_vectors.config import GloVeConfig, WindowsConfig
+from saccade.estimators.word_vectors.word2vec import MAX_HELD_OUT_WORDS, default_power
 from saccade.io.atomic import write_atomically
 from saccade.io.id_files import IdRange, read_id_files, stored_or_none, write_id_index
 from saccade.io.text_files import read_lines
@@ -44,6 +45,7 @@ from saccade.tasks.base import (
     role_choices,
 )
 from saccade.tasks.word_vectors.config import (
+    HELD_OUT_SHARE,
     VectorsRecipe,
     WordsConfig,
     holds_out_by_settings,
@@ -130,6 +132,7 @@ def _prepared(
     held_out: Mapping[str, Int32Array],
 ) -> PreparedWords:
     """Return the splits; without held-out ids, the last lines of the corpus are scored."""
+    recipe, choices = _choose_settings(recipe, corpus.read)
     dev = held_out.get("dev")
     train = corpus._replace(held_out=None if dev is None else dev[:MAX_HELD_OUT_WORDS])
     test = train._replace(held_out=held_out.get("test", dev))
@@ -138,7 +141,21 @@ def _prepared(
         "dev": WordSplit(train),
         "test": WordSplit(test, with_benchmarks=True),
     }
-    return PreparedData(recipe, vocabulary, splits, lambda: fingerprint_arrays(corpus.ids), [], [])
+    return PreparedData(
+        recipe, vocabulary, splits, lambda: fingerprint_arrays(corpus.ids), choices, []
+    )
+
+
+def _choose_settings(recipe: VectorsRecipe, words: int) -> tuple[VectorsRecipe, list[Choice]]:
+    """Choose the settings of the model that are left open and not set."""
+    config = recipe.model
+    choices = []
+    if isinstance(config, WindowsConfig) and config.power is None and config.negatives:
+        choices.append(Choice("model.power", default_power(words), f"{words:,} words"))
+    if isinstance(config, GloVeConfig) and config.dev_share is None:
+        reason = "held-out pairs, on which the loss is measured"
+        choices.append(Choice("model.dev_share", HELD_OUT_SHARE, reason))
+    return override_settings(recipe, {choice.path: choice.value for choice in choices}), choices
 
 
 # --- held-out text --------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ UNCOVERED = (
 
 
 class WordVectorEvaluator(Evaluator[WordSplit]):
-    """Loss on held-out lines, and scores on benchmarks of similarity and analogies."""
+    """Loss on held-out lines or pairs, and scores on benchmarks of similarity and analogies."""
 
     headline = ("loss", "simlex999", "wordsim353", "questions-words")
 
@@ -47,7 +47,7 @@ class WordVectorEvaluator(Evaluator[WordSplit]):
         if split.corpus is not None:
             metrics = self.model.vectors.evaluate(split.corpus)
         if metrics:
-            conventions["loss"] = "nats per predicted word, on held-out lines"
+            conventions["loss"] = self.model.vectors.loss_convention
         benchmarks = standard_benchmarks() if split.with_benchmarks else []
         for number, benchmark in enumerate(benchmarks, 1):
             scores = self.score_benchmark(benchmark)

@@ -27,7 +27,7 @@ from saccade.estimators.word_vectors.config import (
     SVDConfig,
     WindowsConfig,
 )
-from saccade.estimators.word_vectors.glove import GloVeTrainer, count_cooccurrences
+from saccade.estimators.word_vectors.glove import GloVeFit, GloVeTrainer, count_cooccurrences
 from saccade.estimators.word_vectors.word2vec import (
     Word2VecParams,
     Word2VecProgress,
@@ -45,6 +45,8 @@ MAX_ONE_HOT_WORDS = 20_000  # words that one-hot vectors are made for
 
 class WordModel(ABC):
     """Vectors for the words of a vocabulary."""
+
+    loss_convention = "nats per predicted word, on held-out lines"
 
     def __init__(self, config: Any, words: list[str], seed: int):
         self.config, self.words, self.seed = config, words, seed
@@ -77,7 +79,7 @@ class WordModel(ABC):
         return None
 
     def evaluate(self, sentences: WordCorpus) -> dict[str, float]:
-        """Return metrics on held-out lines, if there are any."""
+        """Return metrics on held-out lines or pairs, if there are any."""
         return {}
 
 
@@ -174,17 +176,43 @@ class _Reports:
         self.context.log_metrics({"dev_loss": reported.loss, "rate": round(rate, 1)})
 
 
-class GloVeModel(WordModel):
-    """GloVe: weighted least squares on the logarithms of co-occurrence counts."""
+class RowsModel(WordModel):
+    """Vectors that are stored as one row for each word."""
+
+    def arrays(self) -> Arrays:
+        """Return the rows."""
+        return {"rows": self.rows}
+
+    def load(self, arrays: Arrays) -> None:
+        """Restore the rows."""
+        _check(arrays["rows"], len(self.words), 1)
+        self.rows: Float32Array = arrays["rows"]
+
+    def word_vectors(self) -> Float32Array:
+        """Return each word's row."""
+        return self.rows
+
+
+class GloVeModel(RowsModel):
+    """GloVe: weighted least squares on the logarithms of co-occurrence counts.
+
+    With held-out pairs the state is word and context vectors, biases and these pairs, from which
+    the loss can be computed again; without them, and for imported vectors, the rows alone.
+    """
 
     config: GloVeConfig
+    loss_convention = "GloVe's weighted squared error, mean over held-out co-occurring pairs"
+
+    def __init__(self, config: Any, words: list[str], seed: int):
+        super().__init__(config, words, seed)
+        self.fitted: GloVeFit | None = None
 
     def fit(self, sentences: WordCorpus, context: FitContext) -> None:
         """Count co-occurrences, then train by epochs with a checkpoint after each."""
         pairs = _counted(sentences, self.config.window, context)
-        self.trainer = GloVeTrainer(pairs, len(self.words), self.config, self.seed)
+        trainer = GloVeTrainer(pairs, len(self.words), self.config, self.seed)
         if context.resume_state is not None:
-            self.trainer.resume(context.resume_state)
+            trainer.resume(context.resume_state)
         for epoch in range(context.start_block, self.config.epochs):
             if context.stop():
                 return
@@ -192,30 +220,41 @@ class GloVeModel(WordModel):
                 context, f"epoch {epoch + 1} of {self.config.epochs}", 2 * len(pairs[0])
             )
             with context.repeatable():
-                loss = self.trainer.epoch(epoch, context.threads, on_progress)
-            context.log_metrics({"loss": loss})
+                loss = trainer.epoch(epoch, context.threads, on_progress)
+                held_out = trainer.held_out_loss()
+            context.log_metrics(
+                {"loss": loss} | ({} if held_out is None else {"dev_loss": held_out})
+            )
             if epoch + 1 < self.config.epochs:
-                context.save({**self.trainer.params._asdict(), "next": np.array([epoch + 1])})
-        self.rows = self.trainer.vectors
+                context.save({**trainer.params._asdict(), "next": np.array([epoch + 1])})
+        self.rows = trainer.vectors
+        self.fitted = trainer.fitted() if len(trainer.held_out.first) else None
 
     def arrays(self) -> Arrays:
-        """Return the sum of word and context vectors."""
-        return {"rows": self.rows}
+        """Return what the loss is computed from, or the sum of word and context vectors."""
+        return super().arrays() if self.fitted is None else self.fitted._asdict()
 
     def load(self, arrays: Arrays) -> None:
         """Restore the vectors."""
-        _check(arrays["rows"], len(self.words), 1)
-        self.rows = arrays["rows"]
+        self.fitted = None
+        if "rows" in arrays:
+            super().load(arrays)
+            return
+        self.fitted = GloVeFit(**{name: arrays[name] for name in GloVeFit._fields})
+        self.fitted.check(len(self.words), self.config.width)
+        self.rows = self.fitted.vectors.sum(0)
 
-    def word_vectors(self) -> Float32Array:
-        """Return each word's row."""
-        return self.rows
+    def evaluate(self, sentences: WordCorpus) -> dict[str, float]:
+        """Return the loss on held-out pairs, if the model has any."""
+        if self.fitted is None:
+            return {}
+        return {"loss": self.fitted.loss(self.config.x_max, self.config.power)}
 
 
-class SVDModel(GloVeModel):
+class SVDModel(RowsModel):
     """Baseline: truncated SVD of the co-occurrence matrix."""
 
-    config: SVDConfig  # type: ignore[assignment]
+    config: SVDConfig
 
     def fit(self, sentences: WordCorpus, context: FitContext) -> None:
         """Count co-occurrences and decompose them."""
