@@ -38,8 +38,11 @@ SENTENCES = st.lists(
 class Slow:
     """P(w | h) by recursion over grams held as tuples."""
 
-    def __init__(self, sentences, order, vocab_size, smoothing, alpha=1.0, bos_id=None):
+    def __init__(
+        self, sentences, order, vocab_size, smoothing, alpha=1.0, bos_id=None, cutoff=(1, 2)
+    ):
         self.order, self.smoothing, self.alpha = order, smoothing, alpha
+        self.min_count, self.min_count_order = cutoff
         self.outcomes = [w for w in range(vocab_size) if w != bos_id]
         fnv = () if bos_id is None else (bos_id,)
         self.texts = [fnv + tuple(sentence) for sentence in sentences]
@@ -49,6 +52,7 @@ class Slow:
                 self.counts[n].update(text[i : i + n] for i in range(len(text) - n + 1))
         if bos_id is not None:
             del self.counts[1][(bos_id,)]
+        self.seen = self.counts
         if smoothing == "kneser-ney":
             self.counts = [self.adjust(n, bos_id) for n in range(order + 1)]
         self.answer = cache(getattr(self, smoothing.replace("-", "_")))
@@ -75,28 +79,35 @@ class Slow:
         h = tuple(h)[max(len(h) - self.order + 1, 0) :]
         return self.answer(w, h)
 
+    def kept(self, h):
+        """Those after h that are not left out."""
+        return {
+            w: times
+            for w, times in self.after(h).items()
+            if len(h) + 1 < self.min_count_order or self.seen[len(h) + 1][(*h, w)] >= self.min_count
+        }
+
     def none(self, w, h):
-        after = self.after(h)
+        after = self.kept(h)
         return after.get(w, 0) / sum(after.values()) if after else self.answer(w, h[1:])
 
     def laplace(self, w, h):
-        after = self.after(h)
+        after = self.kept(h)
         room = sum(after.values()) + self.alpha * len(self.outcomes)
         return (after.get(w, 0) + self.alpha) / room
 
     def back_off(self, w, h):
-        after = self.after(h)
-        if not after:
+        after, total = self.kept(h), sum(self.after(h).values())
+        if not total:
             return self.answer(w, h[1:])
         n = Counter(self.counts[len(h) + 1].values())
         d = n[1] / (n[1] + 2 * n[2]) if n[1] and n[2] else 0.5
         unseen = [v for v in self.outcomes if v not in after]
         if not unseen:
             d = 0
-        total = sum(after.values())
         if w in after:
             return (after[w] - d) / total
-        left = d * len(after) / total
+        left = (d * len(after) + total - sum(after.values())) / total
         if not h:
             return left / len(unseen)
         return left * self.answer(w, h[1:]) / sum(self.answer(v, h[1:]) for v in unseen)
@@ -107,10 +118,10 @@ class Slow:
         if not after:
             return lower
         d = slow_discounts(Counter(self.counts[len(h) + 1].values()))
-        total = sum(after.values())
-        gamma = sum(d[min(times, 3)] for times in after.values()) / total
-        times = after.get(w, 0)
-        return (times - d[min(times, 3)]) / total + gamma * lower
+        total, kept = sum(after.values()), self.kept(h)
+        taken = {v: d[min(times, 3)] if v in kept else times for v, times in after.items()}
+        gamma = sum(taken.values()) / total
+        return (after.get(w, 0) - taken.get(w, 0)) / total + gamma * lower
 
 
 def slow_discounts(n):
@@ -133,13 +144,26 @@ def every_context(longest):
 
 @pytest.mark.parametrize("smoothing", NGRAM_SMOOTHINGS)
 @pytest.mark.parametrize("bos_id", [None, BOS])
-@given(sentences=SENTENCES, order=st.integers(1, 3))
-@settings(deadline=None, max_examples=15)
+@given(
+    sentences=SENTENCES,
+    order=st.integers(1, 3),
+    cutoff=st.tuples(st.integers(1, 3), st.integers(2, 3)),
+)
+@settings(deadline=None, max_examples=30)
 def test_equals_slow_counting_and_sums_to_one_after_every_context(
-    smoothing, bos_id, sentences, order
+    smoothing, bos_id, sentences, order, cutoff
 ):
-    model = NGram(order, V, smoothing, alpha=0.3, bos_id=bos_id).fit(arrays(sentences))
-    slow = Slow(sentences, order, V, smoothing, 0.3, bos_id)
+    min_count, min_count_order = cutoff
+    model = NGram(
+        order,
+        V,
+        smoothing,
+        alpha=0.3,
+        bos_id=bos_id,
+        min_count=min_count,
+        min_count_order=min_count_order,
+    ).fit(arrays(sentences))
+    slow = Slow(sentences, order, V, smoothing, 0.3, bos_id, cutoff)
     for length in range(order + 1):  # up to one token more than counts
         contexts = list(product(range(V), repeat=length))
         found = model.distributions(np.array(contexts, np.int64).reshape(V**length, length))
@@ -173,8 +197,31 @@ def test_on_real_text_the_discounts_are_estimated_and_the_answer_is_the_slow_one
 
 
 @pytest.mark.parametrize("smoothing", NGRAM_SMOOTHINGS)
-def test_sums_to_one_after_every_context_of_a_real_text(smoothing, reference_words):
-    model = NGram(4, 500, smoothing).fit(reference_words)
+def test_rare_ngrams_of_a_real_text_are_left_out(smoothing, reference_words):
+    whole, pruned = (
+        NGram(3, 500, smoothing, min_count=min_count).fit(reference_words) for min_count in (1, 3)
+    )
+    slow = Slow([reference_words.tolist()], 3, 500, smoothing, cutoff=(3, 2))
+    for n, (before, after) in enumerate(zip(whole.levels, pruned.levels, strict=True), start=1):
+        frequent = [gram for gram, times in slow.seen[n].items() if times >= 3 or n == 1]
+        assert len(after.keys) == len(frequent) <= len(before.keys)
+        assert n == 1 or len(after.keys) < len(before.keys) / 4
+    held_out = reference_words[::13][:40]
+    found = np.exp(pruned.log_probabilities(held_out))
+    for t, token in enumerate(held_out.tolist()):
+        context = held_out[max(t - 2, 0) : t].tolist()
+        assert found[t] == pytest.approx(slow.p(token, context), rel=1e-9)
+    again = NGram.from_arrays(pruned.to_arrays())
+    assert (again.min_count, again.min_count_order) == (3, 2)
+    np.testing.assert_array_equal(np.exp(again.log_probabilities(held_out)), found)
+    old = {name: array for name, array in pruned.to_arrays().items() if name != "cutoff"}
+    assert NGram.from_arrays(old).min_count == 1  # as in runs of older versions
+
+
+@pytest.mark.parametrize("min_count", [1, 3])
+@pytest.mark.parametrize("smoothing", NGRAM_SMOOTHINGS)
+def test_sums_to_one_after_every_context_of_a_real_text(smoothing, min_count, reference_words):
+    model = NGram(4, 500, smoothing, min_count=min_count).fit(reference_words)
     seen = np.lib.stride_tricks.sliding_window_view(reference_words, 3)
     unseen = np.random.default_rng(1).integers(0, 500, (300, 3))
     for contexts in (seen[::7], unseen, seen[::50, :2], unseen[:, :1], unseen[:1, :0]):
@@ -354,6 +401,10 @@ def test_ngram_refuses_invalid_input():
         NGram(2, V, "kneserney")
     with pytest.raises(ValueError, match="got order 0.*expected an order of 1 or more"):
         NGram(0, V)
+    with pytest.raises(ValueError, match="got min_count 0 .*expected a count of 1 or more"):
+        NGram(2, V, min_count=0)
+    with pytest.raises(ValueError, match="min_count_order 1; .* single tokens are always kept"):
+        NGram(2, V, min_count_order=1)
     with pytest.raises(ValueError, match="bos_id 9; expected 0 to 3"):
         NGram(2, V, bos_id=9)
     with pytest.raises(ValueError, match="not fitted; call fit"):

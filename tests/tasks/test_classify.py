@@ -1,5 +1,7 @@
 """Text classification: reading, training, prediction, metrics, baselines, rejected data."""
 
+import itertools
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,6 +96,27 @@ def test_classifier_separates_topics_and_predicts_after_reload(
     assert (tmp_path / "run" / "report" / "confusion.png").exists()
     confusion = label_confusion(score_texts(trained.evaluator.scorer, trained.split("test")))
     assert np.array_equal(confusion, np.diag(np.diag(confusion)))
+
+
+def test_rare_word_ngrams_have_no_row(tmp_path: Path) -> None:
+    rows = topics()
+    path = write_texts(tmp_path / "topics.tsv", rows)
+    runs = {}
+    for min_count in (1, 2, 20):
+        changes = {"model.word_ngrams": 2, "model.min_count": min_count, "data.test_share": 0}
+        runs[min_count] = train_classifier(path, tmp_path / str(min_count), **changes)
+        train = runs[min_count].split("train")
+        words = [text.lower().split() for text in train.texts_at(np.arange(len(train)))]
+        counts = Counter(pair for text in words for pair in itertools.pairwise(text))
+        frequent = sum(count >= min_count for count in counts.values())
+        assert len(runs[min_count].model.used) == frequent
+    used = [len(run.model.used) for run in runs.values()]
+    assert used == sorted(used, reverse=True) and used[-1] < used[0] / 4
+    again = load_run(tmp_path / "20")
+    assert again.predict("the MOON today").text == "sky"
+    texts = ["I saw soup number 3 today", "moon cloud"]
+    for run in (runs[20], again):
+        assert [p.score for p in run.predict(texts)] == [p.score for p in runs[20].predict(texts)]
 
 
 @pytest.mark.parametrize("ngrams", [1, 2])

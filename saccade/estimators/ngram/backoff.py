@@ -20,6 +20,7 @@ from saccade.estimators.ngram.smoothing import (
     TokenSequences,
     concatenate_sequences,
     count_ngrams,
+    drop_pruned,
 )
 from saccade.registry import lookup
 from saccade.types.arrays import FloatArray, IntArray
@@ -42,7 +43,8 @@ class BackoffModel:
     """P(token | the `order` − 1 tokens before it), by counting and smoothing.
 
     At the start of a text the context is shorter. `bos_id`, if given, is put before each sequence
-    and never predicted; `alpha` is the pseudo-count of "laplace" smoothing.
+    and never predicted; `alpha` is the pseudo-count of "laplace" smoothing; n-grams of
+    `min_count_order` tokens or more that occur fewer than `min_count` times are left out.
     """
 
     def __init__(
@@ -53,6 +55,8 @@ class BackoffModel:
         *,
         alpha: float = 1.0,
         bos_id: int | None = None,
+        min_count: int = 1,
+        min_count_order: int = 2,
     ):
         lookup(NGRAM_SMOOTHINGS, smoothing, "smoothing")
         if order < 1 or alpha <= 0 or vocab_size < 1 + (bos_id is not None):
@@ -60,10 +64,16 @@ class BackoffModel:
                 f"got order {order}, alpha {alpha} and vocab_size {vocab_size}; expected an order "
                 "of 1 or more, an alpha over 0 and at least one token to predict."
             )
+        if min_count < 1 or min_count_order < 2:
+            raise ValueError(
+                f"got min_count {min_count} and min_count_order {min_count_order}; expected a "
+                "count of 1 or more, and an order of 2 or more: single tokens are always kept."
+            )
         if bos_id is not None and not 0 <= bos_id < vocab_size:
             raise ValueError(f"got bos_id {bos_id}; expected 0 to {vocab_size - 1}.")
         self.order, self.vocab_size, self.smoothing = order, vocab_size, smoothing
         self.alpha, self.bos_id = alpha, bos_id
+        self.min_count, self.min_count_order = min_count, min_count_order
         self.levels: list[NgramTable] = []
         self._uniform = np.full(vocab_size, 1 / (vocab_size - (bos_id is not None)))
         if bos_id is not None:
@@ -72,14 +82,17 @@ class BackoffModel:
     def fit(self: FittedNgram, ids: TokenSequences) -> FittedNgram:
         """Fit to one long text or a list of sequences, replacing any earlier fit."""
         sequences = concatenate_sequences(ids, self.vocab_size, self.bos_id)
-        counts = count_ngrams(sequences, self.order, self.vocab_size)
+        counts = count_ngrams(
+            sequences, self.order, self.vocab_size, self.min_count, self.min_count_order
+        )
         if self.bos_id is not None and len(counts[0].keys):
             counts[0].counts[counts[0].keys == self.bos_id] = 0  # never predicted
         if not counts[0].counts.sum():
             raise ValueError("got a text without tokens; expected one token or more.")
         outcomes = self.vocab_size - (self.bos_id is not None)
         params = SmoothingParams(self.vocab_size, outcomes, self.alpha, self.bos_id)
-        self.levels = NGRAM_SMOOTHINGS[self.smoothing](counts, params)
+        tables = NGRAM_SMOOTHINGS[self.smoothing](counts, params)
+        self.levels = drop_pruned(tables, counts, self.vocab_size)
         return self
 
     def log_probability(self, context: Sequence[int], token: int) -> float:
@@ -217,6 +230,7 @@ class BackoffModel:
         bos_id = MISSING_ID if self.bos_id is None else self.bos_id
         about = {
             "about": np.array([self.order, self.vocab_size, smoothing, bos_id]),
+            "cutoff": np.array([self.min_count, self.min_count_order]),
             "constant": np.array([self.alpha]),
         }
         return about | {
@@ -231,12 +245,16 @@ class BackoffModel:
         """Restore a model from the arrays of `to_arrays`."""
         try:
             order, vocab_size, smoothing, bos_id = arrays["about"].tolist()
+            # models of versions before 0.8 have no cutoff
+            min_count, min_count_order = arrays.get("cutoff", np.array([1, 2])).tolist()
             model = cls(
                 order,
                 vocab_size,
                 list(NGRAM_SMOOTHINGS)[smoothing],
                 alpha=float(arrays["constant"][0]),
                 bos_id=None if bos_id == MISSING_ID else bos_id,
+                min_count=min_count,
+                min_count_order=min_count_order,
             )
             stored = [name for name in NgramTable._fields if name != "counts"]
             model.levels = [

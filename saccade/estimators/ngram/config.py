@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from saccade.config import Config
-from saccade.types.limits import MAX_NGRAM, MAX_VOCABULARY
+from saccade.types.limits import MAX_COUNT, MAX_NGRAM, MAX_VOCABULARY
 
 
 class NGramConfig(Config):
@@ -18,3 +18,7 @@ class NGramConfig(Config):
     """n: a token is predicted from the n - 1 tokens before it."""
     smoothing: Literal["none", "laplace", "back-off", "kneser-ney"] = "kneser-ney"
     """Smoothing of n-grams that were not seen."""
+    min_count: int = Field(1, ge=1, le=MAX_COUNT)
+    """Rarer n-grams are left out; single tokens are always kept."""
+    min_count_order: int = Field(2, ge=2, le=MAX_NGRAM)
+    """Number of tokens from which on n-grams must occur `min_count` times."""

@@ -9,6 +9,11 @@ probability, and a context has a weight for tokens that were not seen after it,
 with β(h) = 1 where h itself was not seen, and 1/V below the unigrams. So one lookup serves all.
 n-grams are stored as a trie in sorted arrays: the number of an n-gram is the position of its key,
 which is (number of the n-gram without its last token) · V + (last token).
+
+n-grams of `min_count_order` tokens or more that were seen fewer than `min_count` times can be left
+out, as with SRILM's `-gtNmin` and KenLM's `--prune`. Discounts are estimated from all n-grams; the
+probability of those left out goes to the back-off weight of their context (back-off, kneser-ney),
+or they count as not seen (none, laplace), so that the probabilities after a context still sum to 1.
 """
 
 from collections.abc import Sequence
@@ -17,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.types.arrays import FloatArray, IntArray
+from saccade.types.arrays import BoolArray, FloatArray, IntArray
 
 TokenSequences = NDArray[Any] | Sequence[NDArray[Any]]
 
@@ -42,6 +47,12 @@ class NgramCounts(NamedTuple):
     counts: IntArray
     suffixes: IntArray  # the number of each n-gram without its first token
     starts: IntArray  # how often each occurs at the start of a sequence
+    kept: BoolArray  # False: left out of the model, as all n-grams that contain it
+
+    @property
+    def kept_counts(self) -> IntArray:
+        """The counts, 0 for n-grams that are left out."""
+        return np.where(self.kept, self.counts, 0)
 
 
 def concatenate_sequences(
@@ -78,9 +89,16 @@ def _check_ids(ids: NDArray[Any], vocab_size: int, bos_id: int | None) -> IntArr
 
 
 def count_ngrams(
-    sequences: ConcatenatedSequences, order: int, vocab_size: int
+    sequences: ConcatenatedSequences,
+    order: int,
+    vocab_size: int,
+    min_count: int = 1,
+    min_count_order: int = 2,
 ) -> list[NgramCounts]:
-    """Count the n-grams of 1 to `order` tokens."""
+    """Count the n-grams of 1 to `order` tokens.
+
+    Those shorter than `min_count_order` are kept however rare they are.
+    """
     levels = []
     nodes = np.zeros(len(sequences.tokens), np.int64)  # the n-gram that starts at each position
     for length in range(1, order + 1):
@@ -95,7 +113,13 @@ def count_ngrams(
         first = nodes[sequences.sequence_starts]
         starts = np.bincount(first[first >= 0], minlength=len(unique))
         levels.append(
-            NgramCounts(unique, counts.astype(np.int64), suffixes, starts.astype(np.int64))
+            NgramCounts(
+                unique,
+                counts.astype(np.int64),
+                suffixes,
+                starts.astype(np.int64),
+                (counts >= min_count) | (length < min_count_order),
+            )
         )
     return levels
 
@@ -157,14 +181,11 @@ def relative_frequency(levels: list[NgramCounts], params: SmoothingParams) -> li
     """
     tables, size = [], 1
     for level in levels:
-        parents, totals, _ = _contexts(level, level.counts, size, params.vocab_size)
+        counts = level.kept_counts
+        parents, totals, _ = _contexts(level, counts, size, params.vocab_size)
         scales = _ratio(np.ones(size), totals, 0.0)[parents]
         backoffs = (totals == 0).astype(np.float64)
-        tables.append(
-            NgramTable(
-                level.keys, level.counts * scales, backoffs, np.zeros(3), _kept(level.counts)
-            )
-        )
+        tables.append(NgramTable(level.keys, counts * scales, backoffs, np.zeros(3), _kept(counts)))
         size = len(level.keys)
     return tables
 
@@ -176,14 +197,13 @@ def additive_smoothing(levels: list[NgramCounts], params: SmoothingParams) -> li
     """
     tables, size = [], 1
     for level in levels:
-        parents, totals, _ = _contexts(level, level.counts, size, params.vocab_size)
+        counts = level.kept_counts
+        parents, totals, _ = _contexts(level, counts, size, params.vocab_size)
         denominators = totals + params.alpha * params.num_outcomes
-        probabilities = (level.counts + params.alpha) / denominators[parents]
+        probabilities = (counts + params.alpha) / denominators[parents]
         probabilities[level.counts == 0] = 0.0  # bos_id itself
         backoffs = params.alpha * params.num_outcomes / denominators
-        tables.append(
-            NgramTable(level.keys, probabilities, backoffs, np.zeros(3), _kept(level.counts))
-        )
+        tables.append(NgramTable(level.keys, probabilities, backoffs, np.zeros(3), _kept(counts)))
         size = len(level.keys)
     return tables
 
@@ -201,28 +221,29 @@ def katz_back_off(levels: list[NgramCounts], params: SmoothingParams) -> list[Ng
     (c(h') − S(h) + D' N(h)) / c(h'), S(h) being the counts after h' of the tokens seen after h; it
     is computed from integers, so that no precision is lost where almost everything was seen. β is
     the ratio of the two. Where all V tokens were seen after a context, no mass is needed and
-    nothing is discounted.
+    nothing is discounted. n-grams that are left out count as not seen, and their counts as mass
+    that is left.
     """
     tables: list[NgramTable] = []
     shorter: list[_ContextDiscounts] = []
     size = 1
     for index, level in enumerate(levels):
-        parents, totals, num_types = _contexts(level, level.counts, size, params.vocab_size)
+        counts = level.kept_counts
+        parents, totals, _ = _contexts(level, level.counts, size, params.vocab_size)
+        _, kept_totals, num_types = _contexts(level, counts, size, params.vocab_size)
         if index == 0:
             unseen_mass = np.array([1 - num_types[0] / params.num_outcomes])
         else:
             unseen_mass = _unseen_mass(levels[index - 1], level, shorter[-1], parents, num_types)
         discount = absolute_discount(level.counts)
         discounts = np.where(unseen_mass > 0, discount, 0.0)
-        left_over = _ratio(discounts * num_types, totals, 1.0)
+        left_over = _ratio(discounts * num_types + totals - kept_totals, totals, 1.0)
         backoffs = np.divide(left_over, unseen_mass, out=np.zeros(size), where=unseen_mass > 0)
         scales = _ratio(np.ones(size), totals, 0.0)[parents]
-        discounted = np.where(level.counts > 0, level.counts - discounts[parents], 0.0)
+        discounted = np.where(counts > 0, counts - discounts[parents], 0.0)
         probabilities = discounted * scales
         tables.append(
-            NgramTable(
-                level.keys, probabilities, backoffs, np.full(3, discount), _kept(level.counts)
-            )
+            NgramTable(level.keys, probabilities, backoffs, np.full(3, discount), _kept(counts))
         )
         shorter.append(_ContextDiscounts(totals, discounts))
         size = len(level.keys)
@@ -244,7 +265,7 @@ def _unseen_mass(
     num_types: FloatArray,
 ) -> FloatArray:
     """Return the probability, after h', of the tokens that were not seen after h."""
-    seen_counts = _sums(parents, shorter.counts[level.suffixes], len(num_types))
+    seen_counts = _sums(parents, level.kept * shorter.counts[level.suffixes], len(num_types))
     totals = contexts.totals[shorter.suffixes]
     discounts = contexts.discounts[shorter.suffixes]
     return _ratio(totals - seen_counts + discounts * num_types, totals, 1.0)
@@ -266,7 +287,8 @@ def modified_kneser_ney(levels: list[NgramCounts], params: SmoothingParams) -> l
     the continuation count, the number of distinct tokens seen before the n-gram (Kneser & Ney
     1995). An n-gram that starts with `bos_id` has no token before it and keeps its count. Without
     `bos_id`, the start of a sequence counts as one more distinct predecessor. The three discounts
-    of each length are estimated from the counts of counts, so there is nothing to tune.
+    of each length are estimated from the counts of counts, so there is nothing to tune. An n-gram
+    that is left out is discounted by its whole a(hw), as in KenLM.
     """
     tables: list[NgramTable] = []
     size, probabilities = 1, np.array([1 / params.num_outcomes])
@@ -280,6 +302,7 @@ def modified_kneser_ney(levels: list[NgramCounts], params: SmoothingParams) -> l
         parents, totals, _ = _contexts(level, counts, size, params.vocab_size)
         discounts = kneser_ney_discounts(counts)
         subtracted = np.array([0.0, *discounts])[np.minimum(counts, 3)]
+        subtracted = np.where(level.kept, subtracted, counts)
         gammas = _ratio(_sums(parents, subtracted, size), totals, 1.0)
         scales = _ratio(np.ones(size), totals, 0.0)[parents]
         lower_order = gammas[parents] * probabilities[level.suffixes]
@@ -303,6 +326,30 @@ def kneser_ney_discounts(counts: IntArray) -> FloatArray:
         if (discounts > 0).all() and (discounts < [1, 2, 3]).all():
             return discounts
     return np.array([0.5, 1.0, 1.5])
+
+
+def drop_pruned(
+    tables: list[NgramTable], levels: list[NgramCounts], vocab_size: int
+) -> list[NgramTable]:
+    """Return the tables without the n-grams that are left out, numbered anew.
+
+    If an n-gram is kept, so are those that it contains: they are at least as frequent.
+    """
+    numbers, contexts = np.zeros(1, np.int64), np.ones(1, np.bool_)
+    found = []
+    for table, level in zip(tables, levels, strict=True):
+        keys, kept = table.keys, level.kept
+        found.append(
+            NgramTable(
+                numbers[keys[kept] // vocab_size] * vocab_size + keys[kept] % vocab_size,
+                table.probabilities[kept],
+                table.backoffs[contexts],
+                table.discounts,
+                None if table.counts is None else table.counts[kept],
+            )
+        )
+        numbers, contexts = np.cumsum(kept) - 1, kept
+    return found
 
 
 NGRAM_SMOOTHINGS = {

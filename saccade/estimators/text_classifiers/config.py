@@ -18,6 +18,8 @@ class FastTextClassifierConfig(Config):
     """Largest number of words of an n-gram."""
     buckets: int = Field(2_000_000, ge=1, le=MAX_COUNT)
     """Number of hash buckets of the n-grams of two words or more."""
+    min_count: int = Field(1, ge=1, le=MAX_COUNT)
+    """Rarer n-grams of two words or more are ignored; for single words: `data.min_count`."""
     loss: Literal["softmax", "one_vs_all", "hierarchical_softmax"] = "softmax"
     """Loss; `one_vs_all` for texts with several labels."""
     epochs: int = Field(5, ge=1, le=MAX_COUNT)

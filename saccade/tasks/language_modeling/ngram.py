@@ -19,7 +19,13 @@ class NGramModel:
     def __init__(self, recipe: LanguageRecipe, tokenizer: Tokenizer):
         config = recipe.model
         assert isinstance(config, NGramConfig)
-        self.ngram = NGram(config.order, config.vocab_size, config.smoothing)
+        self.ngram = NGram(
+            config.order,
+            config.vocab_size,
+            config.smoothing,
+            min_count=config.min_count,
+            min_count_order=config.min_count_order,
+        )
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the counts and what is derived from them."""

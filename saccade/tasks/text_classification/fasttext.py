@@ -51,7 +51,8 @@ class FastTextModel:
             _, buckets = word_ngram_buckets(
                 words.rows, words.starts, self.config.word_ngrams, self.config.buckets
             )
-            self.used = np.unique(buckets)
+            used, counts = np.unique(buckets, return_counts=True)
+            self.used = used[counts >= self.config.min_count]
         self.classifier = self._make()
         return self.classifier
 
