@@ -68,6 +68,9 @@ BASES: dict[str, Base] = {
     "svm": Base(
         "table", "svm", "classes.csv", {"data.target": "kind"}, {"size": "3", "colour": "red"}
     ),
+    "svr": Base(
+        "table", "svr", "table.csv", {"data.target": "price"}, {"size": "3", "colour": "red"}
+    ),
     "recurrent": Base("forecast", "recurrent", "series.csv", {**STEPS, "model.hidden": 4}, "1 2 3"),
     "kernel": Base("kernel-regression", "kernel", "points.csv", {}, "0.5"),
     "skipgram": Base(

@@ -86,6 +86,7 @@ CASES = {
     "vectors svd": train("vectors", "text.txt", "svd", "model.width=8"),
     "table mlp": train("table", "table.csv", "mlp", *LOOP, target="kind"),
     "table svm": train("table", "table.csv", "svm", target="kind"),
+    "table svr": train("table", "table.csv", "svr", target="size"),
     "classify ngrams": train("classify", "reviews.csv", "ngrams"),
     "classify fasttext": train("classify", "reviews.csv", "fasttext", "train.threads=1"),
     "classify cnn": train("classify", "reviews.csv", "cnn", *LOOP),

@@ -98,6 +98,52 @@ def test_svm_report_draws_the_margin_of_two_inputs(tmp_path: Path, capsys: Any) 
     assert "expected a small tabular network" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.fixture(scope="module")
+def trained_svr(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    out = tmp_path_factory.mktemp("runs") / "svr"
+    call: dict[str, Any] = {"data": str(table), "target": "x", "model": "svr"}
+    changes = {"model.cost": 3.0, "model.epsilon": 0.2}
+    return saccade.train("table", **call, set=changes, out=out, progress=False)
+
+
+def test_svr_equals_scikit_learn_on_held_out_rows(trained_svr: Any) -> None:
+    sklearn_svm = pytest.importorskip("sklearn.svm")
+    train, test = trained_svr.split("train").rows, trained_svr.split("test").rows
+    theirs = sklearn_svm.SVR(C=3.0, epsilon=0.2, gamma="scale").fit(train.features, train.target)
+    expected = theirs.predict(test.features)
+    column = trained_svr.preprocessor.target
+    outputs = trained_svr.inspector.scorer.outputs(test.features)[:, 0]
+    np.testing.assert_allclose(outputs, expected, atol=5e-3)
+    scores = trained_svr.evaluate()
+    errors = np.abs(expected - test.target)
+    assert scores["rmse"] == pytest.approx(column.deviation * np.sqrt((errors**2).mean()), rel=1e-2)
+    assert scores["loss"] == pytest.approx(np.maximum(errors - 0.2, 0).mean(), rel=2e-2)
+    assert scores["r2"] > 0.5
+    assert scores.conventions["loss"] == (
+        "mean ε-insensitive loss of a row, in standard deviations of 'x'"
+    )
+
+
+def test_svr_reloads_identically_and_satisfies_its_invariants(
+    trained_svr: Any, table: Path, capsys: Any
+) -> None:
+    reloaded = saccade.load(trained_svr.folder)
+    features = trained_svr.split("test").rows.features
+    assert np.array_equal(
+        reloaded.model.svm.predict(features), trained_svr.model.svm.predict(features)
+    )
+    assert reloaded.evaluate() == trained_svr.evaluate()
+    verdicts = {result.invariant: result.verdict for result in reloaded.check(inputs=5)}
+    assert verdicts.pop("export consistency") == "skipped"
+    assert len(verdicts) == 2 and {*verdicts.values()} == {"passed"}
+    left, right = reloaded.predict(["1.0,left,owl", "1.0,right,owl"])
+    assert left.value < 0 < right.value
+    assert command(["train", "--resume", str(trained_svr.folder)]) == 0
+    assert "the fit is complete" in " ".join(capsys.readouterr().err.split())
+    assert (trained_svr.folder / "report" / "importance.png").exists()
+    assert not (trained_svr.folder / "report" / "confusion.png").exists()
+
+
 def test_svm_rejects_incompatible_settings(table: Path, tmp_path: Path) -> None:
     call: dict[str, Any] = {"data": str(table), "model": "svm", "out": tmp_path / "new"}
     with pytest.raises(
@@ -108,6 +154,16 @@ def test_svm_rejects_incompatible_settings(table: Path, tmp_path: Path) -> None:
         ConfigError, match="got train.loss, train.penalty or train.label_smoothing with svm"
     ):
         saccade.train("table", target="kind", set={"train.penalty": 0.1}, **call)
+    with pytest.raises(
+        ConfigError, match="got data.target_type='class' with svr, which predicts a number"
+    ):
+        saccade.train("table", set={"data.target_type": "class"}, **{**call, "model": "svr"})
+    with pytest.raises(
+        ConfigError, match=r"label_smoothing with svr, .*model\.cost · ε-insensitive"
+    ):
+        saccade.train("table", target="x", set={"train.loss": "huber"}, **{**call, "model": "svr"})
+    with pytest.raises(ConfigError, match="svr minimises the ε-insensitive loss .* the RMSE of"):
+        compare_models("table", models=["linear", "svr"])
     with pytest.raises(ConfigError, match="the model svm has no model.activation"):
         compare_models("activations", data="table", models=["svm"])
     with pytest.raises(

@@ -17,7 +17,8 @@ from saccade.runs.run import Run
 from saccade.runs.train import TrainOptions, train_recipe
 from saccade.tasks.tabular.attributions import baseline_features, column_slices
 
-MODELS = ("softmax", "mlp", "svm", "linear")
+MODELS = ("softmax", "mlp", "svm", "linear", "svr")
+OF_NUMBERS = ("linear", "svr")
 QUICK = {"train.steps": 30, "train.evaluate_every": 30, "train.batch_tokens": 200}
 
 
@@ -41,9 +42,9 @@ def runs(table: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run
     """A short run of each model, which tests do not change."""
     root, found = tmp_path_factory.mktemp("runs"), {}
     for model in MODELS:
-        target, other = ("price", "kind") if model == "linear" else ("kind", "price")
+        target, other = ("price", "kind") if model in OF_NUMBERS else ("kind", "price")
         changes: dict[str, Any] = {"train.threads": 1, "data.target": target, "data.ignore": other}
-        changes |= {} if model == "svm" else {**QUICK, "train.learning_rate": 0.1}
+        changes |= {} if model.startswith("sv") else {**QUICK, "train.learning_rate": 0.1}
         recipe = resolve_recipe("table", data=str(table), model=model, changes=changes).recipe
         found[model] = train_recipe(recipe, root / model, TrainOptions()).run
     return found
@@ -87,10 +88,13 @@ def test_contributions_of_linear_models_are_their_terms(model: str, runs: dict[s
     assert found.residual == pytest.approx(0, abs=1e-5)
 
 
-def test_attributions_of_numbers_are_in_units_of_the_target(runs: dict[str, Run]) -> None:
-    found = runs["linear"].explain(ROW).attribution
+@pytest.mark.parametrize("model", OF_NUMBERS)
+def test_attributions_of_numbers_are_in_units_of_the_target(
+    model: str, runs: dict[str, Run]
+) -> None:
+    found = runs[model].explain(ROW).attribution
     assert (found.output, found.unit, found.against) == ("price", "price", "")
-    assert found.value == pytest.approx(runs["linear"].predict(ROW).value, abs=1e-2)
+    assert found.value == pytest.approx(runs[model].predict(ROW).value, abs=1e-2)
 
 
 def test_integrated_gradients_of_a_network_add_up(runs: dict[str, Run]) -> None:
@@ -106,7 +110,7 @@ def test_integrated_gradients_of_a_network_add_up(runs: dict[str, Run]) -> None:
     assert found.value == pytest.approx(np.log(probability / (1 - probability)), rel=1e-3)
 
 
-@pytest.mark.parametrize("model", ["mlp", "svm"])
+@pytest.mark.parametrize("model", ["mlp", "svm", "svr"])
 def test_occlusion_replaces_one_column_by_the_baseline(model: str, runs: dict[str, Run]) -> None:
     run = runs[model]
     found = run.explain(ROW, method="occlusion").attribution
@@ -114,7 +118,8 @@ def test_occlusion_replaces_one_column_by_the_baseline(model: str, runs: dict[st
     means = {column.name: str(getattr(column, "mean", "red")) for column in schema.columns}
     whole = run.explain(ROW).attribution.value
     for name, score in zip(found.parts, found.scores, strict=True):
-        without = run.explain(ROW | {name: means[name]}, answer=found.output).attribution.value
+        answer = None if model in OF_NUMBERS else found.output
+        without = run.explain(ROW | {name: means[name]}, answer=answer).attribution.value
         assert score == pytest.approx(whole - without, abs=1e-4)
 
 
@@ -153,7 +158,7 @@ def test_importance_finds_the_columns_that_matter(model: str, runs: dict[str, Ru
     assert names[0] == "size" and names[-1] == "noise"
     assert found.rows == len(runs[model].split("test"))
     metrics = runs[model].evaluate()
-    expected = metrics["rmse" if model == "linear" else "accuracy"]
+    expected = metrics["rmse" if model in OF_NUMBERS else "accuracy"]
     assert found.score == pytest.approx(expected)
     assert (runs[model].folder / "report" / "importance.png").exists()
 

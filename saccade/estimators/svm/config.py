@@ -8,14 +8,13 @@ from saccade.config import Config
 from saccade.types.limits import MAX_VALUE
 
 
-class SVMConfig(Config):
-    """Settings of a support vector machine."""
+class KernelMachineConfig(Config):
+    """Settings of classification and regression by support vectors."""
 
-    name: Literal["svm"] = "svm"
     kernel: Literal["linear", "polynomial", "gaussian", "sigmoid"] = "gaussian"
     """Kernel function."""
     cost: float = Field(1.0, gt=0, le=MAX_VALUE)
-    """C: cost of a unit of slack; a smaller cost allows more margin violations."""
+    """C: cost of a unit of slack; a smaller cost allows more margin violations or larger errors."""
     gamma: float | None = Field(None, gt=0, le=MAX_VALUE)
     """γ of the kernel; 1 / (D · variance of all inputs) if not set."""
     degree: int = Field(3, ge=1, le=100)
@@ -26,3 +25,17 @@ class SVMConfig(Config):
     """Largest violation of the optimality conditions (libsvm: -e)."""
     cache_megabytes: float = Field(200.0, gt=0, le=MAX_VALUE)
     """Memory for rows of the kernel matrix."""
+
+
+class SVMConfig(KernelMachineConfig):
+    """Settings of a support vector machine."""
+
+    name: Literal["svm"] = "svm"
+
+
+class SVRConfig(KernelMachineConfig):
+    """Settings of support vector regression."""
+
+    name: Literal["svr"] = "svr"
+    epsilon: float = Field(0.1, ge=0, le=MAX_VALUE)
+    """ε: errors up to it cost nothing; in standard deviations of the target column of a table."""

@@ -1,10 +1,11 @@
-r"""Sequential minimal optimization (SMO) of the dual of a support vector machine.
+r"""Sequential minimal optimization (SMO) of the dual of support vector machines.
 
-    minimise ½ Σ_st α_s α_t y_s y_t K_st - Σ_t α_t   where Σ_t y_t α_t = 0 and 0 ≤ α_t ≤ C_t
+    minimise ½ Σ_st α_s α_t y_s y_t K_st + Σ_t p_t α_t   where Σ_t y_t α_t = 0 and 0 ≤ α_t ≤ C_t
 
-Platt 1998: two multipliers are the fewest that can change while Σ yα stays 0, and for two the
-minimum is known in closed form. With the scores F_t = y_t - Σ_s y_s α_s K_st, which are -y_t times
-the gradient of the objective, a step on the pair (i, j) is α_i ← α_i + y_i δ, α_j ← α_j - y_j δ,
+with y_t = ±1, and p_t = -1 for classification. Platt 1998: two multipliers are the fewest that can
+change while Σ yα stays 0, and for two the minimum is known in closed form. With the scores
+F_t = -y_t p_t - Σ_s y_s α_s K_st, which are -y_t times the gradient of the objective, a step on the
+pair (i, j) is α_i ← α_i + y_i δ, α_j ← α_j - y_j δ,
 
     δ = (F_i - F_j) / (K_ii + K_jj - 2 K_ij), clipped to the bounds,
 
@@ -33,26 +34,39 @@ _INFINITY = 1e300  # fastmath assumes that there are no infinities
 
 
 class KernelRowCache:
-    """LRU cache of rows of the kernel matrix."""
+    """LRU cache of rows of the kernel matrix.
 
-    def __init__(self, row: Callable[[IntArray], FloatArray], size: int, megabytes: float):
-        num_slots = min(max(int(megabytes * 2**20 / (8 * size)), 2), size)
-        self.row, self.size = row, size
-        self.table = np.empty((num_slots, size))
-        self.slot = np.full(size, -1)  # of each row; -1: not cached
+    With `copies` above 1, the matrix is that of the points repeated so many times: each of its rows
+    is computed and held once.
+    """
+
+    def __init__(
+        self,
+        row: Callable[[IntArray], FloatArray],
+        size: int,
+        megabytes: float,
+        copies: int = 1,
+    ):
+        num_slots = min(max(int(megabytes * 2**20 / (8 * size * copies)), 2), size)
+        self.row, self.size, self.copies = row, size, copies
+        self.table = np.empty((num_slots, size * copies))
+        self.slot = np.full(size * copies, -1)  # of each row; -1: not cached
         self.row_in_slot = np.full(num_slots, -1)
         self.last_used = np.zeros(num_slots, np.int64)  # the lookup count at the last use
         if size <= min(MAX_PRECOMPUTED_ROWS, num_slots):
-            self.table[:] = row(np.arange(size))
-            self.slot[:] = self.row_in_slot[:] = np.arange(size)
+            self.table[:] = np.tile(row(np.arange(size)), copies)
+            self.row_in_slot[:] = np.arange(size)
+            self.slot[:] = np.tile(np.arange(size), copies)
 
     def fetch(self, number: int) -> None:
         """Compute a row and store it in the least recently used slot."""
         slot = int(self.last_used.argmin())
         if self.row_in_slot[slot] >= 0:
-            self.slot[self.row_in_slot[slot]] = -1
-        self.table[slot] = self.row(np.array([number]))[0]
-        self.row_in_slot[slot], self.slot[number] = number, slot
+            self.slot[self.row_in_slot[slot] :: self.size] = -1
+        point = number % self.size
+        self.table[slot] = np.tile(self.row(np.array([point]))[0], self.copies)
+        self.row_in_slot[slot] = point
+        self.slot[point :: self.size] = slot
 
 
 class SMOSolution(NamedTuple):
@@ -62,6 +76,14 @@ class SMOSolution(NamedTuple):
     scores: FloatArray  # F
     steps: int
     converged: bool
+
+
+class DualConstants(NamedTuple):
+    """Constants of the dual, one for each multiplier."""
+
+    linear: FloatArray  # p_t
+    signs: FloatArray  # y_t, ±1
+    bounds: FloatArray  # C_t
 
 
 class DualProblem(NamedTuple):
@@ -86,13 +108,13 @@ class CachedRows(NamedTuple):
 def solve_svm_dual(
     rows: KernelRowCache,
     diagonal: FloatArray,
-    signs: FloatArray,
-    bounds: FloatArray,
+    constants: DualConstants,
     tolerance: float,
     max_steps: int,
 ) -> SMOSolution:
     """Solve from α = 0 until the optimality gap is within the tolerance, or for `max_steps`."""
-    problem = DualProblem(diagonal, signs, bounds, np.zeros(rows.size), signs.copy())
+    linear, signs, bounds = constants
+    problem = DualProblem(diagonal, signs, bounds, np.zeros(len(signs)), -signs * linear)
     cached = CachedRows(rows.table, rows.slot, rows.last_used, np.zeros(2, np.int64))
     while True:
         missing_row = smo_steps(cached, problem, tolerance, max_steps)

@@ -18,6 +18,7 @@ the positive one.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -25,8 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saccade.errors import TrainingError
-from saccade.estimators.svm.config import SVMConfig
+from saccade.estimators.svm.config import KernelMachineConfig, SVMConfig
 from saccade.estimators.svm.smo import (
+    DualConstants,
     KernelRowCache,
     SMOSolution,
     solve_svm_dual,
@@ -99,7 +101,8 @@ class KernelPoints:
     def __init__(self, points: FloatArray, kernel: str, params: KernelParams):
         self.kernel, self.params = SVM_KERNELS[kernel], params
         # distances do not depend on the origin, but are more accurate with one nearby
-        self.origin = points.mean(axis=0) if kernel == "gaussian" else np.zeros(points.shape[1])
+        has_origin = kernel == "gaussian" and len(points) > 0
+        self.origin = points.mean(axis=0) if has_origin else np.zeros(points.shape[1])
         self.points = points - self.origin
         self.squares = _squares(self.points)
 
@@ -124,13 +127,13 @@ def _squares(points: FloatArray) -> FloatArray:
     return np.einsum("nd,nd->n", points, points)
 
 
-# --- classifier -----------------------------------------------------------------------------------
+# --- machine --------------------------------------------------------------------------------------
 
 
-class PairFit(NamedTuple):
-    """Objective values and optimality of one pair of classes; the second is the positive one."""
+@dataclass(frozen=True)
+class DualFit:
+    """Objective values and optimality of a solution of the dual."""
 
-    classes: tuple[int, int]
     steps: int
     primal: float
     dual: float
@@ -142,49 +145,43 @@ class PairFit(NamedTuple):
         return (self.primal - self.dual) / max(abs(self.primal), 1e-300)
 
 
-class SVM:
-    """Classifier of rows of numbers; scale the columns before fitting."""
+@dataclass(frozen=True)
+class PairFit(DualFit):
+    """Fit of one pair of classes; the second is the positive one."""
 
-    def __init__(self, config: SVMConfig | None = None):
-        self.config = config or SVMConfig()
-        self.gamma = self.config.gamma or 0.0
-        self.classes: NDArray[Any] = np.zeros(0)
-        self.vectors: FloatArray = np.zeros((0, 0))  # (S, D), the support vectors of all pairs
-        self.weights: FloatArray = np.zeros((0, 0))  # (pairs, S), y α
-        self.biases: FloatArray = np.zeros(0)  # (pairs,)
+    classes: tuple[int, int]
+
+
+class KernelMachine:
+    r"""Functions f(x) = Σ_t w_t K(x_t, x) + b of rows of numbers, of the same support vectors."""
+
+    arrays: tuple[str, ...] = ("vectors", "weights", "biases", "gamma", "support")  # of `to_arrays`
+
+    def __init__(self, config: KernelMachineConfig):
+        self.config = config
+        self.gamma = config.gamma or 0.0
+        self.vectors: FloatArray = np.zeros((0, 0))  # (S, D), the support vectors of all functions
+        self.weights: FloatArray = np.zeros((0, 0))  # (functions, S), y α
+        self.biases: FloatArray = np.zeros(0)  # (functions,)
         self.support: IntArray = np.zeros(0, np.int64)  # (S,) their row numbers in the data
-        self.fits: list[PairFit] = []
 
-    def fit(
-        self, inputs: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | None = None
-    ) -> "SVM":
-        """Fit one binary classifier per pair of classes; a row's weight multiplies its C."""
-        points, weight = _check_training_data(inputs, labels, weights)
-        self.classes, which = np.unique(np.asarray(labels), return_inverse=True)
+    def _choose_gamma(self, points: FloatArray) -> None:
         variance = float(points.var())
         self.gamma = self.config.gamma or (1 / (points.shape[1] * variance) if variance else 1.0)
-        pairs = list(combinations(range(len(self.classes)), 2))
-        table = np.zeros((len(pairs), len(points)))
-        self.biases, self.fits = np.zeros(len(pairs)), []
-        for number, (first, second) in enumerate(pairs):
-            rows = np.flatnonzero((which == first) | (which == second))
-            signs = np.where(which[rows] == second, 1.0, -1.0)
-            bounds = self.config.cost * weight[rows]
-            solution = self._solve(points[rows], signs, bounds)
-            bias = _bias(solution, signs, bounds)
-            table[number, rows], self.biases[number] = signs * solution.alpha, bias
-            self.fits.append(_pair_fit((first, second), solution, signs, bounds, bias))
+
+    def _keep_support(self, points: FloatArray, table: FloatArray) -> None:
+        """Keep the rows that have a weight in one of the functions, (functions, N)."""
         self.support = np.flatnonzero(table.any(axis=0))
         self.vectors, self.weights = points[self.support], table[:, self.support]
-        return self
 
-    def _solve(self, points: FloatArray, signs: FloatArray, bounds: FloatArray) -> SMOSolution:
+    def _solve(self, points: FloatArray, constants: DualConstants) -> SMOSolution:
+        """Solve a dual; the multipliers are those of the points, once or several times."""
         keys = KernelPoints(points, self.config.kernel, self._kernel_params())
-        rows = KernelRowCache(keys.rows, len(points), self.config.cache_megabytes)
+        copies = len(constants.signs) // len(points)
+        rows = KernelRowCache(keys.rows, len(points), self.config.cache_megabytes, copies)
         max_steps = max(MIN_STEP_LIMIT, STEPS_PER_ROW * len(points))
-        solution = solve_svm_dual(
-            rows, keys.diagonal(), signs, bounds, self.config.tolerance, max_steps
-        )
+        diagonal = np.tile(keys.diagonal(), copies)
+        solution = solve_svm_dual(rows, diagonal, constants, self.config.tolerance, max_steps)
         if not solution.converged:
             raise TrainingError(
                 f"the support vector machine did not converge in {max_steps:,} steps: got inputs "
@@ -197,25 +194,89 @@ class SVM:
         return KernelParams(self.gamma, self.config.degree, self.config.offset)
 
     def decision_function(self, inputs: NDArray[Any]) -> FloatArray:
-        """Return f(x): (N,) for two classes, else (N, pairs).
-
-        The pairs are (0, 1), (0, 2), …, (1, 2), …; a positive value is a vote for the later class.
-        """
+        """Return f(x): (N,) of one function, else (N, functions)."""
         if not len(self.biases):
-            raise ValueError("this SVM is not fitted; call fit(inputs, labels) first.")
-        points = _points(inputs)
+            name = type(self).__name__
+            raise ValueError(f"this {name} is not fitted; call fit(inputs, labels) first.")
+        points = check_points(inputs)
         if points.shape[1] != self.vectors.shape[1]:
             raise ValueError(
                 f"got rows of {points.shape[1]} numbers; expected {self.vectors.shape[1]}, as in "
                 "fit."
             )
         keys = KernelPoints(self.vectors, self.config.kernel, self._kernel_params())
-        step = max(SVM_KERNEL_CHUNK // len(self.vectors), 1)
+        step = max(SVM_KERNEL_CHUNK // max(len(self.vectors), 1), 1)
         decisions = np.empty((len(points), len(self.biases)))
         for start in range(0, len(points), step):
             table = keys.kernel_with(points[start : start + step])
             decisions[start : start + step] = table @ self.weights.T + self.biases
         return decisions[:, 0] if len(self.biases) == 1 else decisions
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the fitted model as named arrays, for `load_arrays`."""
+        return {name: np.asarray(getattr(self, name)) for name in self.arrays}
+
+    def load_arrays(self, arrays: dict[str, NDArray[Any]], functions: int) -> None:
+        """Load the arrays of `to_arrays`, of so many functions."""
+        vectors = len(arrays["vectors"])
+        shapes = {
+            "vectors": (vectors, *arrays["vectors"].shape[1:2]),
+            "weights": (functions, vectors),
+            "biases": (functions,),
+            "support": (vectors,),
+        }
+        for name, shape in shapes.items():
+            if arrays[name].shape != shape or arrays[name].dtype.kind not in "fi":
+                raise ValueError(
+                    f"got {name} of shape {arrays[name].shape}, {arrays[name].dtype}; expected "
+                    f"numbers of shape {shape}"
+                )
+        self.vectors, self.weights = arrays["vectors"], arrays["weights"]
+        self.biases, self.support = arrays["biases"], arrays["support"]
+        self.gamma = float(arrays["gamma"])
+
+
+# --- classifier -----------------------------------------------------------------------------------
+
+
+class SVM(KernelMachine):
+    """Classifier of rows of numbers; scale the columns before fitting.
+
+    Its functions are those of the pairs of classes (0, 1), (0, 2), …, (1, 2), …; a positive value
+    is a vote for the later class.
+    """
+
+    config: SVMConfig
+    arrays = ("classes", *KernelMachine.arrays)
+
+    def __init__(self, config: SVMConfig | None = None):
+        super().__init__(config or SVMConfig())
+        self.classes: NDArray[Any] = np.zeros(0)
+        self.fits: list[PairFit] = []
+
+    def fit(
+        self, inputs: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | None = None
+    ) -> "SVM":
+        """Fit one binary classifier per pair of classes; a row's weight multiplies its C."""
+        points, weight = check_training_data(inputs, labels, weights)
+        _check_classes(labels, weight)
+        self.classes, which = np.unique(np.asarray(labels), return_inverse=True)
+        self._choose_gamma(points)
+        pairs = list(combinations(range(len(self.classes)), 2))
+        table = np.zeros((len(pairs), len(points)))
+        self.biases, self.fits = np.zeros(len(pairs)), []
+        for number, (first, second) in enumerate(pairs):
+            rows = np.flatnonzero((which == first) | (which == second))
+            signs = np.where(which[rows] == second, 1.0, -1.0)
+            bounds = self.config.cost * weight[rows]
+            constants = DualConstants(-np.ones(len(rows)), signs, bounds)
+            solution = self._solve(points[rows], constants)
+            bias = dual_bias(solution, constants)
+            table[number, rows], self.biases[number] = signs * solution.alpha, bias
+            fit = dual_fit(solution, constants, bias)
+            self.fits.append(PairFit(**vars(fit), classes=(first, second)))
+        self._keep_support(points, table)
+        return self
 
     def predict(self, inputs: NDArray[Any]) -> NDArray[Any]:
         """Return the class with most votes for each row; of a tie, the first."""
@@ -226,47 +287,25 @@ class SVM:
             votes[:, first] += decisions[:, number] <= 0
         return self.classes[votes.argmax(axis=1)]
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the fitted model as named arrays, for `from_arrays`."""
-        return {
-            "classes": self.classes,
-            "vectors": self.vectors,
-            "weights": self.weights,
-            "biases": self.biases,
-            "gamma": np.array(self.gamma),
-            "support": self.support,
-        }
-
     @classmethod
     def from_arrays(cls, config: SVMConfig, arrays: dict[str, NDArray[Any]]) -> "SVM":
         """Restore a model from the arrays of `to_arrays`."""
-        model = cls(config)
-        model.classes, model.vectors = arrays["classes"], arrays["vectors"]
-        model.weights, model.biases = arrays["weights"], arrays["biases"]
-        model.gamma, model.support = float(arrays["gamma"]), arrays["support"]
-        count, vectors = len(model.classes), len(model.vectors)
-        pairs = count * (count - 1) // 2
-        shapes = {
-            "classes": (count,),
-            "vectors": (vectors, *model.vectors.shape[1:2]),
-            "weights": (pairs, vectors),
-            "biases": (pairs,),
-            "support": (vectors,),
-        }
-        for name, shape in shapes.items():
-            if arrays[name].shape != shape or arrays[name].dtype.kind not in "fi":
-                raise ValueError(
-                    f"got {name} of shape {arrays[name].shape}, {arrays[name].dtype}; expected "
-                    f"numbers of shape {shape}"
-                )
-        if count < 2 or model.classes.dtype.kind != "i":
-            raise ValueError(f"got {count} classes, {model.classes.dtype}; expected 2 or more ids")
+        model, classes = cls(config), arrays["classes"]
+        count = classes.size
+        model.load_arrays(arrays, count * (count - 1) // 2)
+        if classes.shape != (count,) or count < 2 or classes.dtype.kind != "i":
+            raise ValueError(f"got {count} classes, {classes.dtype}; expected 2 or more ids")
+        model.classes = classes
         return model
 
 
-def _bias(solution: SMOSolution, signs: FloatArray, bounds: FloatArray) -> float:
+# --- from multipliers to a function ---------------------------------------------------------------
+
+
+def dual_bias(solution: SMOSolution, constants: DualConstants) -> float:
     """Return b: the mean F of the free α, or without any the middle of the feasible interval."""
     alpha, scores = solution.alpha, solution.scores
+    signs, bounds = constants.signs, constants.bounds
     free = (alpha > 0) & (alpha < bounds)
     if free.any():
         return float(scores[free].mean())
@@ -279,30 +318,25 @@ def _bias(solution: SMOSolution, signs: FloatArray, bounds: FloatArray) -> float
     return float(np.mean(ends)) if ends else 0.0
 
 
-def _pair_fit(
-    classes: tuple[int, int],
-    solution: SMOSolution,
-    signs: FloatArray,
-    bounds: FloatArray,
-    bias: float,
-) -> PairFit:
+def dual_fit(solution: SMOSolution, constants: DualConstants, bias: float) -> DualFit:
     """Return both objectives, and the KKT residuals with b as the multiplier of Σ yα = 0.
 
     The multiplier of an active bound is the rest of the gradient; elsewhere it is 0 by
     complementary slackness, and the rest of the gradient violates stationarity.
     """
     alpha, scores = solution.alpha, solution.scores
-    slack = signs * (scores - bias)  # 1 - y f(x)
+    linear, signs, bounds = constants
+    slack = signs * (scores - bias)  # of a class 1 - y f(x); of a number |y - f(x)| - ε
     at_zero, at_bound = alpha <= 0, (alpha >= bounds) & (alpha > 0)
     fixed = bounds <= 0  # rows of weight 0: both bounds are active
     lower = np.where(at_zero, np.where(fixed, np.maximum(-slack, 0), -slack), 0)
     upper = np.where(at_bound, slack, 0) + np.where(fixed, np.maximum(slack, 0), 0)
-    squared_norm = float(alpha.sum()) - float((alpha * signs * scores).sum())  # ‖w‖²
-    return PairFit(
-        classes,
+    linear_value = float(linear @ alpha)
+    squared_norm = -linear_value - float((alpha * signs * scores).sum())  # ‖w‖²
+    return DualFit(
         solution.steps,
         primal=squared_norm / 2 + float((bounds * np.maximum(slack, 0)).sum()),
-        dual=float(alpha.sum()) - squared_norm / 2,
+        dual=-linear_value - squared_norm / 2,
         conditions=kkt_residuals(
             [signs @ alpha],
             np.concatenate([-alpha, alpha - bounds]),
@@ -312,7 +346,8 @@ def _pair_fit(
     )
 
 
-def _points(inputs: NDArray[Any]) -> FloatArray:
+def check_points(inputs: NDArray[Any]) -> FloatArray:
+    """Return rows of finite numbers as float64, or refuse them."""
     points = np.asarray(inputs, np.float64)
     if points.ndim != 2 or not points.shape[1] or not np.isfinite(points).all():
         detail = "" if points.ndim != 2 else ", with numbers that are not finite"
@@ -323,10 +358,11 @@ def _points(inputs: NDArray[Any]) -> FloatArray:
     return points
 
 
-def _check_training_data(
+def check_training_data(
     inputs: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | None
 ) -> tuple[FloatArray, FloatArray]:
-    points = _points(inputs)
+    """Return points and row weights, or refuse what does not fit together."""
+    points = check_points(inputs)
     if np.shape(labels) != (len(points),):
         raise ValueError(
             f"got {len(points)} rows and labels of shape {np.shape(labels)}; expected one label "
@@ -338,10 +374,13 @@ def _check_training_data(
             f"got weights of shape {weight.shape} for {len(points)} rows; expected one finite "
             "number per row, 0 or more."
         )
+    return points, weight
+
+
+def _check_classes(labels: NDArray[Any], weight: FloatArray) -> None:
     weighted = np.unique(np.asarray(labels)[weight > 0])
     if len(weighted) < 2 or len(weighted) < len(np.unique(np.asarray(labels))):
         raise ValueError(
-            f"got {len(points)} rows, of which those with weight have {len(weighted)} classes: "
+            f"got {len(weight)} rows, of which those with weight have {len(weighted)} classes: "
             f"{weighted.tolist()}; expected two or more, and rows with weight in each."
         )
-    return points, weight

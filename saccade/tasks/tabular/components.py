@@ -8,7 +8,7 @@ from saccade.data.tables.schema import TableSchema
 from saccade.models.registry import TABULAR_MODELS
 from saccade.tasks.base import Components
 from saccade.tasks.neural import build_network
-from saccade.tasks.tabular.config import TableRecipe
+from saccade.tasks.tabular.config import SUPPORT_VECTOR_MODELS, TableRecipe
 from saccade.tasks.tabular.data import TableSplit
 from saccade.tasks.tabular.evaluate import TableEvaluator
 from saccade.tasks.tabular.inspect import SVMInspector, TableInspector
@@ -49,7 +49,7 @@ SUPPORT_VECTORS = TableComponents(
 
 
 def table_components(recipe: TableRecipe) -> TableComponents:
-    """Return the capabilities of a recipe: network, online network, or SVM."""
-    if recipe.model_name == "svm":
+    """Return the capabilities of a recipe: network, online network, or support vectors."""
+    if recipe.model_name in SUPPORT_VECTOR_MODELS:
         return SUPPORT_VECTORS
     return ONLINE if recipe.train.online else NETWORK

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from saccade.config import Config
 from saccade.data.tables.schema import TableConfig
-from saccade.estimators.svm.config import SVMConfig
+from saccade.estimators.svm.config import SVMConfig, SVRConfig
 from saccade.models.choice import ModelChoice
 from saccade.models.config import MLPConfig
 from saccade.models.registry import TABULAR_MODELS, ModelEntry
@@ -14,7 +14,12 @@ from saccade.tasks.base import Recipe
 from saccade.training.config import TrainConfig
 from saccade.types.limits import MAX_VALUE
 
-TABLE_MODELS = {**TABULAR_MODELS, "svm": ModelEntry(SVMConfig, "saccade.estimators.svm.svm:SVM")}
+# models that solve for support vectors instead of being trained by steps
+SUPPORT_VECTOR_MODELS = {
+    "svm": ModelEntry(SVMConfig, "saccade.estimators.svm.svm:SVM"),
+    "svr": ModelEntry(SVRConfig, "saccade.estimators.svm.svr:SVR"),
+}
+TABLE_MODELS = {**TABULAR_MODELS, **SUPPORT_VECTOR_MODELS}
 
 
 class TableTrainConfig(TrainConfig):

@@ -42,13 +42,14 @@ from saccade.tasks.base import (
     fingerprint_arrays,
     role_choices,
 )
-from saccade.tasks.tabular.config import TableRecipe, TableTrainConfig
+from saccade.tasks.tabular.config import SUPPORT_VECTOR_MODELS, TableRecipe
 from saccade.types.arrays import FloatArray, IntArray
 
 MODEL_TARGET_TYPES: dict[str, TargetType] = {  # mlp predicts both
     "linear": "number",
     "softmax": "class",
     "svm": "class",
+    "svr": "number",
 }
 REGRESSION_LOSS_NAMES = ("absolute_error", "huber", "squared_error")
 CLASSIFICATION_LOSS_NAMES = ("cross_entropy", "exponential", "hinge")
@@ -153,7 +154,7 @@ def prepare_table(recipe: TableRecipe, context: PrepareContext[TableSchema]) -> 
         recipe, more_choices = _with_online_steps(recipe, len(table))
         choices += more_choices
         sizes = "each predicted before it is trained on, so none is held out"
-    elif recipe.train.minutes is not None and recipe.model_name != "svm":
+    elif recipe.train.minutes is not None and recipe.model_name not in SUPPORT_VECTOR_MODELS:
         recipe, more_choices = _with_step_limit(recipe, len(splits["train"]), recipe.train.minutes)
         choices += more_choices
     inputs = len(schema.feature_names)
@@ -317,9 +318,10 @@ def _with_sizes(
     if recipe.data.target_type is None:
         choices.append(Choice("data.target_type", target_type, reason))
     train = recipe.train.model_dump(exclude_unset=True)
-    if recipe.model_name == "svm":
-        _check_svm_settings(recipe.train)
-        return recipe.with_values(data=data, model=model, train={**train, "loss": "hinge"}), choices
+    if recipe.model_name in SUPPORT_VECTOR_MODELS:
+        _check_support_vector_settings(recipe)
+        train |= {"loss": "hinge"} if classes else {}
+        return recipe.with_values(data=data, model=model, train=train), choices
     if recipe.train.loss is None:
         train["loss"] = "cross_entropy" if classes else "squared_error"
         choices.append(Choice("train.loss", train["loss"], f"the target is a {target_type}"))
@@ -327,11 +329,13 @@ def _with_sizes(
     return recipe.with_values(data=data, model=model, train=train), choices
 
 
-def _check_svm_settings(train: TableTrainConfig) -> None:
-    if train.loss not in (None, "hinge") or train.penalty or train.label_smoothing:
+def _check_support_vector_settings(recipe: TableRecipe) -> None:
+    own = "hinge" if recipe.model_name == "svm" else "ε-insensitive"
+    train = recipe.train
+    if train.loss not in (None, own) or train.penalty or train.label_smoothing:
         raise ConfigError(
-            "got train.loss, train.penalty or train.label_smoothing with svm, which minimises "
-            "½‖w‖² + model.cost · hinge loss; try without them."
+            f"got train.loss, train.penalty or train.label_smoothing with {recipe.model_name}, "
+            f"which minimises ½‖w‖² + model.cost · {own} loss; try without them."
         )
 
 

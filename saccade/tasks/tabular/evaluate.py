@@ -84,9 +84,7 @@ class TableEvaluator(Evaluator[TableSplit]):
         expected = column.inverse_transform(truth)
         predicted = column.inverse_transform(outputs[:, 0])
         metrics = {"rmse": rmse(expected, predicted), "mae": mae(expected, predicted)}
-        loss = self.recipe.train.loss
         conventions = {
-            "loss": f"mean {loss} of a row, in standard deviations of {column.name!r}",
             "rmse": f"in units of {column.name!r}",
             "mae": f"in units of {column.name!r}",
         }

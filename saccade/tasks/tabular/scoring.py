@@ -66,6 +66,12 @@ class TableScorer(ABC):
     def training_loss(self, split: TableSplit, limit: int | None) -> Evaluation:
         """Return the loss that training minimises, and how it is computed."""
 
+    def loss_evaluation(self, loss: float, name: str) -> Evaluation:
+        """Return the mean loss of a row, in the units of standardised numbers."""
+        target = self.schema.target
+        unit = "" if self.classes else f", in standard deviations of {target.name!r}"
+        return Evaluation({"loss": loss}, {"loss": f"mean {name} of a row{unit}"})
+
 
 class NetworkScorer(TableScorer):
     """A network's logits or numbers, and its loss by `train.loss`."""
@@ -161,8 +167,9 @@ class NetworkScorer(TableScorer):
         """Return the loss, and penalty and risk where there is a penalty."""
         risk = self.risk(split, limit)
         weighted = "" if split.rows.weights is None else ", weighted"
-        metrics = {"loss": float(risk.empirical)}
-        conventions = {"loss": f"mean {self.recipe.train.loss} of a row{weighted}"}
+        found = self.loss_evaluation(float(risk.empirical), str(self.recipe.train.loss))
+        metrics = dict(found.metrics)
+        conventions = {"loss": f"{found.conventions['loss']}{weighted}"}
         if self.recipe.train.penalty:
             metrics |= {"penalty": float(risk.penalty), "risk": float(risk.structural)}
             conventions |= {"penalty": "λ/2 ‖W‖²", "risk": "loss plus penalty, the objective"}

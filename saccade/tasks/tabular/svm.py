@@ -1,4 +1,4 @@
-"""Support vector machines on tables: one-vs-one votes, no probabilities."""
+"""Support vector machines on tables: one-vs-one votes without probabilities, and regression."""
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
@@ -10,8 +10,9 @@ from torch import Tensor
 
 from saccade.data.tables.schema import CategoricalColumn, TableSchema
 from saccade.errors import ConfigError
-from saccade.estimators.svm.config import SVMConfig
+from saccade.estimators.svm.config import SVMConfig, SVRConfig
 from saccade.estimators.svm.svm import SVM
+from saccade.estimators.svm.svr import SVR
 from saccade.tasks.tabular.config import TableRecipe
 from saccade.tasks.tabular.data import TableSplit
 from saccade.tasks.tabular.scoring import TableScorer
@@ -24,8 +25,8 @@ class SVMModel:
     """A support vector machine whose state is tensors."""
 
     def __init__(self, recipe: TableRecipe, schema: TableSchema):
-        assert isinstance(recipe.model, SVMConfig)
-        self.svm = SVM(recipe.model)
+        assert isinstance(recipe.model, SVMConfig | SVRConfig)
+        self.svm = SVM(recipe.model) if isinstance(recipe.model, SVMConfig) else SVR(recipe.model)
         self.features = len(schema.feature_names)
         target = schema.target
         self.class_count = len(target.values) if isinstance(target, CategoricalColumn) else 0
@@ -40,18 +41,25 @@ class SVMModel:
         if state.keys() != expected:
             raise RuntimeError(f"got {', '.join(state)}; expected {', '.join(expected)}")
         arrays = {name: tensor.numpy() for name, tensor in state.items()}
-        machine = SVM.from_arrays(self.svm.config, arrays)
+        machine: SVM | SVR
+        if isinstance(self.svm, SVM):
+            machine = SVM.from_arrays(self.svm.config, arrays)
+            self._check_classes(machine)
+        else:
+            machine = SVR.from_arrays(self.svm.config, arrays)
         if machine.vectors.shape[1] != self.features:
             raise ValueError(
                 f"got vectors of {machine.vectors.shape[1]} numbers; expected {self.features}"
             )
+        self.svm = machine
+
+    def _check_classes(self, machine: SVM) -> None:
         if machine.classes.min() < 0 or machine.classes.max() >= self.class_count:
             raise ValueError(f"got a class outside of the {self.class_count} of the table")
-        self.svm = machine
 
 
 class SVMFit:
-    """Estimator: solves the dual problem of each pair of classes."""
+    """Estimator: solves the dual problem, for classes that of each pair."""
 
     is_resumable = False
 
@@ -62,7 +70,7 @@ class SVMFit:
         schema: TableSchema,
         splits: Mapping[str, TableSplit],
     ):
-        self.model, self.rows = model, splits["train"].rows
+        self.name, self.model, self.rows = recipe.model_name, model, splits["train"].rows
 
     def fit(self, context: FitContext) -> None:
         """Fit the machine."""
@@ -70,18 +78,20 @@ class SVMFit:
         try:
             self.model.svm.fit(self.rows.features, self.rows.target, self.rows.weights)
         except ValueError as error:
-            raise ConfigError(f"svm: {error}") from None
+            raise ConfigError(f"{self.name}: {error}") from None
 
 
 class SVMScorer(TableScorer):
-    """Votes of the pairwise machines, and their hinge loss."""
+    """Votes of the pairwise machines and hinge loss, or numbers and ε-insensitive loss."""
 
     def __init__(self, recipe: TableRecipe, model: SVMModel, schema: TableSchema):
         super().__init__(recipe, schema)
         self.model = model
 
     def outputs(self, features: FloatArray) -> FloatArray:
-        """Return (N, V): the votes for each class, one of each pair."""
+        """Return (N, V): the votes for each class, one of each pair, or one standardised number."""
+        if isinstance(self.model.svm, SVR):
+            return self.model.svm.predict(features)[:, None]
         votes = np.zeros((len(features), len(self.classes)))
         for (first, second), decision in self._decisions(features):
             votes[:, second] += decision > 0
@@ -98,14 +108,20 @@ class SVMScorer(TableScorer):
     def _decisions(self, features: FloatArray) -> Iterator[tuple[tuple[int, int], FloatArray]]:
         """Yield each pair of class ids, and f of each row: above 0 for the second."""
         svm = self.model.svm
+        assert isinstance(svm, SVM)
         decisions = svm.decision_function(features).reshape(len(features), -1)
         pairs = combinations(svm.classes.tolist(), 2)
         yield from zip(pairs, decisions.T, strict=True)
 
     def training_loss(self, split: TableSplit, limit: int | None) -> Evaluation:
-        """Return the hinge loss, which training minimises together with ½‖w‖²."""
+        """Return the hinge or ε-insensitive loss, which the fit minimises together with ½‖w‖²."""
         indices = split.spread(limit)
-        loss = self._hinge(split.rows.features[indices], split.rows.target[indices])
+        features, target = split.rows.features[indices], split.rows.target[indices]
+        if isinstance(self.model.svm, SVR):
+            return self.loss_evaluation(
+                float(self.model.svm.losses(features, target).mean()), "ε-insensitive loss"
+            )
+        loss = self._hinge(features, target)
         convention = "mean hinge loss of a row, over the pairs with its class"
         return Evaluation({"loss": loss}, {"loss": convention})
 

@@ -210,10 +210,11 @@ def _model_recipes(
         raise ConfigError(
             f"got the models {', '.join(models) or 'none'}; expected one or more, each once."
         )
-    if "svm" in models and len(models) > 1:
+    own = {"svm": ("hinge", "accuracy"), "svr": ("ε-insensitive", "RMSE")}
+    for model in [model for model in models if model in own and len(models) > 1]:
         raise ConfigError(
-            "svm minimises the hinge loss and the others do not, so their losses cannot be "
-            "compared. Train both, and compare the accuracy of saccade evaluate."
+            f"{model} minimises the {own[model][0]} loss and the others do not, so their losses "
+            f"cannot be compared. Train both, and compare the {own[model][1]} of saccade evaluate."
         )
     return {
         model: resolve_recipe(what, data=data, model=model, changes=changes).recipe
