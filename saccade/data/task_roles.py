@@ -6,9 +6,10 @@ from typing import Any
 from saccade.data.records.role_names import TASK_ROLES
 from saccade.errors import ConfigError
 
-INPUT_ROLES = {"classify": "text", "language": "text", "translate": "source"}  # predicted from
+# the role of a task that is predicted from
+INPUT_ROLES = {"classify": "text", "image": "image", "language": "text", "translate": "source"}
 RESERVED_ROLES = ("query", "user", "item")  # of ranking
-ROLE_NAMES = ("source", "target", "text", "label", "time", "weight", *RESERVED_ROLES)
+ROLE_NAMES = ("source", "target", "text", "image", "label", "time", "weight", *RESERVED_ROLES)
 
 
 def data_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,10 +25,10 @@ def data_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 def role_settings(task: str, columns: Mapping[str, str | None]) -> dict[str, str]:
     """Return the settings of columns given by role; ConfigError if the task has no such role.
 
-    The target of `classify` is its label.
+    The target of a classifier is its label.
     """
     given = {name: column for name, column in columns.items() if column is not None}
-    if task == "classify" and "target" in given:
+    if task in ("classify", "image") and "target" in given:
         given.setdefault("label", given.pop("target"))
     roles = [role.name for role in TASK_ROLES.get(task, ())]
     if unknown := [name for name in given if name not in roles]:

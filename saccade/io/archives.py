@@ -5,6 +5,7 @@ leads out of a folder does no harm. A member that would unpack to an implausible
 """
 
 import tarfile
+import weakref
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +68,49 @@ def member_source(source: ByteSource, kind: str, name: str) -> ByteSource:
         return unpacked(open_member(source, name), start, label)
 
     return ByteSource(label, opened)
+
+
+class ArchiveReader:
+    """Members of an archive, read in any order from one open file; nothing is extracted.
+
+    Not for several threads together. Names that lead out of a folder are refused.
+    """
+
+    def __init__(self, source: ByteSource, kind: str):
+        self.source = source
+        members = list_members(source, kind)
+        for member in members:
+            parts = PurePosixPath(member.name).parts
+            if ".." in parts or PurePosixPath(member.name).is_absolute() or "\\" in member.name:
+                raise DataError(
+                    f"{source.name}: got the member {member.name!r}, whose name leads out of a "
+                    "folder; expected names such as cat/1.jpg; try to pack the archive again."
+                )
+        self.names = [member.name for member in members]
+        self._sizes = dict(members)
+        with _errors(source):
+            self._archive = _open_archive(local_file(source), kind)
+        weakref.finalize(self, self._archive.close)
+
+    def size(self, name: str) -> int:
+        """Return the unpacked size of a member."""
+        return self._sizes[name]
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a member."""
+        with _errors(self.source):
+            if isinstance(self._archive, zipfile.ZipFile):
+                info = self._archive.getinfo(name)
+                label = f"{self.source.name}#{name}"
+                check_unpacked_size(label, info.compress_size, info.file_size)
+                return self._archive.read(info)
+            stream = self._archive.extractfile(name)
+            assert stream is not None  # a file
+            return stream.read()
+
+
+def _open_archive(path: Path, kind: str) -> zipfile.ZipFile | tarfile.TarFile:
+    return zipfile.ZipFile(path) if kind == "zip" else tarfile.open(path, "r:")
 
 
 def _zip_members(source: ByteSource) -> Iterator[ArchiveMember]:

@@ -25,11 +25,12 @@ from urllib.request import Request, urlopen
 from saccade import __version__
 from saccade.errors import DataError
 from saccade.io.atomic import write_atomically
+from saccade.io.byte_source import byte_source
 from saccade.io.documents import parse_json
 from saccade.io.text_files import read_blocks
 from saccade.types.progress import ProgressCallback
 
-MAX_DOWNLOAD_BYTES = 64 << 20  # of a published dataset
+MAX_DOWNLOAD_BYTES = 256 << 20  # of a published dataset
 MAX_ADDRESS_BYTES = 4 << 30  # of an address that the user gave
 MAX_UNPACKED_BYTES = 512 << 20
 DOWNLOAD_CHUNK = 1 << 16  # bytes
@@ -132,6 +133,12 @@ def _read_validators(path: Path) -> dict[str, str]:
 def count_lines(path: Path) -> int:
     """Return the number of lines of a UTF-8 text file, plain or compressed."""
     return sum(block.content.count(b"\n") for block in read_blocks(path, "utf-8"))
+
+
+def count_bytes_in(path: Path) -> int:
+    """Return the number of bytes of a file, plain or compressed, without its compression."""
+    with byte_source(path).open() as file:
+        return sum(map(len, iter(lambda: file.read(DOWNLOAD_CHUNK), b"")))
 
 
 def _reason(error: Exception) -> str:

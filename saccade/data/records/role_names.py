@@ -14,7 +14,7 @@ class Role(NamedTuple):
     """
 
     name: str
-    kind: str  # "text", "label", "number", "time" or "any"
+    kind: str  # "text", "label", "number", "path", "time" or "any"
     help: str  # one line for --help
     required: bool = True
     aliases: tuple[str, ...] = ()  # usual names of such a column, normalised
@@ -60,6 +60,15 @@ LABEL_ROLE = Role(
         " fine_label class_index класс метка 标签 类别 分类 情感 ラベル 레이블".split()
     ),
 )
+IMAGE_ROLE = Role(
+    "image",
+    "path",
+    "Column with the paths of the images.",
+    aliases=tuple(
+        "path file filename filepath image_path image_file image_name img img_path file_name"
+        " images filenames photo picture image_id bild imagen 图片 图像".split()
+    ),
+)
 TABLE_TARGET_ROLE = Role(
     "target",
     "any",
@@ -87,12 +96,18 @@ WEIGHT_ROLE = Role("weight", "number", "Column with the weight of each row.", re
 TASK_ROLES: dict[str, tuple[Role, ...]] = {
     "classify": (TEXT_ROLE, LABEL_ROLE),
     "forecast": (SERIES_ROLE, TIME_ROLE),
+    "image": (IMAGE_ROLE, LABEL_ROLE),
     "kernel-regression": (),
     "language": (TEXT_ROLE,),
     "table": (TABLE_TARGET_ROLE, WEIGHT_ROLE, TIME_ROLE),
     "translate": (SOURCE_ROLE, TARGET_ROLE),
     "vectors": (TEXT_ROLE,),
 }
+
+IMAGE_FILE_SUFFIXES = frozenset(
+    ".avif .bmp .gif .ico .jfif .jpe .jpeg .jpg .jp2 .pbm .pgm .png .pnm .ppm .tga .tif .tiff "
+    ".webp".split()
+)
 
 TIME_NAMES = frozenset(
     "time date datetime timestamp ts ds day month year week hour period created_at updated_at"

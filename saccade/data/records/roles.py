@@ -24,6 +24,7 @@ from saccade.data.records.suggest import (
     UNUSED_KINDS,
     Profiles,
     class_columns,
+    has_image_paths,
     longest_text,
     names_splits,
     suggest_task,
@@ -238,6 +239,8 @@ class _Resolution:
                 return profile.kind == "text"
             case "label":
                 return profile.is_class and not names_splits(profile)
+            case "path":
+                return has_image_paths(profile)
             case "any":
                 return False  # any column may be the target
         return self.suits(role, column) and profile.kind not in UNUSED_KINDS
@@ -393,6 +396,7 @@ _EXPECTED = {
     "text": "a column of texts",
     "label": "a column whose values repeat",
     "number": "a column of numbers",
+    "path": "a column of paths of images",
     "time": "a column of dates",
     "any": "the column to predict",
 }
@@ -421,7 +425,16 @@ def _listed(columns: Sequence[str]) -> str:
     return f"{listed} and {more} more" if more > 0 else listed
 
 
-_REASONS = {"label": _class_reason, "text": _text_reason, "number": _number_reason}
+def _path_reason(profile: ColumnProfile, candidates: int) -> str:
+    return f"paths of images such as {profile.examples[0]!r:.100}"
+
+
+_REASONS = {
+    "path": _path_reason,
+    "label": _class_reason,
+    "text": _text_reason,
+    "number": _number_reason,
+}
 
 
 # --- headers --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from saccade.data.records.base import Records
 from saccade.data.records.parallel import PARALLEL_FORMAT
 from saccade.data.records.profile import ColumnProfile
 from saccade.data.records.role_names import (
+    IMAGE_FILE_SUFFIXES,
     LABEL_ROLE,
     SERIES_ROLE,
     SOURCE_ROLE,
@@ -20,6 +21,7 @@ from saccade.data.records.role_names import (
     is_time_name,
     match_names,
 )
+from saccade.io.byte_source import plain_suffix
 
 LONGER_TEXT_RATIO = 2.0  # of median lengths: the longest of several texts is the text
 UNUSED_KINDS = ("id", "constant", "empty")
@@ -51,11 +53,15 @@ def suggested_command(task: str, records: Records, roles: Mapping[str, str]) -> 
 def suggest_task(profiles: Profiles, records: Records) -> TaskSuggestion | None:
     """Return the task that the columns suggest; None without a column that can be used.
 
-    Columns named "text" and "label": classify. Two texts: translate. A text and a class: classify.
+    Paths of images and a class: image. Columns named "text" and "label": classify. Two texts: translate. A text and a class: classify.
     A text alone: language. A time and a number: forecast. Anything else with two columns
     or more: table.
     """
     used = {column: p for column, p in profiles.items() if p.kind not in UNUSED_KINDS}
+    images = _image_rule(profiles)
+    if images is not None:
+        task, roles, reason = images
+        return TaskSuggestion(task, roles, reason, suggested_command(task, records, roles))
     rules = _named_classify_rule, _pair_rule, _classify_rule, _language_rule, _forecast_rule
     for rule in (*rules, _table_rule):
         if (found := rule(used)) is not None:
@@ -65,6 +71,18 @@ def suggest_task(profiles: Profiles, records: Records) -> TaskSuggestion | None:
 
 
 _Found = tuple[str, dict[str, str], str] | None
+
+
+def _image_rule(profiles: Profiles) -> _Found:
+    """Paths of images, which may be unique as an id is, and a class."""
+    images = [column for column, profile in profiles.items() if has_image_paths(profile)]
+    others = {column: p for column, p in profiles.items() if column not in images}
+    labels = _label_columns({c: p for c, p in others.items() if p.kind not in UNUSED_KINDS})
+    if len(images) != 1 or not labels:
+        return None
+    label = named_column(LABEL_ROLE, labels) or labels[0]
+    reason = f"{images[0]!r} has paths of images and {label!r} classes"
+    return "image", {"image": images[0], "label": label}, reason
 
 
 def _named_classify_rule(used: Profiles) -> _Found:
@@ -158,6 +176,13 @@ def _table_rule(used: Profiles) -> _Found:
 
 
 # --- columns by content ---------------------------------------------------------------------------
+
+
+def has_image_paths(profile: ColumnProfile) -> bool:
+    """Return True if the examples of a column are file names of images."""
+    return bool(profile.examples) and all(
+        plain_suffix(example) in IMAGE_FILE_SUFFIXES for example in profile.examples
+    )
 
 
 def text_columns(profiles: Profiles) -> list[str]:

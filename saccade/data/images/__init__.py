@@ -1,0 +1,1 @@
+"""Images: readers of folders, tables, idx files and archives; decoding; augmentation."""

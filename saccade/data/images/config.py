@@ -1,0 +1,46 @@
+"""Settings of labelled images. Does not import torch."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from saccade.config import Config
+from saccade.data.source import DatasetSourceConfig
+from saccade.data.splits import SplitConfig
+from saccade.types.limits import MAX_WIDTH
+
+MAX_IMAGE_PIXELS = 80_000_000  # of one image; 20,000 × 20,000 would take 1.2 GB
+FitName = Literal["crop", "pad", "stretch"]
+
+
+class AugmentConfig(Config):
+    """Random changes of training images; each is a function of the seed and the step."""
+
+    flip: bool = False
+    """Mirror half of the images."""
+    crop: int = Field(0, ge=0, le=MAX_WIDTH)
+    """Pixels by which an image is padded (reflected) on each side before a random crop."""
+    min_area: float = Field(1.0, gt=0, le=1)
+    """Smallest share of the area that a random resized crop keeps; 1: no resized crop."""
+    jitter: float = Field(0.0, ge=0, lt=1)
+    """Largest relative change of brightness, contrast and saturation."""
+    blur: float = Field(0.0, ge=0, le=100)
+    """Largest standard deviation, in pixels, of the Gaussian blur of half of the images."""
+    cutout: int = Field(0, ge=0, le=MAX_WIDTH)
+    """Side, in pixels, of a random square that is replaced by the mean colour."""
+
+
+class ImagesConfig(SplitConfig, DatasetSourceConfig):
+    """Source of labelled images, how they are divided, decoded and augmented."""
+
+    image: str | None = None
+    """Column of a table with the paths of the images; inferred if not set."""
+    label: str | None = None
+    """Column of a table with the classes; inferred if not set."""
+    fit: FitName = "crop"
+    """How an image becomes a square: its centre, padded with black, or stretched."""
+    unreadable: Literal["skip", "refuse"] = "skip"
+    """Images that cannot be decoded are named and left out, or end the command."""
+    max_pixels: int = Field(MAX_IMAGE_PIXELS, ge=1, le=1 << 40)
+    """Largest image, in pixels; the header of a file has its size, before it is decoded."""
+    augment: AugmentConfig = AugmentConfig()

@@ -1,0 +1,99 @@
+"""Built-in and published images: scikit-learn's digits, Fashion-MNIST, CIFAR-10."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from saccade.data.datasets import DatasetInfo, dataset_folder, fetch_dataset, is_local
+from saccade.data.images.readers import LabelledImages, open_images
+from saccade.data.images.decode import RawImage
+from saccade.data.records.base import ReadOptions
+from saccade.errors import DataError, MissingPackageError
+from saccade.types.progress import ProgressCallback
+
+DIGIT_LEVELS = 16  # of scikit-learn's digits
+
+
+def load_digit_images() -> LabelledImages:
+    """Return the 1,797 handwritten digits of scikit-learn, 8 × 8 pixels (UCI, Alpaydin 1998)."""
+    try:
+        from sklearn import datasets
+    except ImportError:
+        raise MissingPackageError(
+            "digits is a dataset of scikit-learn, which is not installed: pip install "
+            "'saccade[tables]'. Images of your own do not need it: saccade train image --data "
+            "FOLDER"
+        ) from None
+    found = datasets.load_digits()
+    pixels = np.floor(found.images * (255 / DIGIT_LEVELS) + 0.5).astype(np.uint8)
+    names = [f"digits#{row}" for row in range(len(pixels))]
+    return LabelledImages("digits", names, list(map(str, found.target)), pixels.__getitem__)
+
+
+SYNTHETIC_IMAGES: dict[str, Callable[[], LabelledImages]] = {"digits": load_digit_images}
+
+
+def open_published_images(
+    dataset: DatasetInfo, on_progress: ProgressCallback = lambda done, total: None
+) -> LabelledImages:
+    """Return the images of a published dataset with the publisher's splits."""
+    subset = _subset_folder(dataset)
+    if subset is not None and not is_local(dataset):
+        parts = {split: open_images(_archive(subset, split), ReadOptions()) for split in SPLITS}
+        note = f"{dataset.name}: read {subset}, a part of it as JPEG."
+        found = combine_splits(dataset.name, parts)
+        return replace(found, notes=[*found.notes, note])
+    _, notes = fetch_dataset(dataset, on_progress)
+    folder = dataset_folder(dataset)
+    [first, *_] = dataset.files
+    path = next(iter(sorted(folder.glob(f"{first.name}*")))) if len(dataset.files) == 1 else folder
+    found = open_images(path, ReadOptions())
+    if dataset.classes:
+        names = dict(zip(map(str, range(len(dataset.classes))), dataset.classes, strict=True))
+        found = replace(found, labels=[names.get(label, label) for label in found.labels])
+    return replace(found, name=dataset.name, notes=[*found.notes, *notes])
+
+
+SPLITS = ("train", "test")
+
+
+def _subset_folder(dataset: DatasetInfo) -> Path | None:
+    root = os.environ.get("SACCADE_DATA")
+    if not root or not dataset.subset:
+        return None
+    folder = Path(root) / dataset.subset
+    return folder if folder.is_dir() else None
+
+
+def _archive(folder: Path, split: str) -> Path:
+    found = sorted(folder.glob(f"{split}.*"))
+    if not found:
+        raise DataError(f"{folder}: got no archive {split}.tar; expected one for each split.")
+    return found[0]
+
+
+def combine_splits(name: str, parts: Mapping[str, LabelledImages]) -> LabelledImages:
+    """Return the images of several sources, each of which is a split."""
+    starts = np.cumsum([0, *map(len, parts.values())])
+    sources = list(parts.values())
+
+    def read(row: int) -> RawImage:
+        source = int(np.searchsorted(starts, row, side="right")) - 1
+        return sources[source].read(row - int(starts[source]))
+
+    train = parts.get("train")
+    return LabelledImages(
+        name,
+        [image for part in sources for image in part.names],
+        [label for part in sources for label in part.labels],
+        read,
+        [split for split, part in parts.items() for _ in range(len(part))],
+        records=None if train is None else train.records,
+        numbers=None if train is None else train.numbers,
+        columns={} if train is None else train.columns,
+        choices=[] if train is None else train.choices,
+        notes=[note for part in sources for note in part.notes],
+    )

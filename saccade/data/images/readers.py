@@ -1,0 +1,309 @@
+"""Labelled images of a folder, an archive, a table, idx files, CIFAR-10 batches, or in memory.
+
+    folder, archive   one sub-folder per class; train/, dev/ and test/ above them are splits
+    table             CSV, TSV, JSON lines, …: paths, relative to its folder, and classes
+    arrays            train-images-idx3-ubyte[.gz] with labels; data_batch_1.bin
+    memory            arrays (N, Y, X[, C]) with labels, or (image, label) pairs
+
+Nothing is decoded here: `LabelledImages.read` returns the bytes of a file, or pixels.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from saccade.data.images.arrays import find_array_files, read_array_images, read_class_names
+from saccade.data.images.decode import RawImage, UnreadableImage
+from saccade.data.images.trees import FileTree, check_tree, files_near, open_tree
+from saccade.data.records.base import ReadOptions, Records
+from saccade.data.records.memory import is_frame
+from saccade.data.records.open import open_records
+from saccade.data.records.role_names import IMAGE_FILE_SUFFIXES, SPLIT_ALIASES
+from saccade.data.records.roles import AskColumn, RoleChoice
+from saccade.data.task_records import describe_records, find_roles
+from saccade.errors import DataError
+from saccade.io.byte_source import plain_suffix
+from saccade.types.arrays import IntArray
+
+TABLE_SUFFIXES = (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".tsv", ".xlsx")
+MAX_NAMED_FILES = 3
+SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"II*\x00", b"MM\x00*")
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledImages:
+    """Images with a class each, not decoded yet."""
+
+    name: str  # of the source, for messages
+    names: Sequence[str]  # of the images
+    labels: Sequence[str]
+    read: Callable[[int], RawImage]
+    splits: Sequence[str | None] | None = None  # where the source is divided
+    records: Records | None = None  # of a table
+    numbers: IntArray | None = None  # rows of the table
+    columns: dict[str, str] = field(default_factory=dict)  # by role, of a table
+    choices: list[RoleChoice] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def open_images(
+    data: str | Path | object,
+    options: ReadOptions,
+    *,
+    is_other: bool = False,
+    ask: AskColumn | None = None,
+) -> LabelledImages:
+    """Open labelled images; see the module for the kinds of sources.
+
+    Args:
+        data: a path, or an object in memory.
+        options: settings of the data, with the columns of a table.
+        is_other: True for other data than that of the settings.
+        ask: function that asks the user which column has a role.
+    """
+    if not isinstance(data, str | os.PathLike):
+        found = images_in_memory(data)
+        return found or _open_table(open_records(data), None, options, is_other, ask)
+    path = os.fspath(data)
+    tree = open_tree(path)
+    if tree is None and find_array_files([os.path.basename(path)]):
+        return _open_arrays(files_near(Path(path)), [os.path.basename(path)])
+    if tree is None and plain_suffix(path) in IMAGE_FILE_SUFFIXES:
+        raise DataError(
+            f"{path}: got one image; expected a folder with a sub-folder for each class, or a "
+            "table of paths and labels; for its class, try saccade predict RUN "
+            f"{path}"
+        )
+    if tree is None:
+        folder = files_near(Path(path))
+        return _open_table(open_records(path, options), folder, options, is_other, ask)
+    check_tree(tree)
+    if arrays := find_array_files(list(tree.files)):
+        return _open_arrays(tree, arrays)
+    if table := _table_in(tree):
+        return _open_table(open_records(f"{path}#{table}", options), tree, options, is_other, ask)
+    return _open_class_folders(tree)
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+def _open_class_folders(tree: FileTree) -> LabelledImages:
+    images, others = _choose_images(tree)
+    paths = [PurePosixPath(name).parts for name in images]
+    splits: list[str | None] | None = None
+    tops = {parts[0].casefold() for parts in paths if len(parts) > 1}
+    if "train" in {SPLIT_ALIASES.get(top) for top in tops} and tops <= SPLIT_ALIASES.keys():
+        if all(len(parts) > 2 for parts in paths):
+            splits = [SPLIT_ALIASES[parts[0].casefold()] for parts in paths]
+            paths = [parts[1:] for parts in paths]
+    loose = [name for name, parts in zip(images, paths, strict=True) if len(parts) < 2]
+    if not images:
+        raise DataError(
+            f"{tree.name}: got no image{_named(others)}; expected a sub-folder of images for each "
+            f"class, such as cat/1.jpg."
+        )
+    if len(loose) == len(images):
+        raise DataError(
+            f"{tree.name}: got {len(images):,} images without a class ({_listed(loose)}); expected "
+            "a sub-folder for each class, such as cat/1.jpg; or try a table of paths and labels."
+        )
+    kept = [row for row, parts in enumerate(paths) if len(parts) > 1]
+    notes = []
+    if others:
+        notes.append(f"{tree.name}: left out {len(others):,} files that are no images{_named(others)}.")
+    if loose:
+        notes.append(
+            f"{tree.name}: left out {len(loose):,} images outside of the sub-folders of the "
+            f"classes ({_listed(loose)})."
+        )
+    names = [images[row] for row in kept]
+    return LabelledImages(
+        tree.name,
+        [tree.label(name) for name in names],
+        [paths[row][0] for row in kept],
+        lambda row: tree.read(names[row]),
+        None if splits is None else [splits[row] for row in kept],
+        notes=notes,
+    )
+
+
+def _choose_images(tree: FileTree) -> tuple[list[str], list[str]]:
+    """Return the images by suffix or by their first bytes, and the other files."""
+    images, others = [], []
+    for name in tree.files:
+        is_image = plain_suffix(name) in IMAGE_FILE_SUFFIXES or _has_signature(tree, name)
+        (images if is_image else others).append(name)
+    return images, others
+
+
+def _has_signature(tree: FileTree, name: str) -> bool:
+    try:
+        start = tree.read(name)[:12]
+    except UnreadableImage:
+        return False
+    return start.startswith(SIGNATURES) or (start[:4] == b"RIFF" and start[8:] == b"WEBP")
+
+
+def _named(files: Sequence[str]) -> str:
+    return f" ({_listed(files)})" if files else ""
+
+
+def _listed(files: Sequence[str]) -> str:
+    more = ", …" if len(files) > MAX_NAMED_FILES else ""
+    return ", ".join(files[:MAX_NAMED_FILES]) + more
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def _table_in(tree: FileTree) -> str | None:
+    """Return the only table at the root of a tree, next to images without class folders."""
+    tables = [n for n in tree.files if "/" not in n and plain_suffix(n) in TABLE_SUFFIXES]
+    return tables[0] if len(tables) == 1 else None
+
+
+def _open_table(
+    records: Records,
+    tree: FileTree | None,
+    options: ReadOptions,
+    is_other: bool,
+    ask: AskColumn | None,
+) -> LabelledImages:
+    """Open the images of a table; their paths are relative to its folder, and inside of it."""
+    opened = find_roles(records, options, "image", is_other=is_other, ask=ask)
+    paths: list[str] = []
+    labels: list[str] = []
+    numbers: list[int] = []
+    image, label = opened.columns["image"], opened.columns["label"]
+    for chunk in records.chunks([image, label]):
+        for number, path, name in zip(
+            chunk.numbers.tolist(), chunk.columns[image], chunk.columns[label], strict=True
+        ):
+            if not path or not name:
+                missing = "label" if path else "path of an image"
+                raise DataError(f"{records.where(number)}: got no {missing}; expected one.")
+            paths.append(_inside(path, tree, records.where(number)))
+            labels.append(name)
+            numbers.append(number)
+    if not paths:
+        raise DataError(f"{records.name}: got no rows; expected paths of images and labels.")
+    files = files_near(Path("x")) if tree is None else tree
+
+    def read(row: int) -> RawImage:
+        return files.read(paths[row])
+
+    return LabelledImages(
+        records.name,
+        paths if tree is None else [tree.label(path) for path in paths],
+        labels,
+        read,
+        records=records,
+        numbers=np.array(numbers, np.int64),
+        columns=opened.columns,
+        choices=opened.choices,
+        notes=describe_records(records),
+    )
+
+
+def _inside(path: str, tree: FileTree | None, where: str) -> str:
+    """Return a path relative to the folder of the table; DataError if it leads out of it."""
+    path = path.strip().replace("\\", "/")
+    if tree is None:
+        return path
+    if os.path.isabs(path) and not tree.is_archive:
+        path = os.path.relpath(path, os.path.abspath(tree.name))
+    inside = os.path.normpath(path).replace(os.sep, "/")
+    if inside.startswith("../") or inside == ".." or os.path.isabs(inside):
+        raise DataError(
+            f"{where}: got {path!r}, which is outside of {tree.name}; expected images in the "
+            "folder of the table; try to put the table into a folder above its images."
+        )
+    return inside
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+def _open_arrays(tree: FileTree, files: Sequence[str]) -> LabelledImages:
+    parts = [read_array_images(tree, file) for file in files]
+    class_names = read_class_names(tree) or []
+    names, labels, splits, rows = [], [], [], []
+    for number, part in enumerate(parts):
+        names += [f"{tree.label(part.file)}#{row}" for row in range(len(part.pixels))]
+        labels += [
+            class_names[value] if value < len(class_names) else str(value)
+            for value in part.classes.tolist()
+        ]
+        splits += [part.split] * len(part.pixels)
+        rows += [(number, row) for row in range(len(part.pixels))]
+
+    def read(row: int) -> RawImage:
+        number, index = rows[row]
+        return parts[number].pixels[index]
+
+    is_divided = {*splits} >= {"train", "test"}
+    return LabelledImages(tree.name, names, labels, read, splits if is_divided else None)
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def images_in_memory(data: object) -> LabelledImages | None:
+    """Return arrays with labels, or (image, label) pairs; None for other objects.
+
+    Arrays are a pair (images, labels), or a mapping with the keys image and label.
+    """
+    if isinstance(data, Mapping) and {"image", "label"} <= {*data}:
+        images, labels = list(data["image"]), list(data["label"])
+        if not all(isinstance(image, str) for image in images):
+            return _memory_source(images, labels)
+    if isinstance(data, tuple) and len(data) == 2 and getattr(data[0], "ndim", 0) >= 3:
+        return _memory_source(list(np.asarray(data[0])), list(data[1]))
+    if getattr(data, "ndim", 0) >= 3:
+        raise DataError(
+            "got an array of images without labels; expected (images, labels), or a list of "
+            "(image, label)."
+        )
+    if isinstance(data, Mapping) or is_frame(data) or not isinstance(data, Iterable):
+        return None
+    pairs = list(data)
+    is_pair = [
+        isinstance(pair, tuple | list) and len(pair) == 2 and is_raw_image(pair[0])
+        for pair in pairs
+    ]
+    if not pairs or not all(is_pair):
+        return None
+    return _memory_source([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+
+
+def is_raw_image(value: object) -> bool:
+    """Return True for a Pillow image, an array of two or more dimensions, or bytes of a file."""
+    return isinstance(value, Image.Image | bytes) or getattr(value, "ndim", 0) >= 2
+
+
+def _memory_source(images: list[Any], labels: Sequence[object]) -> LabelledImages:
+    if len(images) != len(labels):
+        raise DataError(
+            f"got {len(images):,} images and {len(labels):,} labels; expected as many of both."
+        )
+    raw: list[RawImage] = [
+        image if isinstance(image, Image.Image | bytes) else np.asarray(image) for image in images
+    ]
+    names = [f"image {number}" for number in range(1, len(raw) + 1)]
+    return LabelledImages("the images", names, [str(label) for label in labels], raw.__getitem__)
+
+
+def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a sort key by which "10" follows "9"."""
+    parts = re.split(r"(\d+)", text)
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part)
