@@ -1,7 +1,7 @@
 r"""Images in binary arrays: idx files (MNIST, Fashion-MNIST) and CIFAR-10's binary batches.
 
-    idx     0 0 TYPE N, N sizes as big-endian 32-bit integers, then the values (LeCun et al.)
-    CIFAR   records of 1 + 3072 bytes: class, then 32 × 32 red, green and blue values
+idx     0 0 TYPE N, N sizes as big-endian 32-bit integers, then the values (LeCun et al.)
+CIFAR   records of 1 + 3072 bytes: class, then 32 × 32 red, green and blue values
 """
 
 import re
@@ -97,9 +97,7 @@ def parse_idx(content: bytes, name: str) -> ByteArray:
     dimensions = content[3]
     start = 4 + 4 * dimensions
     if not 1 <= dimensions <= MAX_IDX_DIMENSIONS or len(content) < start:
-        raise DataError(
-            f"{name}: got {dimensions} dimensions; expected 1 to {MAX_IDX_DIMENSIONS}."
-        )
+        raise DataError(f"{name}: got {dimensions} dimensions; expected 1 to {MAX_IDX_DIMENSIONS}.")
     shape = struct.unpack(f">{dimensions}I", content[4:start])
     size = int(np.prod(shape, dtype=np.float64))
     if len(content) - start != size:

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 from saccade.data.images.config import AugmentConfig
 from saccade.seeding import seed_for
+from saccade.types.shapes import Images
 
-Images = Float[Tensor, "B C Y X"]
 LUMA = (0.299, 0.587, 0.114)  # weights of red, green and blue (ITU-R BT.601)
 MIN_BLUR = 0.1  # smallest standard deviation, in pixels
 MAX_ASPECT = 4 / 3  # of a resized crop
@@ -86,7 +86,7 @@ def crop_resized(images: Images, min_area: float, generator: Generator) -> Image
     zeros = torch.zeros_like(width)
     # positions are in [-1, 1]: the centre of the part moves by at most 1 - its size
     x, y = (1 - width) * (2 * draws[2] - 1), (1 - height) * (2 * draws[3] - 1)
-    theta = torch.stack([width, zeros, x, zeros, height, y], 1).reshape(-1, 2, 3)
+    theta = torch.stack([width, zeros, x, zeros, height, y], 1).reshape(-1, 2, 3).to(images.dtype)
     grid = F.affine_grid(theta, list(images.shape), align_corners=False)
     return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
@@ -125,17 +125,17 @@ def blur_images(images: Images, max_deviation: float, generator: Generator) -> I
     radius = min(math.ceil(3 * max_deviation), height - 1, width - 1)
     offsets = torch.arange(-radius, radius + 1)
     kernel = torch.exp(-0.5 * (offsets / deviation[:, None]) ** 2)
-    kernel = (kernel / kernel.sum(1, keepdim=True)).repeat_interleave(channels, 0)
-    flat = F.pad(images, (radius,) * 4, mode="reflect").reshape(1, count * channels, -1, width + 2 * radius)
+    kernel = (kernel / kernel.sum(1, keepdim=True)).repeat_interleave(channels, 0).to(images.dtype)
+    flat = F.pad(images, (radius,) * 4, mode="reflect").reshape(
+        1, count * channels, -1, width + 2 * radius
+    )
     flat = F.conv2d(flat, kernel[:, None, None, :], groups=count * channels)
     flat = F.conv2d(flat, kernel[:, None, :, None], groups=count * channels)
     is_blurred = draws[1] < 0.5
     return torch.where(is_blurred[:, None, None, None], flat.reshape(images.shape), images)
 
 
-def cut_out(
-    images: Images, side: int, fill: Float[Tensor, " C"], generator: Generator
-) -> Images:
+def cut_out(images: Images, side: int, fill: Float[Tensor, " C"], generator: Generator) -> Images:
     """Replace a square of each image by `fill` (DeVries and Taylor 2017).
 
     The centre is any pixel, so that a part of the square may be outside of the image.

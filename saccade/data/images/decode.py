@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from saccade.data.images.config import MAX_IMAGE_PIXELS, FitName
 from saccade.types.arrays import ByteArray
@@ -105,7 +105,7 @@ def _too_large(size: str, limit: int) -> str:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, Image.UnidentifiedImageError):
+    if isinstance(error, UnidentifiedImageError):
         return "got a file that is not an image, or of an unknown format"
     if isinstance(error, SyntaxError | EOFError | OSError):
         return f"got a damaged or truncated image ({error})"
@@ -159,7 +159,7 @@ def decode_image(image: Image.Image, form: ImageForm) -> ByteArray:
     """Return the pixels (Y, X, C) of an opened image in the form of stored images."""
     side = DRAFT_FACTOR * form.size
     try:
-        image.draft(None, (side, side))  # type: ignore[arg-type]  # None: the same mode
+        image.draft(None, (side, side))  # None: the same mode
         image = _blended(_upright(image))
         return np.asarray(_fitted(image.convert("L" if form.channels == 1 else "RGB"), form))
     except UnreadableImage:

@@ -48,6 +48,8 @@ def _encode(raw: RawImage, name: str) -> bytes:
     except UnreadableImage as error:
         raise DataError(f"{name}: {error}.") from None
     content = io.BytesIO()
-    image = image if image.mode in ("1", "L", "LA", "I", "P", "RGB", "RGBA") else image.convert("RGB")
+    image = (
+        image if image.mode in ("1", "L", "LA", "I", "P", "RGB", "RGBA") else image.convert("RGB")
+    )
     image.save(content, "PNG")
     return content.getvalue()

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from saccade.data.datasets import DatasetInfo, dataset_folder, fetch_dataset, is_local
-from saccade.data.images.readers import LabelledImages, open_images
 from saccade.data.images.decode import RawImage
+from saccade.data.images.readers import LabelledImages, open_images
 from saccade.data.records.base import ReadOptions
 from saccade.errors import DataError, MissingPackageError
 from saccade.types.progress import ProgressCallback

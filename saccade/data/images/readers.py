@@ -29,11 +29,12 @@ from saccade.data.records.roles import AskColumn, RoleChoice
 from saccade.data.task_records import describe_records, find_roles
 from saccade.errors import DataError
 from saccade.io.byte_source import plain_suffix
+from saccade.io.signatures import binary_kind
 from saccade.types.arrays import IntArray
 
 TABLE_SUFFIXES = (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".tsv", ".xlsx")
 MAX_NAMED_FILES = 3
-SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"II*\x00", b"MM\x00*")
+SIGNATURE_BYTES = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +121,9 @@ def _open_class_folders(tree: FileTree) -> LabelledImages:
     kept = [row for row, parts in enumerate(paths) if len(parts) > 1]
     notes = []
     if others:
-        notes.append(f"{tree.name}: left out {len(others):,} files that are no images{_named(others)}.")
+        notes.append(
+            f"{tree.name}: left out {len(others):,} files that are no images{_named(others)}."
+        )
     if loose:
         notes.append(
             f"{tree.name}: left out {len(loose):,} images outside of the sub-folders of the "
@@ -139,7 +142,8 @@ def _open_class_folders(tree: FileTree) -> LabelledImages:
 
 def _choose_images(tree: FileTree) -> tuple[list[str], list[str]]:
     """Return the images by suffix or by their first bytes, and the other files."""
-    images, others = [], []
+    images: list[str] = []
+    others: list[str] = []
     for name in tree.files:
         is_image = plain_suffix(name) in IMAGE_FILE_SUFFIXES or _has_signature(tree, name)
         (images if is_image else others).append(name)
@@ -148,10 +152,10 @@ def _choose_images(tree: FileTree) -> tuple[list[str], list[str]]:
 
 def _has_signature(tree: FileTree, name: str) -> bool:
     try:
-        start = tree.read(name)[:12]
+        start = tree.read(name)[:SIGNATURE_BYTES]
     except UnreadableImage:
         return False
-    return start.startswith(SIGNATURES) or (start[:4] == b"RIFF" and start[8:] == b"WEBP")
+    return binary_kind(start).endswith(" image") or start[8:12] == b"WEBP"
 
 
 def _named(files: Sequence[str]) -> str:

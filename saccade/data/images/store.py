@@ -30,13 +30,13 @@ IMAGE_INDEX_FILE = "images.json"
 MAX_MEMORY_BYTES = 1 << 28  # of decoded images without a folder
 CHECKSUM_BLOCK = 1 << 22
 
-Size = Annotated[int, Field(ge=0)]
+_Size = Annotated[int, Field(ge=0)]
 
 
 class _Index(Config):
     """Contents of images.json."""
 
-    shape: tuple[Size, Size, Size, Size]
+    shape: tuple[_Size, _Size, _Size, _Size]
     crc32: int
     classes: list[int]
     splits: list[int]
@@ -66,7 +66,8 @@ def collect_images(
     decoded: Iterable[DecodedImage], count: int, form: ImageForm, folder: Path | None
 ) -> DecodedImages:
     """Write decoded images one after another, and leave out those that are unreadable."""
-    rows, errors = [], {}
+    rows: list[int] = []
+    errors: dict[int, str] = {}
     size = int(np.prod(form.shape))
     if folder is None and count * size <= MAX_MEMORY_BYTES:
         pixels = np.empty((count, *form.shape), np.uint8)
@@ -132,7 +133,9 @@ def read_stored_images(folder: Path, form: ImageForm, num_classes: int) -> Store
     expected = int(np.prod(index.shape))
     if not path.is_file() or path.stat().st_size != expected:
         raise corrupt_file_error(path, f"it is missing or has not {expected:,} bytes")
-    pixels = np.memmap(path, np.uint8, "r", shape=index.shape) if count else np.empty(index.shape)
+    pixels: ByteArray = np.empty(index.shape, np.uint8)
+    if count:
+        pixels = np.memmap(path, np.uint8, "r", shape=index.shape)
     if pixels_checksum(pixels) != index.crc32:
         raise corrupt_file_error(path, "its content does not match its checksum")
     return StoredImages(

@@ -53,9 +53,9 @@ def suggested_command(task: str, records: Records, roles: Mapping[str, str]) -> 
 def suggest_task(profiles: Profiles, records: Records) -> TaskSuggestion | None:
     """Return the task that the columns suggest; None without a column that can be used.
 
-    Paths of images and a class: image. Columns named "text" and "label": classify. Two texts: translate. A text and a class: classify.
-    A text alone: language. A time and a number: forecast. Anything else with two columns
-    or more: table.
+    Paths of images and a class: image. Columns named "text" and "label": classify. Two texts:
+    translate. A text and a class: classify. A text alone: language. A time and a number: forecast.
+    Anything else with two columns or more: table.
     """
     used = {column: p for column, p in profiles.items() if p.kind not in UNUSED_KINDS}
     images = _image_rule(profiles)
