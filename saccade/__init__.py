@@ -73,6 +73,7 @@ def train(
     source: str | int | None = None,
     target: str | int | None = None,
     text: str | int | None = None,
+    image: str | int | None = None,
     label: str | int | None = None,
     time: str | int | None = None,
     weight: str | int | None = None,
@@ -89,13 +90,15 @@ def train(
     Args:
         what: name of a task or recipe, a .toml file, a data file, or a `Recipe`.
         data: a path, the name of a dataset, or data in memory: a pandas, polars or Arrow frame, a
-            list of pairs, mappings or texts, a mapping from column to values, or an iterator. Data
-            in memory is written next to the run folder.
+            list of pairs, mappings or texts, a mapping from column to values, or an iterator;
+            images as a list of (image, label) or arrays (images, labels). Data in memory is
+            written next to the run folder.
         source: column of the source texts (translate), by name or by position from 1; columns that
             are not given are inferred.
         target: column of the target texts, or to predict (translate, table, forecast).
         text: column of the texts (classify, language, vectors).
-        label: column of the classes (classify).
+        image: column of the paths of images (image).
+        label: column of the classes (classify, image).
         time: column of the time of each row (table, forecast).
         weight: column of the weight of each row (table).
         model: name of a model of the task.
@@ -122,7 +125,8 @@ def train(
         overwrite=overwrite, init_from=None if init_from is None else Path(init_from)
     )
     columns = {"source": source, "target": target, "text": text, "label": label, "time": time}
-    given = {role: str(c) for role, c in (columns | {"weight": weight}).items() if c is not None}
+    columns |= {"image": image, "weight": weight}
+    given = {role: str(c) for role, c in columns.items() if c is not None}
     settings = dict(set or {})
     if resume is not None:
         if is_in_memory(data):
@@ -216,13 +220,12 @@ def compare(
     """
     from pathlib import Path
 
-    from saccade.data.records.open import open_records
-    from saccade.data.task_records import is_in_memory, write_records
+    from saccade.data.task_records import is_in_memory
     from saccade.workflows.compare.compare import compare_models
 
     if is_in_memory(data):
         out = Path("runs") / f"compare-{_run_name(what)}" if out is None else Path(out)
-        data = write_records(open_records(data), out.parent / "data" / out.name)
+        data = _write_file(data, out.parent / "data" / out.name)
     return compare_models(
         what,
         data=None if data is None else str(data),
@@ -280,12 +283,19 @@ def _role_settings(recipe: "str | Recipe | None", given: dict[str, str]) -> dict
 
 def _write_data(data: Any, folder: "Path", overwrite: bool) -> "Path":
     """Write data in memory next to the folder of a new run, unless the folder is taken."""
-    from saccade.data.records.open import open_records
-    from saccade.data.task_records import write_records
     from saccade.runs.workspace import check_folder_is_free
 
     check_folder_is_free(folder, overwrite)  # the run in it may use the file
-    return write_records(open_records(data), folder.parent / "data" / folder.name)
+    return _write_file(data, folder.parent / "data" / folder.name)
+
+
+def _write_file(data: Any, path: "Path") -> "Path":
+    """Write images in memory as an archive, and other data as records; return the path."""
+    from saccade.data.images.memory import write_images
+    from saccade.data.records.open import open_records
+    from saccade.data.task_records import write_records
+
+    return write_images(data, path) or write_records(open_records(data), path)
 
 
 def _run_name(what: str) -> str:

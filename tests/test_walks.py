@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from PIL import Image
 
 import saccade
 from saccade.recipes.resolve import resolve_recipe
@@ -25,6 +26,7 @@ PREFIX = f"{PACKAGE}{os.sep}"
 PAIR_TO_LOSS = 12
 TEXT_TO_TRANSLATION = 9
 ROW_TO_LOSS = 9
+IMAGE_TO_LOSS = 9
 PROMPT_TO_TEXT = 10  # of the default, greedy search; sampling has a file of its own
 
 # files that are entered but do not transform the value
@@ -33,6 +35,9 @@ PLUMBING = {
     "errors.py": "exceptions",
     "registry.py": "finds an object by name",
     "seeding.py": "seeds of random choices",
+    "data/images/arrays.py": "recognises files of arrays",
+    "data/images/transform.py": "chooses size and channels, and computes their statistics",
+    "data/images/trees.py": "lists and opens the files of folders and archives",
     "data/prediction_inputs.py": "inputs of a frame or a list",
     "data/records/base.py": "rows with named columns, as a value",
     "data/records/cell_forms.py": "recognises numbers, dates and codes in a sample",
@@ -173,6 +178,17 @@ def test_walk_from_row_to_loss(model: str, target: str, tmp_path: Path) -> None:
     walk = walk_to_loss(recipe)
     assert "models/tabular.py" in walk.files
     assert len(walk.files) <= ROW_TO_LOSS, "\n".join(walk.files)
+
+
+def test_walk_from_image_to_loss(tmp_path: Path) -> None:
+    for number in range(40):
+        path = tmp_path / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.new("RGB", (16, 16), (number, 6 * number, 40)).save(path)
+    recipe = resolve_recipe(str(tmp_path), changes={"data.augment.flip": True}).recipe
+    walk = walk_to_loss(recipe)
+    assert "models/lenet.py" in walk.files
+    assert len(walk.files) <= IMAGE_TO_LOSS, "\n".join(walk.files)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,13 @@ def evaluate_command(
     all: Annotated[
         bool, typer.Option("--all", help="All metrics, not only those that summarise the run.")
     ] = False,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Save pictures: confusion matrix, reliability, mistakes, as the task has them.",
+        ),
+    ] = None,
     json: JsonOption = False,
     *,
     columns: dict[str, str],
@@ -70,6 +77,7 @@ def evaluate_command(
     saccade evaluate runs/mine --data test.tsv --json
     saccade evaluate runs/mine --data test.csv --source english --target french
     saccade evaluate runs/nnlm --mix runs/ngram
+    saccade evaluate runs/photos --data test/ --save pictures
     """
     data = data_or_file(data, file)
     settings = file_settings(set, data)
@@ -83,6 +91,9 @@ def evaluate_command(
             evaluation = opened.evaluate(
                 data, split=split, columns=columns, set=settings, beam=beam, on_progress=bar.update
             )
+    if save is not None:
+        for message in opened.save_figures(save, data, split, columns, settings):
+            stderr_console().print(message)
     if json:
         counts = {name: int(evaluation[name]) for name in COUNT_NAMES if name in evaluation}
         print_json({**evaluation.to_dict(), **counts})

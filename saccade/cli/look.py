@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from saccade.runs.attention_maps import AttentionMaps
     from saccade.runs.explanation import Explanation
     from saccade.runs.heat_maps import HeatMaps
+    from saccade.runs.image_explanation import ImageExplanation
+    from saccade.runs.picture import Picture
 
 LISTED_DISTANCES = (1, 2, 4, 8, 16, 32, 64, 128)  # steps back in the table of gradient norms
 SINGLE_WORD_NEIGHBORS = 10  # on the map of one word
+IMAGES_SECTION = "Images"
 IMPORTANCE_BAR_WIDTH = 24  # columns of the longest bar
 
 
@@ -34,7 +37,8 @@ def look_command(
     text: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[INPUT]...", help="A text, a row of a table; for word vectors, the words."
+            metavar="[INPUT]...",
+            help="A text, a row of a table, an image; for word vectors, the words.",
         ),
     ] = None,
     answer: Annotated[
@@ -57,7 +61,7 @@ def look_command(
         str | None,
         typer.Option(
             help="Classifiers and tables: contributions, occlusion, gradient, "
-            "integrated_gradients or attention."
+            "integrated_gradients or attention; images: grad_cam, occlusion or attention."
         ),
     ] = None,
     max_new_tokens: Annotated[
@@ -85,6 +89,22 @@ def look_command(
         int,
         typer.Option(help="--graph: row of the test split, counted from 1.", min=1, max=MAX_COUNT),
     ] = 1,
+    filters: Annotated[
+        bool,
+        typer.Option(
+            "--filters",
+            help="Kernels of the first convolution.",
+            rich_help_panel=IMAGES_SECTION,
+        ),
+    ] = False,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LAYER",
+            help="Feature maps that this layer computes of the image.",
+            rich_help_panel=IMAGES_SECTION,
+        ),
+    ] = None,
     save: ImageOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -102,6 +122,9 @@ def look_command(
     saccade look runs/table --graph --row 3 --save graph.svg
     saccade look runs/vectors king queen man woman --save words.png
     saccade look runs/fasttext walking --answer walked
+    saccade look runs/photos cat.jpg --save why.png
+    saccade look runs/photos cat.jpg --features features.0 --save features.png
+    saccade look runs/photos --filters --save filters.png
 
     Without an input, the command lists what can be shown of a run. For plots that need no run,
     see saccade plot.
@@ -115,8 +138,13 @@ def look_command(
         _print_graph(run, row, save or run / "report" / "graph.svg", json)
     elif importance:
         _print_importance(run, save, json)
+    elif filters:
+        _print_tiles(run, None, None, save or run / "report" / "filters.png", json)
     elif text is None:
         raise ConfigError(f"got no input; {open_run(run).describe_views()}")
+    elif features is not None:
+        picture = save or run / "report" / "features.png"
+        _print_tiles(run, " ".join(text), features, picture, json)
     else:
         options = {
             "answer": answer,
@@ -237,17 +265,44 @@ def _print_prediction(
     opened = open_run(folder)
     from saccade.runs.explanation import Explanation
     from saccade.runs.heat_maps import HeatMaps
+    from saccade.runs.image_explanation import ImageExplanation
 
     found = opened.look(text, **options)
     if isinstance(found, Explanation):
         _print_explanation(found, save, json)
+    elif isinstance(found, ImageExplanation):
+        _print_image_maps(found, save, json)
     elif isinstance(found, HeatMaps):
         _print_heat_maps(found, save, json)
     else:
         _print_attention(found, save, json)
 
 
-def _save(found: "Explanation | HeatMaps | AttentionMaps", path: Path | None, what: str) -> None:
+def _print_tiles(
+    folder: Path, image: str | None, layer: str | None, save: Path, json: bool
+) -> None:
+    """Save the filters, or the feature maps of a layer for an image."""
+    opened = open_run(folder)
+    if image is None or layer is None:
+        found = opened.filters()
+    else:
+        found = opened.feature_maps(image, layer)
+    save.parent.mkdir(parents=True, exist_ok=True)
+    _save(found, save, found.grid.title)
+    if json:
+        print_json(found.to_dict())
+
+
+def _print_image_maps(found: "ImageExplanation", save: Path | None, json: bool) -> None:
+    _save(found, save, _count(len(found.maps.maps), "map"))
+    if json:
+        print_json(found.to_dict())
+        return
+    print(f"→ {found.maps.output}  {found.maps.probability:.1%}\n")
+    print(found.terminal())
+
+
+def _save(found: "Picture", path: Path | None, what: str) -> None:
     """Save a picture of the result, if a path is given, and report it."""
     if path is not None:
         for message in (*found.save(path), f"Wrote {what} to {path}."):

@@ -32,7 +32,7 @@ from saccade.cli.predict_file import (
 from saccade.cli.predict_input import InputRow, TargetRemover, open_input, read_run_columns
 from saccade.cli.resumable_output import ResumableOutput, run_fingerprint
 from saccade.cli.roles import with_role_options
-from saccade.errors import ConfigError
+from saccade.errors import ConfigError, DataError
 from saccade.io.text_files import STANDARD_INPUT
 from saccade.training.progress import show_progress
 from saccade.types.limits import MAX_BEAM, MAX_COUNT, MAX_SEED
@@ -134,6 +134,7 @@ def predict_command(
     saccade predict runs/mine --file pairs.csv --source english --out answers.csv
     cat dates.txt | saccade predict runs/dates
     saccade predict runs/mine --file big.txt.gz --out predictions.txt
+    saccade predict runs/photos cat.jpg new/ "old/*.png" --n-best 3 --json
 
     --search takes temperature, top_k, top_p, length_penalty, coverage, no_repeat_ngram_size and
     repetition_penalty, as far as the task has them. --set data.encoding, data.delimiter,
@@ -150,6 +151,9 @@ def predict_command(
 
     A prediction is one line: line breaks in it are printed as \n. --stream prints a generated
     text as it is.
+
+    Inputs of a classifier of images are files, folders and patterns; of several files each line
+    starts with the path. Files that cannot be read are reported, and the rest continues.
 
     With --n-best above 1, a line has the number of the input, rank, score and text, separated by
     tabs.
@@ -196,8 +200,15 @@ def predict_command(
     if file is None:
         without_target = TargetRemover(run_columns, predictor.labels)
         warn = stderr_console().print
+        takes_images = run_columns.task == "image"
+        if takes_images:
+            from saccade.data.images.readers import find_images
+
+            texts = [path for text in texts for path in find_images(text)]
+            if len(texts) > 1 and n_best == 1 and not json:
+                format_prediction = _format_named
         for text in texts:
-            if os.path.isfile(text):
+            if os.path.isfile(text) and not takes_images:
                 note = (
                     f"{text} is predicted as a text; for the texts in the file, use --file {text}"
                 )
@@ -317,13 +328,29 @@ def _stream(text: str, predict: PredictFunction, held_back: int) -> None:
 def _predict_texts(
     texts: list[str], predict: PredictFunction, format_prediction: FormatFunction
 ) -> None:
-    console = stderr_console()
+    """Print the prediction of each text; inputs without one are reported, and the rest continues.
+
+    Raises:
+        DataError: in the end, if inputs had no prediction.
+    """
+    console, failed = stderr_console(), 0
     with show_progress(console, "predicting", total=len(texts), unit="inputs") as bar:
         predictions = predict(texts, on_progress=bar.update)
     for number, (source, found) in enumerate(zip(texts, predictions, strict=True), start=1):
         sys.stdout.write(format_prediction(number, InputRow(source, source), found))
         for note in found.notes or ():
             console.print(f"input {number}: {note}.", soft_wrap=True)
+        if found.error is not None:
+            failed += 1
+            console.print(f"input {number}: {found.error}.", soft_wrap=True)
+    if failed:
+        sys.stdout.flush()
+        raise DataError(f"got {failed:,} of {len(texts):,} inputs that could not be predicted.")
+
+
+def _format_named(number: int, row: InputRow, prediction: "Prediction") -> str:
+    """Return the output line of one of several files: its path, a tab and the prediction."""
+    return f"{escape_line_breaks(row.text)}\t{escape_line_breaks(prediction.text)}\n"
 
 
 def _resume_message(output: ResumableOutput) -> str:
@@ -345,6 +372,10 @@ def _format_prediction(
     if n_best == 1:
         return escape_line_breaks(prediction.text) + "\n"
     return "".join(
-        f"{number}\t{rank}\t{found.score:.4f}\t{escape_line_breaks(found.text)}\n"
+        f"{number}\t{rank}\t{_score(found)}\t{escape_line_breaks(found.text)}\n"
         for rank, found in enumerate(ranked, start=1)
     )
+
+
+def _score(prediction: "Prediction") -> str:
+    return "" if prediction.score is None else f"{prediction.score:.4f}"

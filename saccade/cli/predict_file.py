@@ -93,7 +93,8 @@ def predict_file(
                 bar.update("predicting", number + len(values), total)
             numbers = range(number + 1, number + 1 + len(chunk))
             for at, found in zip(numbers, predictions, strict=True):
-                for note in found.notes or ():
+                problems = () if found.error is None else (found.error,)
+                for note in (*(found.notes or ()), *problems):
                     warn(f"{path}, input {at:,}: {note}.")
             written = "".join(map(format_prediction, numbers, chunk, predictions))
             written = written if number else first_line + written

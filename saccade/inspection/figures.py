@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.attribution import Attribution
+from saccade.inspection.image_figures import ImageGrid, ImageMaps
 from saccade.types.arrays import FloatArray
 
 DecisionFunction = Callable[[FloatArray], FloatArray]
@@ -518,4 +519,6 @@ Figure = (
     | LearningRateSchedules
     | ComparisonCurves
     | LayerBenchmark
+    | ImageMaps
+    | ImageGrid
 )

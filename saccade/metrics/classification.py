@@ -4,7 +4,8 @@ Convention: a target of −1 is a class that the model does not know. It counts 
 accuracy, and is left out of the confusion matrix and of the classes over which F1 is averaged.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,6 +60,19 @@ class ClassReport(NamedTuple):
     recall: FloatArray
     f1: FloatArray
     support: IntArray
+
+    def rows(self, labels: Sequence[str], chosen: IntArray) -> list[dict[str, Any]]:
+        """Return the figures of some classes as rows of a table."""
+        return [
+            {
+                "label": labels[number],
+                "precision": round(float(self.precision[number]), 4),
+                "recall": round(float(self.recall[number]), 4),
+                "f1": round(float(self.f1[number]), 4),
+                "support": int(self.support[number]),
+            }
+            for number in chosen.tolist()
+        ]
 
 
 def class_report(is_true: BoolArray, is_predicted: BoolArray) -> ClassReport:

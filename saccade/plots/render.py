@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from saccade.inspection import figures
+from saccade.inspection import figures, image_figures
 from saccade.inspection.attribution import Attribution
 from saccade.inspection.figures import Figure
 from saccade.plots.figure_json import figure_to_json as figure_to_json
@@ -43,6 +43,8 @@ DRAW: dict[type, Callable[[Any, Path], list[str]]] = {
         "saccade.plots.schedules:save_schedule_figure"
     ),
     figures.ComparisonCurves: import_when_called("saccade.plots.comparison:save_comparison_curves"),
+    image_figures.ImageMaps: import_when_called("saccade.plots.images:save_image_maps"),
+    image_figures.ImageGrid: import_when_called("saccade.plots.images:save_image_grid"),
     figures.LayerBenchmark: import_when_called("saccade.plots.comparison:save_layer_benchmark"),
 }
 

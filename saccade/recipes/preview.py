@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from saccade.config import Config, override_settings
+from saccade.data.images.readers import has_images, open_images
 from saccade.data.parallel.readers import open_pairs
 from saccade.data.records.base import Records
 from saccade.data.records.open import open_records
@@ -143,11 +144,13 @@ def choose_task(data: str, changes: Mapping[str, Any]) -> TaskChoice:
     given &= {role.name for roles in TASK_ROLES.values() for role in roles}
     if given == {"target"}:
         return TaskChoice("table", "a target column is given")
-    for task in ("classify", "translate", "table", "forecast", "language"):
+    for task in ("classify", "translate", "table", "forecast", "language", "image"):
         if given and given <= {role.name for role in TASK_ROLES[task]}:
             return TaskChoice(task, f"{_and(sorted(given))} given")
     if "," in data and not os.path.exists(data):
         return TaskChoice("translate", "there are two parallel files")
+    if has_images(data):
+        return TaskChoice("image", "it has images")
     records = open_records(data, options)
     sample = records.head(ROLE_SAMPLE_ROWS)
     first = next(iter(sample.columns.values()), [])
@@ -208,6 +211,9 @@ OPENERS: dict[str, OpenFunction] = {  # by task; the last argument: data of anot
         data, options, is_other=is_other, ask=ask
     ),
     "forecast": lambda *arguments: _open_table("forecast", *arguments),
+    "image": lambda data, options, ask, is_other: open_images(
+        data, options, is_other=is_other, ask=ask
+    ),
     "kernel-regression": lambda data, options, ask, is_other: _OpenedTable(
         {}, [], describe_records(open_records(data, options))
     ),

@@ -20,6 +20,7 @@ RECIPES: LazyRegistry[Callable[..., Recipe]] = LazyRegistry(
         "dates": "saccade.recipes.translation:dates_recipe",
         "forecast": "saccade.recipes.forecast:forecast_recipe",
         "fra-eng": "saccade.recipes.published:fra_eng_recipe",
+        "image": "saccade.recipes.image:image_recipe",
         "kernel-regression": "saccade.recipes.kernel_regression:kernel_regression_recipe",
         "language": "saccade.recipes.language:language_recipe",
         "multi30k-bahdanau": "saccade.recipes.published:multi30k_bahdanau_recipe",

@@ -11,6 +11,7 @@ exports/            the same model for other tools
 checkpoint/         what resuming needs
 tensorboard/        event files of TensorBoard (train.tensorboard=true)
 tokens/             a long text as token ids, memory-mapped
+images/             decoded images, memory-mapped
 
 Opening a run executes nothing: TOML, JSON and safetensors only.
 """
@@ -77,6 +78,7 @@ from saccade.runs.data_paths import (
 )
 from saccade.runs.explanation import Explanation
 from saccade.runs.heat_maps import HeatMaps, select_heat_maps
+from saccade.runs.image_explanation import ImageExplanation, ImageTiles
 from saccade.runs.importance import ColumnImportance
 from saccade.runs.memory import check_model_memory, check_stored_values
 from saccade.runs.notebook import run_html
@@ -216,6 +218,8 @@ class Run:
             answers = self._engine(engine).predict(
                 raw, first=first, on_progress=on_progress, **options
             )
+        if is_single and answers[0].error is not None:
+            raise DataError(f"{answers[0].error}.")
         return answers[0] if is_single else list(answers)
 
     def _list_inputs(self, inputs: Any) -> list[Any]:
@@ -255,6 +259,27 @@ class Run:
             self._save_test_scores(evaluation)
         return evaluation
 
+    def save_figures(
+        self,
+        folder: str | Path,
+        data: str | Path | object | None = None,
+        split: str = "test",
+        columns: Mapping[str, str] | None = None,
+        set: Mapping[str, Any] | None = None,
+    ) -> list[str]:
+        """Save the figures of the report for other data or another split; return messages."""
+        examples = self.split(split) if data is None else self.load_split(data, columns, set)
+        train = {} if data is not None else self.data().splits
+        figures = self.inspector.figures({**train, "test": examples})
+        if not figures:
+            raise ConfigError(f"got --save; the task {self.recipe.task} has no pictures to save.")
+        out = check_output_path(Path(folder), "--save")
+        out.mkdir(parents=True, exist_ok=True)
+        messages = []
+        for name, figure in figures.items():
+            messages += [*save_figure(figure, out / name), f"Wrote {out / name}."]
+        return messages
+
     def _save_test_scores(self, evaluation: Evaluation) -> None:
         """Keep the scores for `saccade show`; a folder that cannot be written stays as it is."""
         path = self.folder / TEST_SCORES_FILE
@@ -276,7 +301,7 @@ class Run:
 
     def look(
         self,
-        source: str,
+        source: Any,
         *,
         answer: str | None = None,
         kind: str | None = None,
@@ -284,7 +309,7 @@ class Run:
         head: int | None = None,
         method: str | None = None,
         max_new_tokens: int | None = None,
-    ) -> AttentionMaps | HeatMaps | Explanation:
+    ) -> AttentionMaps | HeatMaps | Explanation | ImageExplanation:
         """Return what led to one prediction, or to the answer given.
 
         Of a classifier it is the contribution of each part of the input (`explain`), computed by
@@ -292,8 +317,11 @@ class Run:
         decoder for translators, self for others; layers and heads are counted from 1. With none
         of them, all maps of the most informative kind are returned: cross, or self. A language
         model generates `max_new_tokens`, to the end of the line at most; of one without attention
-        the result is its heat maps: gates and states, the influence of the context, or counts.
+        the result is its heat maps: gates and states, the influence of the context, or counts. Of a
+        classifier of images it is a map of each method: grad_cam, occlusion, attention.
         """
+        if self.inspector.image_methods:
+            return ImageExplanation(self.inspector.image_maps(source, method, answer))
         asks_for_maps = kind is not None or layer is not None or head is not None
         if method is not None or (self.inspector.attribution_methods and not asks_for_maps):
             return self.explain(source, answer=answer, method=method)
@@ -305,6 +333,14 @@ class Run:
         return self.attention(
             source, answer=answer, kind=kind, layer=layer, head=head, max_new_tokens=max_new_tokens
         )
+
+    def filters(self) -> ImageTiles:
+        """Return the kernels of the first convolution of a classifier of images."""
+        return ImageTiles(self.inspector.filters())
+
+    def feature_maps(self, image: Any, layer: str) -> ImageTiles:
+        """Return the channels that a layer of a classifier computes of an image."""
+        return ImageTiles(self.inspector.feature_maps(image, layer))
 
     def search(
         self,
@@ -564,7 +600,7 @@ class Run:
         if not is_own:
             check_foreign_sources(self.recipe, self.folder)
         recipe = self.located_recipe()
-        context = PrepareContext(preprocessor=self.preprocessor, scratch_dir=self.tokens_dir())
+        context = PrepareContext(preprocessor=self.preprocessor, scratch_dir=self.scratch_dir())
         data = prepare_data(recipe, context, console)
         if not is_own and is_outside(recipe, self.folder):
             self._check_fingerprint(data)
@@ -592,9 +628,10 @@ class Run:
             )
         return data
 
-    def tokens_dir(self) -> Path | None:
-        """Return the folder of memory-mapped token ids, if the run has one."""
-        return self.folder / "tokens" if (self.folder / "tokens").exists() else None
+    def scratch_dir(self) -> Path | None:
+        """Return the folder of memory-mapped token ids or images, if the run has one."""
+        folder = self.folder / self.spec.scratch_name
+        return folder if folder.exists() else None
 
     # --- files ------------------------------------------------------------------------------
 

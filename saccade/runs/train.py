@@ -121,7 +121,7 @@ def train_recipe(recipe: Recipe, folder: Path, options: TrainOptions) -> TrainRe
             remove_run(folder)
             run.save_preprocessor(folder)
             if staging.exists():
-                staging.rename(folder / "tokens")
+                staging.rename(folder / run.spec.scratch_name)
             if other is not None:
                 from saccade.tasks.neural import train_settings
                 from saccade.training.session import save_initial_checkpoint
@@ -325,7 +325,7 @@ def _fit(run: Run, estimator: Estimator, console: Console, stop: StopFlag) -> st
         run.weight_files,
         name=run.recipe.model_name,
         threads=run.metadata["threads"],
-        scratch_dir=run.tokens_dir(),
+        scratch_dir=run.scratch_dir(),
         console=console,
         stop=stop,
         is_calibrated_later=run.components.calibrate is not None,

@@ -26,6 +26,7 @@ from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.attribution import Attribution
 from saccade.inspection.checks import CheckResult, skipped
 from saccade.inspection.figures import ComputationGraph, FeatureImportance, Figure, HeatMap
+from saccade.inspection.image_figures import ImageGrid, ImageMaps
 from saccade.training.estimator import Estimator, FitConfig
 from saccade.types.progress import Progress, ignore_progress
 from saccade.types.results import ComparisonMetric, Evaluation, Prediction
@@ -262,6 +263,8 @@ class Inspector(ABC, Generic[SplitT]):
     heat_map_kinds: tuple[str, ...] = ()
     has_attention = True
 
+    image_methods: tuple[str, ...] = ()  # kinds of `image_maps`, of a model of images
+
     answer_options: Mapping[str, Any] = {}  # options of `predict` for an answer to inspect
 
     @abstractmethod
@@ -300,6 +303,20 @@ class Inspector(ABC, Generic[SplitT]):
         `method` is one of `attribution_methods`; None: the first.
         """
         raise ConfigError("got a model without attributions; expected a classifier.")
+
+    def image_maps(
+        self, raw: Any, method: str | None = None, output: str | None = None
+    ) -> ImageMaps:
+        """Return which regions of an image led to its class, or to `output`."""
+        raise ConfigError("got a model without images; expected a run of the task image.")
+
+    def filters(self) -> ImageGrid:
+        """Return the kernels of the first convolution."""
+        raise ConfigError("got a model without images; expected a run of the task image.")
+
+    def feature_maps(self, raw: Any, layer: str) -> ImageGrid:
+        """Return the channels that a layer computes of an image."""
+        raise ConfigError("got a model without images; expected a run of the task image.")
 
     def figures(self, splits: Mapping[str, SplitT]) -> dict[str, Figure]:
         """Return the figures of the training report by file name."""
@@ -378,6 +395,7 @@ class TaskSpec(Generic[RecipeT, PreprocessorT, ModelT, SplitT]):
     torch_free: Callable[[RecipeT], bool] = lambda recipe: False
     roles: tuple[Role, ...] = ()  # of columns: the settings data.NAME and the options --NAME
     transferable_data_settings: tuple[str, ...] | None = None  # None: no warm start
+    scratch_name: str = "tokens"  # folder in a run for the large files of `prepare`
 
 
 AnyTaskSpec = TaskSpec[Any, Any, Any, Any]

@@ -11,6 +11,7 @@ TASKS: LazyRegistry[AnyTaskSpec] = LazyRegistry(
     {
         "classify": "saccade.tasks.text_classification.spec:TEXT_CLASSIFICATION",
         "forecast": "saccade.tasks.forecasting.spec:FORECASTING",
+        "image": "saccade.tasks.image_classification.spec:IMAGE_CLASSIFICATION",
         "kernel-regression": "saccade.tasks.kernel_regression.spec:KERNEL_REGRESSION",
         "language": "saccade.tasks.language_modeling.spec:LANGUAGE_MODELING",
         "table": "saccade.tasks.tabular.spec:TABULAR",

@@ -30,6 +30,7 @@ class Prediction(NamedTuple):
     probabilities: dict[str, float] | None = None  # by class
     votes: dict[str, int] | None = None  # by class, of a model without probabilities
     notes: tuple[str, ...] | None = None  # about the input: a category that training had not
+    error: str | None = None  # why there is no answer, such as an image that cannot be read
 
     def __repr__(self) -> str:
         fields = {**self.to_dict(), "alternatives": len(self.alternatives)}

@@ -161,7 +161,7 @@ def decode_image(image: Image.Image, form: ImageForm) -> ByteArray:
     try:
         image.draft(None, (side, side))  # None: the same mode
         image = _blended(_upright(image))
-        return np.asarray(_fitted(image.convert("L" if form.channels == 1 else "RGB"), form))
+        return np.array(_fitted(image.convert("L" if form.channels == 1 else "RGB"), form))
     except UnreadableImage:
         raise
     except Exception as error:

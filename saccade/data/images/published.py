@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from saccade.data.datasets import DatasetInfo, dataset_folder, fetch_dataset, is_local
-from saccade.data.images.decode import RawImage
+from saccade.data.images.decode import RawImage, UnreadableImage
 from saccade.data.images.readers import LabelledImages, open_images
+from saccade.data.images.trees import open_tree, read_image_file
 from saccade.data.records.base import ReadOptions
 from saccade.errors import DataError, MissingPackageError
 from saccade.types.progress import ProgressCallback
@@ -55,6 +56,35 @@ def open_published_images(
         names = dict(zip(map(str, range(len(dataset.classes))), dataset.classes, strict=True))
         found = replace(found, labels=[names.get(label, label) for label in found.labels])
     return replace(found, name=dataset.name, notes=[*found.notes, *notes])
+
+
+def read_image(name: str) -> RawImage:
+    """Return an image by its name: a path, a member of an archive, or a row of an array.
+
+    Names are those that runs report: cat/1.jpg, photos.zip#cat/1.jpg, train-images-idx3-ubyte#7,
+    and digits#7 for built-in images.
+
+    Raises:
+        UnreadableImage: if there is no such image.
+    """
+    path, _, part = name.rpartition("#")
+    if not part or not path or os.path.exists(name):
+        return read_image_file(Path(os.path.expanduser(name)))
+    try:
+        if path in SYNTHETIC_IMAGES:
+            return _row(SYNTHETIC_IMAGES[path](), part)
+        if not os.path.isfile(path):
+            raise UnreadableImage("got no such file")
+        tree = open_tree(path)
+        return tree.read(part) if tree else _row(open_images(path, ReadOptions()), part)
+    except DataError as error:
+        raise UnreadableImage(str(error)) from None
+
+
+def _row(images: LabelledImages, number: str) -> RawImage:
+    if not number.isdecimal() or int(number) >= len(images):
+        raise UnreadableImage(f"got the row {number}; expected 0 to {len(images) - 1:,}")
+    return images.read(int(number))
 
 
 SPLITS = ("train", "test")

@@ -8,9 +8,10 @@
 Nothing is decoded here: `LabelledImages.read` returns the bytes of a file, or pixels.
 """
 
+import glob
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -22,13 +23,13 @@ from saccade.data.images.arrays import find_array_files, read_array_images, read
 from saccade.data.images.decode import RawImage, UnreadableImage
 from saccade.data.images.trees import FileTree, check_tree, files_near, open_tree
 from saccade.data.records.base import ReadOptions, Records
-from saccade.data.records.memory import is_frame
 from saccade.data.records.open import open_records
 from saccade.data.records.role_names import IMAGE_FILE_SUFFIXES, SPLIT_ALIASES
 from saccade.data.records.roles import AskColumn, RoleChoice
 from saccade.data.task_records import describe_records, find_roles
 from saccade.errors import DataError
 from saccade.io.byte_source import plain_suffix
+from saccade.io.file_kinds import special_kind
 from saccade.io.signatures import binary_kind
 from saccade.types.arrays import IntArray
 
@@ -93,6 +94,42 @@ def open_images(
     if table := _table_in(tree):
         return _open_table(open_records(f"{path}#{table}", options), tree, options, is_other, ask)
     return _open_class_folders(tree)
+
+
+def has_images(path: str) -> bool:
+    """Return True for a folder or an archive whose files are images, or for an idx file."""
+    if not os.path.exists(path) or special_kind(path) not in (None, "a folder"):
+        return False
+    if not os.path.isdir(path) and find_array_files([os.path.basename(path)]):
+        return True
+    try:
+        tree = open_tree(path)
+    except DataError:
+        return False  # the reader of tables has the message
+    if tree is None:
+        return False
+    images = sum(plain_suffix(name) in IMAGE_FILE_SUFFIXES for name in tree.files)
+    return 2 * images > len(tree.files) or bool(find_array_files(list(tree.files)))
+
+
+def find_images(text: str) -> list[str]:
+    """Return the paths of the images in a folder or that match a pattern; a path as it is.
+
+    Raises:
+        DataError: if there are none.
+    """
+    if os.path.isdir(text):
+        tree = open_tree(text)
+        assert tree is not None
+        found = [tree.label(name) for name in _choose_images(tree)[0]]
+    elif not os.path.exists(text) and any(character in text for character in "*?["):
+        matches = sorted(glob.glob(os.path.expanduser(text), recursive=True))
+        found = [path for path in matches if os.path.isfile(path)]
+    else:
+        return [text]
+    if not found:
+        raise DataError(f"{text}: got no image; expected one or more; try another folder.")
+    return found
 
 
 # --- folders --------------------------------------------------------------------------------------
@@ -278,8 +315,8 @@ def images_in_memory(data: object) -> LabelledImages | None:
             "got an array of images without labels; expected (images, labels), or a list of "
             "(image, label)."
         )
-    if isinstance(data, Mapping) or is_frame(data) or not isinstance(data, Iterable):
-        return None
+    if not isinstance(data, Sequence) or isinstance(data, str | bytes):
+        return None  # an iterator is read only once, by the reader of records
     pairs = list(data)
     is_pair = [
         isinstance(pair, tuple | list) and len(pair) == 2 and is_raw_image(pair[0])

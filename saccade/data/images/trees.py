@@ -75,11 +75,16 @@ def files_near(path: Path) -> FileTree:
 def _files_of(folder: Path, files: Sequence[str]) -> FileTree:
     def read(name: str) -> bytes:
         path = folder / name
-        if (kind := special_kind(str(path))) is not None:  # opening a pipe would wait for ever
+        if (kind := special_kind(path)) is not None:  # opening a pipe would wait for ever
             raise UnreadableImage(f"got {kind}; expected a file")
         return path.read_bytes()
 
     return FileTree(str(folder), files, read, lambda name: (folder / name).stat().st_size)
+
+
+def read_image_file(path: Path) -> bytes:
+    """Return the content of a file; UnreadableImage if there is none, or it cannot be read."""
+    return _files_of(path.parent, ()).read(path.name)
 
 
 def _archive_tree(source: ByteSource, kind: str) -> FileTree:

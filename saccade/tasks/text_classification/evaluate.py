@@ -191,16 +191,7 @@ class LabelEvaluator(Evaluator[TextSplit]):
         """Return the report by label, the confusion matrix, mistakes and reliability."""
         report, labels = scored.report, scored.frequent_labels(MAX_REPORTED_LABELS)
         tables: dict[str, Any] = {
-            "classes": [
-                {
-                    "label": self.labels[label],
-                    "precision": round(float(report.precision[label]), 4),
-                    "recall": round(float(report.recall[label]), 4),
-                    "f1": round(float(report.f1[label]), 4),
-                    "support": int(report.support[label]),
-                }
-                for label in labels
-            ],
+            "classes": report.rows(self.labels, labels),
             "mistakes": scored.mistakes(),
             "reliability": [
                 {"confidence": round(c, 4), "accuracy": round(a, 4), "texts": n}

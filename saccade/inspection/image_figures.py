@@ -1,0 +1,39 @@
+"""Images and maps of them, as data for pictures. Does not import torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from saccade.types.arrays import ByteArray, FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class ImageMap:
+    """A value for each pixel of an image."""
+
+    name: str
+    values: FloatArray  # (Y, X)
+    description: str = ""
+    is_signed: bool = False  # negative values count against the class
+
+
+@dataclass(frozen=True, eq=False)
+class ImageMaps:
+    """An image, the class that is explained, and maps of it."""
+
+    image: ByteArray  # (Y, X, C)
+    output: str
+    probability: float
+    maps: Sequence[ImageMap]
+    source: str = ""  # name of the image
+
+
+@dataclass(frozen=True, eq=False)
+class ImageGrid:
+    """Small images with captions: a contact sheet, filters, or feature maps.
+
+    Tiles of bytes are drawn as they are; each of real numbers has its own scale.
+    """
+
+    tiles: Sequence[ByteArray | FloatArray]  # (Y, X) or (Y, X, C)
+    captions: Sequence[str]
+    title: str = ""

@@ -1,0 +1,50 @@
+"""Maps of one image, and grids of filters or feature maps: as pictures, in a terminal, as JSON."""
+
+from typing import Any
+
+from saccade.inspection.image_figures import ImageGrid, ImageMaps
+from saccade.plots.figure_json import figure_to_json
+from saccade.runs.picture import Picture
+
+
+class ImageExplanation(Picture):
+    """Which regions of an image led to its class."""
+
+    def __init__(self, maps: ImageMaps):
+        self.maps = maps
+
+    def __repr__(self) -> str:
+        names = ", ".join(part.name for part in self.maps.maps)
+        return f"ImageExplanation({self.maps.output!r}, {names})"
+
+    def figure(self) -> ImageMaps:
+        """Return the data of the picture."""
+        return self.maps
+
+    def terminal(self, width: int = 80, colour: bool = True) -> str:
+        """Return the maps as shades for a terminal."""
+        from saccade.plots.images import render_image_map
+
+        return "\n\n".join(render_image_map(part) for part in self.maps.maps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        return figure_to_json(self.maps)
+
+
+class ImageTiles(Picture):
+    """Filters of a convolution, or feature maps of a layer."""
+
+    def __init__(self, grid: ImageGrid):
+        self.grid = grid
+
+    def __repr__(self) -> str:
+        return f"ImageTiles({self.grid.title!r})"
+
+    def figure(self) -> ImageGrid:
+        """Return the data of the picture."""
+        return self.grid
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        return figure_to_json(self.grid)

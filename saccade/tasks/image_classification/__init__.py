@@ -1,0 +1,1 @@
+"""Image classification: predict the class of an image."""

@@ -1,0 +1,380 @@
+"""Labelled images: opened, decoded once, divided, and the settings that follow from them."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from saccade.config import override_settings
+from saccade.data.datasets import IMAGE_DATASETS
+from saccade.data.hashing import HashArray, hash_bytes
+from saccade.data.images.config import ImagesConfig
+from saccade.data.images.decode import (
+    DecodedImage,
+    ImageForm,
+    ImageHeader,
+    UnreadableImage,
+    decode_images,
+    read_header,
+)
+from saccade.data.images.published import (
+    SYNTHETIC_IMAGES,
+    combine_splits,
+    open_published_images,
+)
+from saccade.data.images.readers import LabelledImages, natural_key, open_images
+from saccade.data.images.store import (
+    IMAGE_INDEX_FILE,
+    DecodedImages,
+    StoredImages,
+    collect_images,
+    pixels_checksum,
+    read_stored_images,
+    write_image_index,
+)
+from saccade.data.images.transform import ImageTransform, channel_statistics, choose_form
+from saccade.data.samplers import evenly_spaced_rows
+from saccade.data.source import DatasetSource, SyntheticSource, resolve_source
+from saccade.data.split_keys import (
+    describe_division,
+    dev_without_test,
+    divide_rows,
+    read_split_cells,
+)
+from saccade.data.splits import (
+    LEFT_OUT,
+    SPLIT_NAMES,
+    TRAIN,
+    SplitArray,
+    check_shares,
+    split_by_class,
+)
+from saccade.data.tables.csv import pluralise
+from saccade.errors import DataError, bullet_list
+from saccade.io.id_files import stored_or_none
+from saccade.tasks.base import (
+    Choice,
+    PrepareContext,
+    PreparedData,
+    fingerprint_arrays,
+    role_choices,
+)
+from saccade.tasks.image_classification.config import ImageRecipe
+from saccade.tasks.length import evaluation_choice, warmup_choice
+from saccade.types.arrays import ByteArray, IntArray
+from saccade.types.progress import Progress
+
+HEADER_SAMPLE = 512  # images by whose headers size and channels are chosen
+MAX_NAMED_IMAGES = 5  # unreadable ones, in a note
+MAX_REFUSED_IMAGES = 20  # in an error
+DEFAULT_EPOCHS = 20
+MIN_DEFAULT_STEPS, MAX_DEFAULT_STEPS = 300, 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSplit:
+    """Images of a split: rows of the stored pixels, with their classes and names."""
+
+    pixels: ByteArray  # (N, Y, X, C) of all splits
+    rows: IntArray
+    classes: IntArray  # of the rows; −1: unknown
+    names: Sequence[str]  # of the rows
+    unknown: Mapping[str, int] = field(default_factory=dict)  # unknown classes: number of images
+    is_held_out: bool = True  # False: the training images themselves
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def pixels_at(self, indices: IntArray) -> ByteArray:
+        """Return the pixels of some images, (N, Y, X, C), in memory."""
+        return np.asarray(self.pixels[self.rows[indices]])
+
+    def take(self, limit: int | None) -> "ImageSplit":
+        """Return at most `limit` images, evenly spread: a folder is sorted by class."""
+        if limit is None or limit >= len(self):
+            return self
+        kept = evenly_spaced_rows(len(self), limit)
+        return replace(
+            self,
+            rows=self.rows[kept],
+            classes=self.classes[kept],
+            names=[self.names[row] for row in kept.tolist()],
+        )
+
+
+PreparedImages = PreparedData[ImageRecipe, ImageTransform, ImageSplit]
+
+
+def prepare_images(recipe: ImageRecipe, context: PrepareContext[ImageTransform]) -> PreparedImages:
+    """Open the images, decode them into the scratch folder or memory, and divide them.
+
+    If the folder has the images of an earlier session, they are read from there.
+    """
+    folder, transform = context.scratch_dir, context.preprocessor
+    if folder is not None and transform is not None and (folder / IMAGE_INDEX_FILE).exists():
+        read = partial(read_stored_images, folder, transform.form, len(transform.labels))
+        if (kept := stored_or_none(read)) is not None:
+            return _prepared(recipe, transform, kept, [], [])
+    context.on_progress("opening the images", 0, None)
+    images = _open(recipe.data)
+    choices = role_choices(images.choices)
+    data = recipe.data.model_dump(exclude_unset=True) | images.columns
+    recipe = recipe.with_values(data=data)
+    if transform is None:
+        form, size_choice = _choose_form(images, recipe)
+        choices += size_choice
+    else:
+        form = transform.form
+    decoded = _decode(images, form, recipe.data, folder, context.on_progress)
+    notes = [*images.notes, *_report_unreadable(images, decoded, recipe.data)]
+    labels = [images.labels[row] for row in decoded.rows.tolist()]
+    splits, more = _divide(images, decoded, labels, recipe.data)
+    transform = transform or _fit_transform(images.name, decoded, labels, splits, form)
+    ids = transform.label_ids
+    classes = np.array([ids.get(label, -1) for label in labels], np.int64)
+    names = [images.names[row] for row in decoded.rows.tolist()]
+    stored = StoredImages(decoded.pixels, classes, splits, names)
+    if folder is not None:
+        write_image_index(folder, stored)
+    unknown = Counter(label for label in labels if label not in ids)
+    prepared = _prepared(recipe, transform, stored, choices, [*notes, *more])
+    prepared.notes.append(
+        f"{len(prepared.splits['train']):,} training images, {len(transform.labels):,} classes."
+    )
+    for name in SPLIT_NAMES[1:]:
+        if not prepared.splits[name].is_held_out:  # few images, or a share of 0
+            note = f"No images are held out for {name}: the training images are used."
+            prepared.notes.append(note)
+    prepared.incompatible += [
+        f"{pluralise(count, 'image')} of the class {label!r}, which the run does not know"
+        for label, count in unknown.items()
+    ]
+    return prepared
+
+
+def _prepared(
+    recipe: ImageRecipe,
+    transform: ImageTransform,
+    stored: StoredImages,
+    choices: list[Choice],
+    notes: list[str],
+) -> PreparedImages:
+    """Return the splits of stored images, with the sizes of the model."""
+    train = _split(stored, TRAIN)
+    splits = {"train": replace(train, is_held_out=False)}
+    for number, name in enumerate(SPLIT_NAMES[1:], 1):
+        found = _split(stored, number)
+        splits[name] = found if len(found) else splits["train"]
+    model = recipe.model.model_dump(exclude_unset=True) | transform.model_sizes()
+    recipe, more = _with_length(recipe.with_values(model=model), len(train))
+
+    def fingerprint() -> str:
+        checksum = np.array([pixels_checksum(stored.pixels)], np.int64)
+        return fingerprint_arrays(checksum, stored.classes, stored.splits)
+
+    return PreparedData(recipe, transform, splits, fingerprint, [*choices, *more], notes)
+
+
+def _split(stored: StoredImages, number: int) -> ImageSplit:
+    rows = np.flatnonzero(stored.splits == number)
+    names = [stored.names[row] for row in rows.tolist()]
+    return ImageSplit(stored.pixels, rows, stored.classes[rows], names)
+
+
+def _with_length(recipe: ImageRecipe, images: int) -> tuple[ImageRecipe, list[Choice]]:
+    """Choose the number of steps from the number of images, unless it is set."""
+    train = recipe.train
+    if train.minutes is not None:
+        return recipe, []
+    choices = []
+    steps = train.steps
+    if steps is None:
+        epochs = DEFAULT_EPOCHS * images / train.batch_tokens
+        steps = int(min(max(epochs, MIN_DEFAULT_STEPS), MAX_DEFAULT_STEPS))
+        reason = f"{steps * train.batch_tokens / images:.3g} epochs of {images:,} images"
+        choices.append(Choice("train.steps", steps, reason))
+    if train.warmup is None:
+        choices.append(warmup_choice(steps))
+    if train.evaluate_every is None:
+        choices.append(evaluation_choice(steps))
+    values = {choice.path: choice.value for choice in choices}
+    return override_settings(recipe, values), choices
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _open(data: ImagesConfig) -> LabelledImages:
+    """Open the source, and the held-out sources that are given."""
+    source = resolve_source(data, SYNTHETIC_IMAGES, IMAGE_DATASETS, what="set of images")
+    if isinstance(source, SyntheticSource):
+        images = source.generate()
+    elif isinstance(source, DatasetSource):
+        images = open_published_images(source.dataset)
+    else:
+        images = open_images(source.path, data)
+    given = {
+        name: open_images(path, data, is_other=True)
+        for name in SPLIT_NAMES[1:]
+        if (path := getattr(data, name)) is not None
+    }
+    return combine_splits(images.name, {"train": images, **given}) if given else images
+
+
+def _choose_form(images: LabelledImages, recipe: ImageRecipe) -> tuple[ImageForm, list[Choice]]:
+    """Return size and channels by a sample of the images, where the settings leave them open."""
+    headers: list[ImageHeader] = []
+    for row in evenly_spaced_rows(len(images), HEADER_SAMPLE).tolist():
+        try:
+            headers.append(read_header(images.read(row), recipe.data.max_pixels))
+        except UnreadableImage:
+            continue
+    model = recipe.model
+    headers = headers or [ImageHeader(1, 1, False)]  # all are reported when they are decoded
+    form, reason = choose_form(headers, model.image_size, model.channels, recipe.data.fit)
+    chosen = [] if model.image_size else [Choice("model.image_size", form.size, reason)]
+    return form, chosen
+
+
+def _decode(
+    images: LabelledImages,
+    form: ImageForm,
+    data: ImagesConfig,
+    folder: Path | None,
+    on_progress: Progress,
+) -> DecodedImages:
+    def decoded() -> Iterator[DecodedImage]:
+        rows = range(len(images))
+        found = decode_images(images.read, rows, form, data.max_pixels)
+        for number, image in enumerate(found, 1):
+            yield image
+            if number % 100 == 0 or number == len(rows):
+                on_progress("decoding", number, len(rows))
+
+    return collect_images(decoded(), len(images), form, folder)
+
+
+def _report_unreadable(
+    images: LabelledImages, decoded: DecodedImages, data: ImagesConfig
+) -> list[str]:
+    """Return a note about the images that are left out; DataError if they are refused."""
+    errors = [f"{images.names[row]}: {reason}" for row, reason in decoded.errors.items()]
+    if not errors:
+        return []
+    count = f"{pluralise(len(errors), 'image')} of {len(images):,}"
+    if data.unreadable == "refuse" or not len(decoded.rows):
+        listed = errors[:MAX_REFUSED_IMAGES]
+        more = ["…"] if len(errors) > len(listed) else []
+        advice = "" if data.unreadable == "skip" else " Try --set data.unreadable=skip."
+        heading = f"{images.name}: {count} could not be read:"
+        raise DataError(f"{bullet_list([*listed, *more], heading)}{advice}")
+    listed = errors[:MAX_NAMED_IMAGES]
+    more = [f"… and {len(errors) - len(listed):,} more"] if len(errors) > len(listed) else []
+    heading = f"{images.name}: {count} could not be read and are left out:"
+    return [bullet_list([*listed, *more], heading)]
+
+
+# --- division -------------------------------------------------------------------------------------
+
+
+def _divide(
+    images: LabelledImages, decoded: DecodedImages, labels: Sequence[str], data: ImagesConfig
+) -> tuple[SplitArray, list[str]]:
+    """Return the split of each decoded image, by the settings or else by class, and notes."""
+    check_shares(data.dev_share, data.test_share)
+    hashes = hash_bytes(image.tobytes() for image in decoded.pixels)
+    rows = decoded.rows
+    own = [None if images.splits is None else images.splits[row] for row in rows.tolist()]
+    splits = np.full(len(rows), LEFT_OUT, np.int8)
+    given: dict[str, HashArray] = {}
+    for number, name in enumerate(SPLIT_NAMES[1:], 1):
+        is_own = np.array([split == name for split in own], bool)
+        if is_own.any():
+            splits[is_own] = number
+            given[name] = hashes[is_own]
+    kept = dev_without_test(given)
+    if kept.rows is not None:
+        of_dev = np.flatnonzero(splits == 1)
+        splits[np.setdiff1d(of_dev, of_dev[kept.rows])] = LEFT_OUT
+    rest = np.flatnonzero([split in (None, "train") for split in own])
+    classes = [labels[row] for row in rest.tolist()]
+    if describe_division(data) or given:
+        is_stratified = not describe_division(data)
+        numbers = _row_numbers(images, rows[rest])
+        division = divide_rows(
+            data.model_copy(update={"stratify": True}) if is_stratified else data,
+            hashes[rest],
+            read_split_cells(images.records, data, numbers),
+            classes,
+            given,
+        )
+        notes = [*kept.notes, *division.notes[is_stratified:]]
+        splits[rest] = division.splits
+    else:
+        splits[rest] = split_by_class(hashes[rest], classes, data.dev_share, data.test_share)
+        notes = []
+    if not (splits == TRAIN).any():
+        raise DataError(
+            f"{images.name}: got {len(rows):,} images, which are all held out; expected images to "
+            "train on; try more images, or smaller data.dev_share and data.test_share."
+        )
+    return splits, notes
+
+
+def _row_numbers(images: LabelledImages, rows: IntArray) -> IntArray:
+    return rows if images.numbers is None else images.numbers[rows]
+
+
+def _fit_transform(
+    name: str,
+    decoded: DecodedImages,
+    labels: Sequence[str],
+    splits: SplitArray,
+    form: ImageForm,
+) -> ImageTransform:
+    """Return the classes and the statistics of the training images."""
+    rows = np.flatnonzero(splits == TRAIN)
+    counts = Counter(labels[row] for row in rows.tolist())
+    if len(counts) < 2:
+        [(label, count)] = counts.items()
+        raise DataError(
+            f"{name}: got the same class ({label!r}) for all "
+            f"{pluralise(count, 'training image')}; expected two classes or more, "
+            "such as the sub-folders cat and dog."
+        )
+    names = sorted(counts, key=natural_key)
+    mean, deviation = channel_statistics(decoded.pixels, rows)
+    return ImageTransform(
+        names, [counts[label] for label in names], *form, mean=mean, deviation=deviation
+    )
+
+
+def load_images(
+    recipe: ImageRecipe, transform: ImageTransform, source: str | Path | object
+) -> ImageSplit:
+    """Read other labelled images; DataError if the classifier knows none of their classes."""
+    images = open_images(source, recipe.data, is_other=True)
+    rows = range(len(images))
+    found = decode_images(images.read, rows, transform.form, recipe.data.max_pixels)
+    decoded = collect_images(found, len(images), transform.form, None)
+    notes = [*images.notes, *_report_unreadable(images, decoded, recipe.data)]
+    ids = transform.label_ids
+    labels = [images.labels[row] for row in decoded.rows.tolist()]
+    unknown = Counter(label for label in labels if label not in ids)
+    if len(unknown) and unknown.total() == len(labels):
+        raise DataError(
+            f"{images.name}: got the classes {', '.join(sorted(unknown)[:MAX_NAMED_IMAGES])}; "
+            f"expected those of the run: {', '.join(transform.labels[:MAX_NAMED_IMAGES])}."
+        )
+    return ImageSplit(
+        decoded.pixels,
+        np.arange(len(labels)),
+        np.array([ids.get(label, -1) for label in labels], np.int64),
+        [images.names[row] for row in decoded.rows.tolist()],
+        unknown,
+        notes=tuple(notes),
+    )

@@ -1,0 +1,204 @@
+"""Maps of the regions that led to a class, contact sheets, filters, and invariance checks."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from saccade.errors import ConfigError
+from saccade.inspection.attention import capture_attention, has_attention
+from saccade.inspection.checks import BATCH_INVARIANCE, RELOAD_CONSISTENCY, CheckResult
+from saccade.inspection.figures import ConfusionMatrix, Figure
+from saccade.inspection.image_figures import ImageGrid, ImageMap, ImageMaps
+from saccade.inspection.image_maps import (
+    attention_grid,
+    enlarge_map,
+    grad_cam,
+    occlusion_map,
+)
+from saccade.inspection.invariants import LOGIT_TOLERANCE
+from saccade.models.image_base import ImageNetwork
+from saccade.nn.hooks import thread_hooks
+from saccade.registry import lookup
+from saccade.tasks.base import Inspector
+from saccade.tasks.image_classification.data import ImageSplit
+from saccade.tasks.image_classification.evaluate import score_images
+from saccade.tasks.image_classification.predict import ImagePredictor
+from saccade.tasks.image_classification.scorer import ImageScorer
+from saccade.types.arrays import FloatArray
+
+SHEET_IMAGES = 25  # of a contact sheet
+MAX_TILES = 64  # filters or feature maps of a picture
+OCCLUDED_SHARE = 4  # a square of a quarter of the side
+OCCLUSION_STEPS = 16  # squares along a side, about
+MAX_MATRIX_CLASSES = 2000
+
+
+class ImageInspector(Inspector[ImageSplit]):
+    """Shows which regions of an image led to its class."""
+
+    has_attention = False
+
+    def __init__(self, scorer: ImageScorer):
+        self.scorer, self.model = scorer, scorer.model
+        self.predictor = ImagePredictor(scorer)
+        self.image_methods: tuple[str, ...] = ("grad_cam", "occlusion")
+        if has_attention(scorer.model):
+            self.image_methods = (*self.image_methods, "attention")
+
+    def example_input(self, split: ImageSplit) -> str:
+        """Return the name of a held-out image."""
+        return split.names[0] if len(split) else ""
+
+    def views(self) -> dict[str, str]:
+        """Return maps, filters and feature maps."""
+        return {
+            "IMAGE": "the regions that led to the class",
+            "--filters": "the kernels of the first convolution",
+            "IMAGE --features LAYER": "the feature maps of a layer",
+        }
+
+    # --- maps of one image ------------------------------------------------------------------------
+
+    def image_maps(
+        self, raw: Any, method: str | None = None, output: str | None = None
+    ) -> ImageMaps:
+        """Return maps of one image for its class, or for `output`, by one method or by all."""
+        pixels = self.predictor.pixels(raw)
+        probabilities = self.scorer.probabilities(pixels[None])[0]
+        chosen = int(probabilities.argmax())
+        if output is not None:
+            chosen = lookup(self.scorer.transform.label_ids, output, "class")
+        methods = self.image_methods
+        if method is not None:
+            lookup(dict.fromkeys(methods), method, "method for images of this model")
+            methods = (method,)
+        image = self.scorer.inputs(pixels[None])[0]
+        maps = [self._map(name, image, chosen) for name in methods]
+        return ImageMaps(
+            pixels,
+            self.scorer.labels[chosen],
+            float(probabilities[chosen]),
+            [found for found in maps if found is not None],
+            self.predictor.parse(raw, 1).name,
+        )
+
+    def _map(self, method: str, image: Tensor, output: int) -> ImageMap | None:
+        model, size = self.model.eval(), (image.shape[1], image.shape[2])
+        if method == "grad_cam":
+            found = grad_cam(model.feature_grid, model.classify_grid, image, output)
+            values = enlarge_map(found, size)
+            return ImageMap("Grad-CAM", _array(values), "weighted sum of the last features")
+        if method == "occlusion":
+            side = max(1, size[0] // OCCLUDED_SHARE)
+
+            def probability(images: Tensor) -> Tensor:
+                return model(images).softmax(1)[:, output]
+
+            stride = max(1, size[0] // OCCLUSION_STEPS)
+            values = occlusion_map(probability, image, side, stride)
+            description = f"drop of the probability without {side} × {side} pixels"
+            return ImageMap("Occlusion", _array(values), description, is_signed=True)
+        with torch.no_grad(), capture_attention(model) as captured:
+            model(image[None])
+        for name in reversed(captured.names()):
+            grid = attention_grid(captured.weights(name)[0])
+            if grid is not None:
+                return ImageMap("Attention", _array(enlarge_map(grid, size)), f"layer {name}")
+        return None
+
+    # --- filters and features ---------------------------------------------------------------------
+
+    def filters(self) -> ImageGrid:
+        """Return the kernels of the first convolution."""
+        for name, layer in self.model.named_modules():
+            if isinstance(layer, nn.Conv2d):
+                kernels = layer.weight.detach().double().cpu().numpy()
+                tiles = [_kernel_tile(kernel) for kernel in kernels[:MAX_TILES]]
+                captions = [str(number) for number in range(1, len(tiles) + 1)]
+                title = f"{len(tiles)} of {len(kernels)} filters of {name}"
+                return ImageGrid(tiles, captions, title)
+        raise ConfigError(
+            f"got {self.scorer.recipe.model_name}, which has no convolution; try saccade look RUN "
+            "IMAGE."
+        )
+
+    def layer_names(self) -> list[str]:
+        """Return the layers whose outputs are grids of features."""
+        kinds = (nn.Conv2d, nn.modules.pooling._MaxPoolNd, nn.modules.pooling._AvgPoolNd)
+        return [n for n, part in self.model.named_modules() if n and isinstance(part, kinds)]
+
+    @torch.no_grad()
+    def feature_maps(self, raw: Any, layer: str) -> ImageGrid:
+        """Return the channels that a layer computes of an image."""
+        names = dict(self.model.named_modules())
+        if layer not in names or not layer:
+            lookup(dict.fromkeys(self.layer_names()), layer, "layer")
+        outputs: list[Tensor] = []
+
+        def record(name: str, module: Any, inputs: Any, output: Tensor) -> None:
+            outputs.append(output)
+
+        pixels = self.predictor.pixels(raw)
+        with thread_hooks({layer: names[layer]}, record):
+            self.model.eval()(self.scorer.inputs(pixels[None]))
+        if not outputs or outputs[0].dim() != 4:
+            raise ConfigError(
+                f"got the layer {layer}, whose output is no grid of features; try one of "
+                f"{', '.join(self.layer_names())}."
+            )
+        channels = outputs[0][0].double().cpu().numpy()
+        tiles = list(channels[:MAX_TILES])
+        captions = [str(number) for number in range(1, len(tiles) + 1)]
+        return ImageGrid(tiles, captions, f"{len(tiles)} of {len(channels)} channels of {layer}")
+
+    # --- report -----------------------------------------------------------------------------------
+
+    def figures(self, splits: Mapping[str, ImageSplit]) -> dict[str, Figure]:
+        """Return the confusion matrix and the most confident mistakes of the test split."""
+        scored = score_images(self.scorer, splits["test"])
+        figures: dict[str, Figure] = {}
+        if len(scored.labels) <= MAX_MATRIX_CLASSES:
+            figures["confusion.png"] = ConfusionMatrix(scored.confusion, scored.labels)
+        rows = scored.mistakes(SHEET_IMAGES)
+        if len(rows):
+            captions = [
+                f"{found['predicted']} {found['probability']:.0%}\nis {found['true']}"
+                for found in scored.describe_mistakes(SHEET_IMAGES)
+            ]
+            tiles = list(scored.split.pixels_at(rows))
+            figures["mistakes.png"] = ImageGrid(tiles, captions, "Most confident mistakes")
+        return figures
+
+    # --- checks -----------------------------------------------------------------------------------
+
+    def checks(self, split: ImageSplit, count: int) -> Iterator[CheckResult]:
+        """Check that the logits of an image do not depend on the others of its batch."""
+        pixels = split.take(count).pixels_at(np.arange(min(count, len(split))))
+        together = self.scorer.logits(pixels)
+        alone = np.concatenate([self.scorer.logits(image[None]) for image in pixels])
+        yield _compare(BATCH_INVARIANCE, together, alone)
+
+    def compare_reloaded(self, other: Any, split: ImageSplit, count: int) -> CheckResult:
+        """Check that the reloaded model gives the same logits."""
+        pixels = split.take(count).pixels_at(np.arange(min(count, len(split))))
+        assert isinstance(other, ImageNetwork)
+        reloaded = ImageScorer(self.scorer.recipe, other, self.scorer.transform)
+        return _compare(RELOAD_CONSISTENCY, self.scorer.logits(pixels), reloaded.logits(pixels))
+
+
+def _array(values: Tensor) -> FloatArray:
+    return values.detach().double().cpu().numpy()
+
+
+def _kernel_tile(kernel: FloatArray) -> FloatArray:
+    """Return a kernel (C, Y, X) as a picture: of 3 channels in colour, of others their mean."""
+    return kernel.transpose(1, 2, 0) if len(kernel) == 3 else kernel.mean(0)
+
+
+def _compare(invariant: str, one: FloatArray, two: FloatArray) -> CheckResult:
+    difference = float(np.abs(one - two).max(initial=0.0))
+    scale = max(1.0, float(np.abs(one).max(initial=0.0)))
+    return CheckResult(invariant, len(one), difference / scale, LOGIT_TOLERANCE[torch.float32])

@@ -1,0 +1,105 @@
+"""Predicting the class of images: paths of files, bytes, arrays or Pillow images."""
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from saccade.config import Config
+from saccade.data.images.decode import RawImage, UnreadableImage, decode_images
+from saccade.data.images.published import read_image
+from saccade.errors import ConfigError, DataError
+from saccade.tasks.base import PredictContext, Predictor
+from saccade.tasks.image_classification.scorer import PREDICT_IMAGES, ImageScorer
+from saccade.tasks.text_classification.predict import (
+    MAX_LISTED_PROBABILITIES,
+    RankedOptions,
+)
+from saccade.types.arrays import ByteArray, FloatArray
+from saccade.types.results import Prediction
+
+
+class ImageInput(NamedTuple):
+    """An image, or the name of one that is read when it is predicted."""
+
+    name: str
+    raw: RawImage | None = None
+
+    def read(self) -> RawImage:
+        """Return the bytes of the file, or the image; UnreadableImage if there is no file."""
+        if self.raw is not None:
+            return self.raw
+        if not self.name.strip():
+            raise UnreadableImage("got an empty path")
+        return read_image(self.name)
+
+
+class ImagePredictor(Predictor[ImageInput]):
+    """Predicts the class of an image; an unreadable one has an error in place of an answer."""
+
+    options = RankedOptions
+    input_types = (str, os.PathLike, bytes, Image.Image, np.ndarray)
+
+    def __init__(self, scorer: ImageScorer):
+        self.scorer, self.labels = scorer, scorer.labels
+
+    def parse(self, raw: object, number: int) -> ImageInput:
+        """Return the image, not read yet."""
+        if isinstance(raw, str | os.PathLike):
+            return ImageInput(os.fspath(raw))
+        if isinstance(raw, bytes | Image.Image | np.ndarray):
+            return ImageInput(f"input {number}", raw)
+        raise ConfigError(
+            f"input {number}: got a {type(raw).__name__}; expected the path of an image, a Pillow "
+            "image, an array (Y, X[, C]) or the bytes of a file."
+        )
+
+    def predict(
+        self, inputs: Sequence[ImageInput], options: Config, context: PredictContext
+    ) -> list[Prediction]:
+        """Return the `n_best` classes of each image with their probabilities."""
+        assert isinstance(options, RankedOptions)
+        predictions: list[Prediction] = []
+        for start in range(0, len(inputs), PREDICT_IMAGES):
+            some = inputs[start : start + PREDICT_IMAGES]
+            predictions += self._predict(some, options.n_best)
+            context.on_progress("predicting", len(predictions), len(inputs))
+        return predictions
+
+    def _predict(self, inputs: Sequence[ImageInput], n_best: int) -> list[Prediction]:
+        limit = self.scorer.recipe.data.max_pixels
+        form = self.scorer.transform.form
+        decoded = list(
+            decode_images(lambda row: inputs[row].read(), range(len(inputs)), form, limit)
+        )
+        readable = [
+            image.pixels.reshape(form.shape) for image in decoded if image.pixels is not None
+        ]
+        rows = iter(self.scorer.probabilities(np.stack(readable)) if readable else ())
+        return [
+            self._ranked(next(rows), n_best)
+            if image.pixels is not None
+            else Prediction("", error=f"{given.name}: {image.error}")
+            for given, image in zip(inputs, decoded, strict=True)
+        ]
+
+    def _ranked(self, row: FloatArray, n_best: int) -> Prediction:
+        order = np.argsort(-row, kind="stable")[:n_best].tolist()
+        ranked = [Prediction(self.labels[i], float(row[i])) for i in order]
+        best = ranked[0]._replace(alternatives=tuple(ranked[1:]))
+        if len(self.labels) > MAX_LISTED_PROBABILITIES:
+            return best
+        return best._replace(probabilities=dict(zip(self.labels, row.tolist(), strict=True)))
+
+    def pixels(self, raw: object) -> ByteArray:
+        """Return one decoded image (Y, X, C); DataError if it cannot be read."""
+        given = self.parse(raw, 1)
+        form = self.scorer.transform.form
+        [image] = decode_images(
+            lambda row: given.read(), range(1), form, self.scorer.recipe.data.max_pixels
+        )
+        if image.pixels is None:
+            raise DataError(f"{given.name}: {image.error}.")
+        return image.pixels.reshape(form.shape)

@@ -1,0 +1,161 @@
+"""The commands on images: folders, patterns, standard input, unreadable files, bad data."""
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+COLOURS = {"blue": (0, 0, 220), "red": (220, 0, 0)}
+QUICK = ("--set", "train.steps=20", "--set", "model.width=4", "--set", "train.learning_rate=0.01")
+
+
+def write_colours(folder: Path, count: int = 20) -> Path:
+    random = np.random.default_rng(0)
+    for name, colour in COLOURS.items():
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            pixels = random.integers(0, 36, (12, 12, 3)) + np.array(colour)
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / name / f"{number}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def colours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_colours(tmp_path_factory.mktemp("colours") / "photos")
+
+
+@pytest.fixture(scope="module")
+def run(colours: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from saccade.cli.main import run as run_command
+
+    folder = tmp_path_factory.mktemp("runs") / "colours"
+    assert run_command(["train", str(colours), *QUICK, "--out", str(folder)]) == 0
+    return folder
+
+
+def test_predictions_of_files_folders_and_patterns(
+    saccade: Callable[..., Any], run: Path, colours: Path
+) -> None:
+    one = saccade("predict", run, colours / "red" / "0.png")
+    assert (one.code, one.out) == (0, "red\n")
+    folder = saccade("predict", run, colours / "blue")
+    lines = folder.out.splitlines()
+    assert len(lines) == 20 and {line.split("\t")[1] for line in lines} == {"blue"}
+    assert lines[0].startswith(str(colours / "blue"))
+    found = saccade("predict", run, colours / "red" / "1*.png", "--n-best", 2, "--json")
+    answers = [json.loads(line) for line in found.out.splitlines()]
+    assert [answer["text"] for answer in answers] == ["red"] * 11
+    assert [other["text"] for other in answers[0]["alternatives"]] == ["blue"]
+    assert Path(answers[0]["source"]).name == "1.png"
+    missing = saccade("predict", run, colours / "red" / "9*.gif")
+    assert missing.code == 2 and "got no image; expected one or more" in missing.message
+
+
+def test_unreadable_files_are_reported_and_the_rest_continues(
+    saccade: Callable[..., Any], run: Path, colours: Path, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.jpg"
+    bad.write_bytes(b"\xff\xd8\xff no image")
+    found = saccade("predict", run, colours / "red" / "0.png", bad, colours / "blue" / "1.png")
+    assert found.code == 2
+    assert [line.split("\t")[1] for line in found.out.splitlines()] == ["red", "", "blue"]
+    assert "input 2:" in found.message and "bad.jpg: got a" in found.message
+    assert "got 1 of 3 inputs that could not be predicted" in found.message
+
+
+def test_paths_on_standard_input(
+    saccade: Callable[..., Any], run: Path, colours: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"{colours / 'red' / '0.png'}\nmissing.png\r\n{colours / 'blue' / '0.png'}\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    found = saccade("predict", run, "-")
+    assert found.out == "red\n\nblue\n"
+    assert "input 2: missing.png: could not be read" in found.message
+
+
+def test_evaluation_saves_pictures(
+    saccade: Callable[..., Any], run: Path, colours: Path, tmp_path: Path
+) -> None:
+    found = saccade("evaluate", run, "--data", colours, "--save", tmp_path / "pictures")
+    assert found.code == 0 and "majority class" in found.out
+    assert (tmp_path / "pictures" / "confusion.png").stat().st_size > 1000
+    values = json.loads(saccade("evaluate", run, "--data", colours, "--json").out)
+    assert values["accuracy"] > 0.9 and values["examples"] == 40
+
+
+def test_look_at_an_image(
+    saccade: Callable[..., Any], run: Path, colours: Path, tmp_path: Path
+) -> None:
+    image = colours / "red" / "3.png"
+    found = saccade("look", run, image, "--save", tmp_path / "why.png")
+    assert found.code == 0 and found.out.startswith("→ red") and "Grad-CAM" in found.out
+    assert (tmp_path / "why.png").exists()
+    assert saccade("look", run, "--filters", "--save", tmp_path / "filters.png").code == 0
+    features = ("--features", "features.0", "--save", tmp_path / "features.png")
+    shown = saccade("look", run, image, *features, "--json")
+    assert len(json.loads(shown.out)["tiles"]) == 4
+    listed = saccade("look", run)
+    assert listed.code == 2 and "--filters" in listed.message
+    missing = saccade("look", run, "missing.png")
+    assert missing.code == 2 and "missing.png: could not be read" in missing.message
+
+
+def files(**contents: bytes) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        folder.mkdir()
+        for name, content in contents.items():
+            path = folder / name.replace("__", "/").replace("_", ".")
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+        return folder
+
+    return write
+
+
+def png(size: tuple[int, int] = (8, 8), level: int = 0) -> bytes:
+    content = io.BytesIO()
+    Image.new("L", size, level).save(content, "PNG")
+    return content.getvalue()
+
+
+BAD_DATA: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "empty folder": (files(), "got an empty folder; expected a sub-folder of images"),
+    "one class": (
+        files(a__1_png=png(), a__2_png=png(level=9)),
+        "got the same class ('a') for all 2 training images",
+    ),
+    "no class folders": (files(one_png=png(), two_png=png()), "got 2 images without a class"),
+    "zero bytes": (files(a__1_png=b"", b__1_png=b""), "got an empty file (0 bytes)"),
+    "one pixel": (
+        files(a__1_png=png((1, 1)), b__1_png=png((1, 1))),
+        "got 1 × 1 pixels; expected at least 2 × 2",
+    ),
+    "wrong extension": (
+        files(a__1_png=b"just some text", b__1_png=b"more text"),
+        "got a file that is not an image",
+    ),
+    "truncated": (files(a__1_png=png((90, 90))[:-60], b__1_png=b""), "damaged or truncated"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_DATA)
+def test_bad_data_has_one_message(case: str, saccade: Callable[..., Any], tmp_path: Path) -> None:
+    write, message = BAD_DATA[case]
+    folder = write(tmp_path / "photos")
+    before = sorted((path, path.stat().st_size) for path in folder.rglob("*"))
+    found = saccade("train", "image", "--data", folder, "--out", tmp_path / "run")
+    assert found.code == 2
+    assert message in found.message and "Traceback" not in found.err
+    assert not (tmp_path / "run").exists()
+    assert sorted((path, path.stat().st_size) for path in folder.rglob("*")) == before
+
+
+def test_network_too_deep_for_the_images(saccade: Callable[..., Any], colours: Path) -> None:
+    found = saccade("train", "image", "--data", colours, "--set", "model.image_size=6")
+    assert found.code == 2 and "leaves no pixel for the layer" in found.message
