@@ -14,6 +14,7 @@ from saccade.inspection import figures
 from saccade.inspection.activations import activation_curve, gelu_approximations
 from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.attribution import Attribution
+from saccade.inspection.image_figures import ImageGrid, ImageMap, ImageMaps
 from saccade.inspection.signal_propagation import propagate
 from saccade.plots.comparison import (
     comparison_figure,
@@ -72,6 +73,14 @@ FIGURES: list[figures.Figure] = [
     figures.LearningRateSchedules(np.arange(1, 21), {"linear": X}),
     figures.ComparisonCurves({"gru": [np.stack([X, X], 1)]}, "loss"),
     figures.LayerBenchmark([figures.LayerPanel("ms", {"rnn": ([64, 128], [1.0, 2.0])})]),
+    ImageMaps(
+        np.full((4, 4, 3), 90, np.uint8),
+        "cat",
+        0.9,
+        [ImageMap("Occlusion", np.eye(4) - 0.5, "drop", is_signed=True)],
+        "photos/cat.jpg",
+    ),
+    ImageGrid([np.eye(3), np.zeros((2, 2, 1), np.uint8)], ["1", "cat 90%\nis dog"], "Mistakes"),
 ]
 
 

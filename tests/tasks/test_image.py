@@ -23,8 +23,8 @@ from saccade.inspection.image_maps import (
     grad_cam,
     occlusion_map,
 )
-from saccade.models.registry import IMAGE_MODELS
 from saccade.recipes.resolve import resolve_recipe
+from saccade.runs.image_explanation import ImageExplanation
 from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.tasks.base import PrepareContext
@@ -165,13 +165,40 @@ def test_resumed_training_has_the_same_bits(
     assert outcome_of(tmp_path / "resumed") == outcome_of(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("model", IMAGE_MODELS)
-def test_every_network_trains_a_step(model: str, photos: Path, no_report: None) -> None:
-    config = IMAGE_MODELS[model].config_class
-    width = {"model.width": 4} if "width" in config.model_fields else {}
-    recipe = resolve_recipe("image", data=str(photos), model=model, changes=width).recipe
-    data = prepare_images(recipe, PrepareContext())  # type: ignore[arg-type]
-    assert data.recipe.model.classes == 3 and data.recipe.model.channels == 3
+@pytest.mark.parametrize(
+    "model, sizes",
+    [
+        ("resnet18", {"width": 4}),  # batch norm: running statistics
+        ("attention_cnn", {"width": 4, "heads": 2}),
+        ("vit", {"width": 8, "depth": 1, "heads": 2, "hidden": 8}),
+    ],
+)
+def test_other_networks_train_resume_and_show_attention(
+    model: str,
+    sizes: dict[str, int],
+    photos: Path,
+    tmp_path: Path,
+    no_report: None,
+    outcome_of: Callable[[Path], dict[str, Any]],
+) -> None:
+    changes = {f"model.{name}": value for name, value in sizes.items()}
+    changes |= {"train.steps": 4, "train.evaluate_every": 2, "train.checkpoint_seconds": 0}
+    recipe = resolve_recipe("image", data=str(photos), model=model, changes=changes).recipe
+    whole = train_recipe(recipe, tmp_path / "whole", TrainOptions()).run
+
+    def interrupt(event: Any) -> None:
+        if getattr(event, "step", 0) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_recipe(recipe, tmp_path / "resumed", TrainOptions(on_event=interrupt))
+    resume(tmp_path / "resumed", {}, TrainOptions())
+    assert outcome_of(tmp_path / "resumed") == outcome_of(tmp_path / "whole")
+    assert {result.verdict for result in whole.check(inputs=3)} <= {"passed", "skipped"}
+    found = whole.look(photos / "square" / "1.png")
+    assert isinstance(found, ImageExplanation)
+    names = [part.name for part in found.maps.maps]
+    assert names == ["Grad-CAM", "Occlusion", *(["Attention"] if model != "resnet18" else [])]
 
 
 def test_batches_are_functions_of_seed_and_step(run: Run) -> None:
@@ -391,7 +418,7 @@ def test_attention_over_a_grid() -> None:
 def test_maps_of_an_image(run: Run, photos: Path, tmp_path: Path) -> None:
     path = photos / "vertical" / "5.png"
     found = run.look(path)
-    assert isinstance(found, saccade.runs.image_explanation.ImageExplanation)  # type: ignore[attr-defined]
+    assert isinstance(found, ImageExplanation)
     maps = found.maps
     assert maps.output == run.predict(path).text
     assert maps.probability == pytest.approx(run.predict(path).score)
