@@ -128,6 +128,8 @@ def test_round_trip(
             assert not any(value is not None for value in column)
             continue
         expected = [value.isoformat() if kind == "day" and value else value for value in column]
+        if kind == "number" and path.suffix == ".xlsx":  # openpyxl writes 16 digits
+            expected = [value if value is None else float(f"{value:.16g}") for value in column]
         assert [meaning(cell, kind) for cell in found[kind]] == expected, kind
 
 
