@@ -74,11 +74,13 @@ def sandbox() -> Iterator[Path]:
     os.environ.pop("SACCADE_DATA", None)
     os.chdir(folder)
     _violations.clear()
-    # temporary files are in the system's folder, under these prefixes
+    # temporary files, also of torch, are in the system's folder, under these prefixes
     temporary = os.path.realpath(tempfile.gettempdir())
     # the library prepares a folder under a temporary name next to its own
     _allowed.extend((str(folder), str(folder.with_name(f".{folder.name}."))))
-    _allowed.extend(os.path.join(temporary, prefix) for prefix in ("saccade-", "tmp"))
+    _allowed.extend(
+        os.path.join(temporary, prefix) for prefix in ("saccade-", "tmp", "torchinductor_")
+    )
     try:
         yield folder
     finally:

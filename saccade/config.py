@@ -104,8 +104,8 @@ def _validated(
 ) -> ConfigT:
     """Return the settings, or raise one error with `complaints` and those of the validation."""
     # before pydantic, whose own messages fail on integers that Python does not write
-    if long := list(_long_integers(values)):
-        raise ConfigError(f"{', '.join(long)}: got an integer of hundreds of digits.")
+    if unwritable := list(_unwritable_values(values)):
+        raise ConfigError(bullet_list(unwritable, "these settings are invalid:"))
     try:
         settings = config_class.model_validate(values)
     except ValidationError as error:
@@ -116,21 +116,27 @@ def _validated(
     return settings
 
 
-def _long_integers(value: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths of integers that no setting can have."""
+def _unwritable_values(value: Any, path: str = "") -> Iterator[str]:
+    """Yield a complaint for each value that a file of settings cannot have."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _long_integers(inner, f"{path}.{name}" if path else str(name))
+            yield from _unwritable_values(inner, f"{path}.{name}" if path else str(name))
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _long_integers(inner, path)
+            yield from _unwritable_values(inner, path)
     elif isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
-        yield path
+        yield f"{path}: got an integer of hundreds of digits"
+    elif isinstance(value, str) and _SURROGATE.search(value):
+        yield (
+            f"{path}: got {short_repr(value)}, which is not UTF-8; expected UTF-8; for a file, try "
+            "another name or a link to it"
+        )
 
 
 # --- complaints about values ----------------------------------------------------------------------
 
 MAX_INTEGER_BITS = 1024
+_SURROGATE = re.compile("[\ud800-\udfff]")  # stands for a byte that is not UTF-8
 MAX_VALUE_CHARS = 200  # characters of a wrong value
 EXPECTED = {  # pydantic's error types and our words for the expected value
     "bool_parsing": "true or false",
@@ -339,7 +345,7 @@ def _parse_as(annotation: Any, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     parsed = _parse_toml_value(value)
-    if next(_long_integers(parsed), None) is not None:
+    if next(_unwritable_values(parsed), None) is not None:
         return value
     adapter = TypeAdapter(annotation)
     for candidate in (parsed, value):

@@ -367,3 +367,15 @@ def test_read_toml_refuses_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="could not be read: Not a directory"):
         read_toml(tmp_path / "file" / "mine.toml")
+
+
+def test_text_that_is_not_utf8_is_refused() -> None:
+    """A path with other bytes, as the command line passes it: no file of settings can have it."""
+    with pytest.raises(ConfigError, match=r"name: got 'a\\udcff', which is not UTF-8"):
+        build_config(Names, {"name": "a\udcff"})
+
+
+class Names(Config):
+    """One setting of text."""
+
+    name: str = ""

@@ -155,6 +155,10 @@ def read_checksummed_json(path: Path) -> dict[str, Any]:
 
 
 def _with_checksum_field(value: Mapping[str, Any]) -> bytes:
-    body = json.dumps(value, ensure_ascii=False, indent=1)
-    checksummed = {**value, CHECKSUM_KEY: sha256(body.encode()).hexdigest()}
-    return (json.dumps(checksummed, ensure_ascii=False, indent=1) + "\n").encode()
+    checksum = sha256(_json_bytes(value)).hexdigest()
+    return _json_bytes({**value, CHECKSUM_KEY: checksum}) + b"\n"
+
+
+def _json_bytes(value: Mapping[str, Any]) -> bytes:
+    """Return UTF-8 JSON; lone surrogates (bytes of a path that are not UTF-8) are escaped."""
+    return json.dumps(value, ensure_ascii=False, indent=1).encode(errors="backslashreplace")

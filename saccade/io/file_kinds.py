@@ -46,5 +46,5 @@ def check_regular_file(path: Path, error_class: type[SaccadeError] = DataError) 
 
 def format_path(path: str | Path) -> str:
     """Return a path as a message shows it: without control characters, of a long one the start."""
-    text = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(path))
+    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(path))
     return text if len(text) <= MAX_PATH_CHARS else f"{text[:MAX_PATH_CHARS]}…"

@@ -20,7 +20,8 @@ from saccade.io.lock import is_process_alive
 def check_output_path(path: str | Path, option: str = "--out") -> Path:
     """Return the absolute path of an output, with links followed.
 
-    Raises a ConfigError for a path that no file can have, and for a pipe, a socket or a device.
+    Raises a ConfigError for a path that no file can have or that is not UTF-8, and for a pipe, a
+    socket or a device.
     """
     listed = format_path(path)
     try:
@@ -45,7 +46,15 @@ def check_output_path(path: str | Path, option: str = "--out") -> Path:
             f"got {option} {listed}, which is {kind}; expected a new file or folder; try another "
             "path."
         )
-    return Path(os.path.realpath(path))
+    found = os.path.realpath(path)
+    try:
+        found.encode()
+    except UnicodeEncodeError:  # a file of tensors under such a path cannot be opened
+        raise ConfigError(
+            f"got {option} {listed}, whose path {format_path(found)} is not UTF-8; expected UTF-8; "
+            "try another path."
+        ) from None
+    return Path(found)
 
 
 def check_output_folder(folder: str | Path, kept: Iterable[Path] = ()) -> Path:

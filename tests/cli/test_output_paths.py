@@ -42,6 +42,7 @@ PATHS = {
     "5,000 characters": "a" * 5000,
     "5,000 characters and a suffix": "a" * 5000 + ".png",
     "null character": "a\0b.png",
+    "not UTF-8": "a\udcff.png",
 }
 
 
@@ -97,7 +98,7 @@ def test_outputs_are_refused_and_nothing_is_changed(
         assert result.code == 2, f"{name}: {result.err}"
         assert "Internal error" not in result.err and len(result.err) < 2000, (name, result.err)
         # the parser of the arguments refuses null characters itself
-        named = (out[:20] or ".", "thesis.txt", "embedded null byte")
+        named = (out[:20] or ".", "thesis.txt", "embedded null byte", "is not UTF-8")
         assert any(text in result.err for text in named), f"{name}: {result.err}"
         assert user_files() == before, name
 

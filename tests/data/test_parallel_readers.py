@@ -23,7 +23,7 @@ from saccade.io import text_files
 from saccade.io.text_files import read_lines
 
 TWO = [("a b", "x y"), ("ç", "é")]
-LINE = st.text(st.characters(exclude_characters="\n\t\r", codec="utf-8"))
+LINE = st.text(st.characters(exclude_characters="\0\n\t\r", codec="utf-8"))
 FULL = LINE.filter(lambda text: text.encode().strip())
 MANY = st.lists(st.tuples(FULL, FULL), min_size=1)
 

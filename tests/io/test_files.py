@@ -40,7 +40,9 @@ KINDS = {
         read_checksummed_text,
     ),
     "json": Kind(
-        lambda path: write_checksummed_json(path, {"b": [1, 0.1, None, True], "a": {"é": "x\n"}}),
+        lambda path: write_checksummed_json(
+            path, {"b": [1, 0.1, None, True], "a": {"é": "x\n\udcff"}}
+        ),
         read_checksummed_json,
     ),
     "tensors": Kind(lambda path: write_tensors(path, TENSORS, {"step": 7}), read_tensors),
@@ -337,4 +339,4 @@ def test_checksummed_files_are_readable_by_other_tools(tmp_path: Path) -> None:
     loaded: Mapping[str, Tensor] = load_file(tmp_path / "w.safetensors")
     assert torch.equal(loaded["w"], TENSORS["w"])
     KINDS["json"].write(tmp_path / "a.json")
-    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["a"] == {"é": "x\n"}
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["a"] == {"é": "x\n\udcff"}

@@ -103,6 +103,12 @@ def prepare_words(recipe: VectorsRecipe, context: PrepareContext[WordVocabulary]
         ids_path=None if folder is None else folder / WORDS_FILE,
         on_progress=counter.advance,
     )
+    if vocabulary is not None and vocabulary.words != corpus.words:
+        raise DataError(
+            f"got a text with {len(corpus.words):,} words that are not the "
+            f"{len(vocabulary.words):,} of the run; expected the text it was trained on, and its "
+            "vocabulary as it was written; try the original files, or train again."
+        )
     vocabulary = WordVocabulary(corpus.words, corpus.counts, corpus.read)
     notes.append(
         f"{corpus.read:,} words; {len(vocabulary.words):,} different ones occur "
