@@ -99,10 +99,11 @@ def class_names(info: str) -> dict[str, list[str]]:
 
 @contextmanager
 def _errors(polars: Any, name: str, kind: str) -> Iterator[None]:
-    """Turn errors of polars into `DataError`."""
+    """Turn errors of polars into `DataError`, and its panics, which are no `Exception`."""
+    panic = polars.exceptions.PanicException
     try:
         yield
-    except (polars.exceptions.PolarsError, OSError, struct.error) as error:
+    except (polars.exceptions.PolarsError, panic, OSError, struct.error) as error:
         reason = str(error).split("\n")[0][:200]
         raise DataError(
             f"{name}: got a file that cannot be read as {kind} ({reason}); expected a complete "

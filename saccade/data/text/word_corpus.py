@@ -60,12 +60,15 @@ class WordVocabulary(NamedTuple):
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "WordVocabulary":
         """Return the vocabulary that `to_json` described."""
-        words, counts = values["words"], np.array(values["counts"], np.int64)
+        words, read = values["words"], values["read"]
+        counts = np.array(values["counts"], np.int64)
         if counts.shape != (len(words),) or not all(isinstance(word, str) for word in words):
             raise ValueError(f"got {len(words):,} words and counts of shape {counts.shape}")
         if len(counts) and counts.min() < 0:
             raise ValueError(f"got a count of {counts.min():,}")
-        return cls(words, counts, values["read"])
+        if type(read) is not int or read < 0:
+            raise ValueError("got a number of words read that is no count")
+        return cls(words, counts, read)
 
 
 def read_word_corpus(
