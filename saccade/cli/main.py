@@ -38,6 +38,7 @@ from saccade.cli.roles import SectionedCommand
 from saccade.cli.search import search_command
 from saccade.cli.settings import settings_command
 from saccade.cli.show import show_command
+from saccade.cli.summary import summary_command
 from saccade.cli.train import train_command
 from saccade.errors import SaccadeError, Stopped
 from saccade.io.file_kinds import format_path
@@ -90,6 +91,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_command,
     "data": data_command,
     "settings": settings_command,
+    "summary": summary_command,
     "train": train_command,
     "finetune": finetune_command,
     "predict": predict_command,

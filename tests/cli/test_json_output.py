@@ -70,6 +70,7 @@ def arguments(
     return {
         "list": ["tasks"],
         "settings": ["translate"],
+        "summary": ["lenet", "--input=1,28,28"],
         "data": [words_file],
         "train": ["translate", "--data", words_file, "--model=seq2seq", "--out=new", *SMALL],
         "finetune": [run, "--data", words_file, "--out=tuned", "--set=train.steps=2"],
