@@ -26,7 +26,7 @@ from saccade.cli.plot_views import (
     plot_scores,
     plot_weight_decay,
 )
-from saccade.types.limits import MAX_DEPTH, MAX_PLOTTED_WIDTH, MAX_SEED
+from saccade.types.limits import MAX_DEPTH, MAX_PLOTTED_WIDTH, MAX_SEED, MAX_VALUE
 
 MAX_PLOTTED_STATES = 200  # rows and columns of a matrix that is drawn
 
@@ -43,13 +43,21 @@ saccade plot reading|scores|positions|losses|weight-decay|powers --save plot.png
 """
 
 
-def activations_command(save: ImageOption = None, json: JsonOption = False) -> None:
+def activations_command(
+    alpha: Annotated[
+        str | None,
+        typer.Option(help="Only elu and leaky_relu, with each of these α, as in 0.01,0.3,1."),
+    ] = None,
+    save: ImageOption = None,
+    json: JsonOption = False,
+) -> None:
     r"""Plot activation functions and their derivatives.
 
     \b
     saccade plot activations --save activations.png
+    saccade plot activations --alpha 0.01,0.3,1 --save alphas.png
     """
-    plot_activations(save, json)
+    plot_activations(alpha, save, json)
 
 
 def schedules_command(
@@ -74,6 +82,9 @@ def signal_command(
     norm: Annotated[str, typer.Option(help="Normalisation: none, batch, layer or rms.")] = "none",
     residual: Annotated[bool, typer.Option("--residual", help="Add residual connections.")] = False,
     seed: Annotated[int, typer.Option(help="Random seed.", min=0, max=MAX_SEED)] = 0,
+    alpha: Annotated[
+        float | None, typer.Option(help="α of elu or leaky_relu.", min=0, max=MAX_VALUE)
+    ] = None,
     save: ImageOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -92,6 +103,7 @@ def signal_command(
             "norm": norm,
             "residual": residual,
             "seed": seed,
+            "alpha": alpha,
         },
         save,
         json,

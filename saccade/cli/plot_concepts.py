@@ -7,37 +7,47 @@ from typing import TYPE_CHECKING, Any
 
 from saccade.cli.console import make_table, print_json, stderr_console
 from saccade.errors import ConfigError
+from saccade.types.limits import MAX_VALUE
+from saccade.types.names import ACTIVATIONS_WITH_ALPHA
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from saccade.inspection.figures import SignalPropagation
+    from saccade.inspection.figures import ActivationCurve, GELUApproximation, SignalPropagation
     from saccade.inspection.zipf import ZipfFit
 
 ACTIVATION_RANGE = 4.0  # activations are plotted from minus this to this
 ACTIVATION_POINTS = 161
+MAX_ALPHAS = 6  # panels of one activation
 MAX_FLOAT_EXPONENT = 300  # powers of ten beyond it are formatted by hand
 SCRIPT_SAMPLE_LINES = 200  # lines from which the script of a text is inferred
 GELU_FORMULAS = {"gelu": "tanh (gelu)", "gelu_sigmoid": "σ(1.702 x) (gelu_sigmoid)"}
 
 
-def plot_activations(save: Path | None, json: bool) -> None:
-    """Print and plot activation functions, their derivatives and the errors of GELU's forms."""
+def plot_activations(alphas: str | None, save: Path | None, json: bool) -> None:
+    """Print and plot activation functions, their derivatives and the errors of GELU's forms.
+
+    With `alphas`, only the activations that have an α, each with each of these.
+    """
     import numpy as np
-    from rich.console import Console
 
     from saccade.inspection.activations import (
         ACTIVATION_EQUATIONS,
-        KINKED_ACTIVATIONS,
         activation_curve,
         gelu_approximations,
     )
     from saccade.plots.activations import save_activations
 
     x = np.linspace(-ACTIVATION_RANGE, ACTIVATION_RANGE, ACTIVATION_POINTS)
-    curves = [activation_curve(name, x) for name in ACTIVATION_EQUATIONS]
-    approximations = gelu_approximations()
+    if alphas is None:
+        curves = [activation_curve(name, x) for name in ACTIVATION_EQUATIONS]
+        approximations = gelu_approximations()
+    else:
+        given = parse_alphas(alphas)
+        names = ACTIVATIONS_WITH_ALPHA
+        curves = [activation_curve(name, x, alpha) for name in names for alpha in given]
+        approximations = []
     if save is not None:
         try:
             save_activations(curves, approximations, save)
@@ -50,7 +60,8 @@ def plot_activations(save: Path | None, json: bool) -> None:
                 "activations": [
                     {
                         "name": curve.name,
-                        "equation": ACTIVATION_EQUATIONS[curve.name],
+                        **({} if curve.alpha is None else {"alpha": curve.alpha}),
+                        "equation": curve.equation,
                         "x": x.tolist(),
                         "y": curve.y.tolist(),
                         "slope": curve.derivative.tolist(),
@@ -65,26 +76,48 @@ def plot_activations(save: Path | None, json: bool) -> None:
             }
         )
         return
+    _print_activations(curves, approximations)
+
+
+def parse_alphas(text: str) -> list[float]:
+    """Return the numbers of a list such as 0.01,0.3,1."""
+    try:
+        alphas = [float(part) for part in text.split(",")]
+    except ValueError:
+        alphas = []
+    if not 1 <= len(alphas) <= MAX_ALPHAS or not all(0 <= a <= MAX_VALUE for a in alphas):
+        raise ConfigError(
+            f"got --alpha {text[:40]!r}; expected 1 to {MAX_ALPHAS} numbers of 0 or more, with "
+            "commas between them; try --alpha 0.01,0.3,1."
+        )
+    return alphas
+
+
+def _print_activations(
+    curves: "list[ActivationCurve]", approximations: "list[GELUApproximation]"
+) -> None:
+    from rich.console import Console
+
     table = make_table("activation", "f(x)", "min f'(x)", "max f'(x)", "f'(0)")
     for curve in curves:
         slopes = (curve.derivative.min(), curve.derivative.max(), curve.derivative_at_zero)
-        table.add_row(
-            curve.name, ACTIVATION_EQUATIONS[curve.name], *(f"{slope:.3g}" for slope in slopes)
-        )
+        table.add_row(curve.label, curve.equation, *(f"{slope:.3g}" for slope in slopes))
     console = Console(highlight=False, markup=False)
     console.print(table)
     console.print()
-    console.print(
-        f"Derivatives for x from {-ACTIVATION_RANGE:g} to {ACTIVATION_RANGE:g}. "
-        f"{', '.join(KINKED_ACTIVATIONS)} are not differentiable at 0; the value given there is "
-        "the subgradient used for training (for relu any number from 0 to 1 is one)."
-    )
+    console.print(f"Derivatives for x from {-ACTIVATION_RANGE:g} to {ACTIVATION_RANGE:g}.")
+    if kinked := [curve.label for curve in curves if curve.is_kinked]:
+        console.print(
+            f"Not differentiable at 0: {'; '.join(kinked)}. The value given there is the "
+            "subgradient used for training (for relu any number from 0 to 1 is one)."
+        )
     errors = [
         f"{GELU_FORMULAS[found.name]} {found.max_error:.2e}, at x = {found.max_error_x:.2f}"
         for found in approximations
     ]
-    console.print(f"Largest error of the approximations of gelu_exact: {'; '.join(errors)}.")
-    console.print("softmax is a function of a whole vector and is not plotted.")
+    if errors:
+        console.print(f"Largest error of the approximations of gelu_exact: {'; '.join(errors)}.")
+        console.print("softmax is a function of a whole vector and is not plotted.")
 
 
 def plot_signal(stack_options: dict[str, Any], save: Path | None, json: bool) -> None:

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 from saccade.inspection.figures import ACTIVATION_EQUATIONS as ACTIVATION_EQUATIONS
 from saccade.inspection.figures import KINKED_ACTIVATIONS as KINKED_ACTIVATIONS
 from saccade.inspection.figures import ActivationCurve, GELUApproximation
-from saccade.nn.activations import ACTIVATIONS
-from saccade.registry import lookup
+from saccade.nn.activations import ACTIVATIONS, make_activation
 
 GELU_APPROXIMATIONS = {
     "gelu": "x/2 (1 + tanh(√(2/π) (x + 0.044715 x³)))",
@@ -18,9 +17,11 @@ GELU_APPROXIMATIONS = {
 GELU_ERROR_LIMIT, GELU_ERROR_POINTS = 8.0, 160_001
 
 
-def activation_curve(name: str, x: NDArray[np.float64]) -> ActivationCurve:
-    """Evaluate an activation and its derivative (by autograd) at `x`."""
-    f = lookup(ACTIVATIONS, name, "activation")
+def activation_curve(
+    name: str, x: NDArray[np.float64], alpha: float | None = None
+) -> ActivationCurve:
+    """Evaluate an activation, with its α if it has one, and its derivative (by autograd) at `x`."""
+    f = make_activation(name, alpha)
     if name == "softmax":
         raise ValueError(
             "got softmax, a function of a vector; expected an activation of one number."
@@ -29,7 +30,7 @@ def activation_curve(name: str, x: NDArray[np.float64]) -> ActivationCurve:
     y = f(points)
     (derivative,) = torch.autograd.grad(y.sum(), points)
     return ActivationCurve(
-        name, x, y.detach().numpy()[:-1], derivative.numpy()[:-1], float(derivative[-1])
+        name, x, y.detach().numpy()[:-1], derivative.numpy()[:-1], float(derivative[-1]), alpha
     )
 
 

@@ -400,6 +400,25 @@ class ActivationCurve(NamedTuple):
     y: FloatArray
     derivative: FloatArray
     derivative_at_zero: float  # the value autograd uses there, even at a kink
+    alpha: float | None = None  # of elu and leaky_relu; None: the default
+
+    @property
+    def label(self) -> str:
+        """Name, with α if it is given."""
+        return self.name if self.alpha is None else f"{self.name}, α = {self.alpha:g}"
+
+    @property
+    def equation(self) -> str:
+        """f(x), with the number in place of α."""
+        if self.alpha is None:
+            return ACTIVATION_EQUATIONS[self.name]
+        factor = "x" if self.name == "leaky_relu" else "(exp(x) - 1)"
+        return f"x, or {self.alpha:g} {factor} below 0"
+
+    @property
+    def is_kinked(self) -> bool:
+        """True if the derivative jumps at 0."""
+        return self.name in KINKED_ACTIVATIONS if self.alpha is None else self.alpha != 1
 
 
 class GELUApproximation(NamedTuple):
@@ -438,6 +457,7 @@ class StackConfig(NamedTuple):
     norm: str = "none"
     residual: bool = False
     seed: int = 0
+    alpha: float | None = None  # of elu and leaky_relu
 
 
 class ProductSpectrum(NamedTuple):

@@ -20,7 +20,7 @@ from saccade.inspection.figures import (
     SignalPropagation,
     StackConfig,
 )
-from saccade.nn.activations import ACTIVATIONS
+from saccade.nn.activations import make_activation
 from saccade.nn.init import init_weight
 from saccade.nn.norm import NORMS
 from saccade.registry import lookup
@@ -59,6 +59,7 @@ def random_stack(stack: StackConfig) -> tuple[list[Tensor], Tensor, Tensor]:
             torch.empty(D, D, dtype=torch.float64),
             stack.init,
             activation=stack.activation,
+            alpha=stack.alpha,
             layers=stack.layers,
             generator=generator,
         )
@@ -83,7 +84,7 @@ def _check(stack: StackConfig) -> None:
 
 
 def _layer(h: Tensor, weight: Tensor, stack: StackConfig) -> Tensor:
-    f = lookup(ACTIVATIONS, stack.activation, "activation")
+    f = make_activation(stack.activation, stack.alpha)
     norm = lookup(NORMS, stack.norm, "norm")(stack.width).double()
     if stack.residual:
         return h + f(norm(h)) @ weight.T

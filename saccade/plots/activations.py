@@ -1,5 +1,6 @@
 """Picture of activations and their derivatives, with a panel of GELU's approximation errors."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,15 +10,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from saccade.inspection.figures import (
-    ACTIVATION_EQUATIONS,
-    KINKED_ACTIVATIONS,
     ActivationCurve,
     ActivationCurves,
     GELUApproximation,
 )
 from saccade.plots.style import LINE_COLORS, MUTED_COLOR, TEXT_COLOR, image_format, write_figure
+from saccade.types.arrays import FloatArray
 
-PANELS_PER_ROW = 3
+PANELS_PER_ROW, MAX_PANELS_PER_ROW = 3, 6
 FUNCTION_COLOR, DERIVATIVE_COLOR = LINE_COLORS[0], LINE_COLORS[1]
 ERROR_CURVE_POINTS = 801
 ERROR_PANEL_LIMIT = 5.0  # |x| at the edges of the error panel
@@ -40,25 +40,40 @@ def save_activation_curves(activations: ActivationCurves, path: Path) -> list[st
 def activations_figure(
     curves: Sequence[ActivationCurve], errors: Sequence[GELUApproximation]
 ) -> Figure:
-    """Return the figure: a panel for each activation, and one for the errors of GELU."""
-    down = -(-(len(curves) + 1) // PANELS_PER_ROW)
-    figure = Figure(figsize=(10, 2.7 * down), facecolor="white", layout="constrained")
+    """Return the figure: a panel for each activation, and one for the errors of GELU, if any.
+
+    Curves of one activation with several α are next to each other, with the same limits of y.
+    """
+    count = len(curves) + bool(errors)
+    across = _panels_per_row(curves)
+    down = -(-count // across)
+    size = (10 * max(1.0, across / 4), 2.7 * down)
+    figure = Figure(figsize=size, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(down, PANELS_PER_ROW, squeeze=False).flatten().tolist()
+    panels = figure.subplots(down, across, squeeze=False).flatten().tolist()
     for panel, curve in zip(panels, curves, strict=False):
-        _draw_curve(panel, curve)
-    _draw_errors(panels[len(curves)], errors)
-    for panel in panels[len(curves) + 1 :]:
+        same = [other for other in curves if other.name == curve.name]
+        _draw_curve(panel, curve, np.concatenate([[*o.y, *o.derivative] for o in same]))
+    if errors:
+        _draw_errors(panels[len(curves)], errors)
+    for panel in panels[count:]:
         panel.axis("off")
     return figure
 
 
-def _draw_curve(axes: Axes, curve: ActivationCurve) -> None:
+def _panels_per_row(curves: Sequence[ActivationCurve]) -> int:
+    """Return the number of panels in a row: that of the α of an activation, if it has several."""
+    same = max([0, *Counter(curve.name for curve in curves).values()])
+    return min(same, MAX_PANELS_PER_ROW) if same > 1 else PANELS_PER_ROW
+
+
+def _draw_curve(axes: Axes, curve: ActivationCurve, values: FloatArray) -> None:
+    """Draw a curve and its derivative; the limits of y include all of `values`."""
     axes.axhline(0, color="#d9d9d9", lw=0.8, zorder=0)
     axes.axvline(0, color="#d9d9d9", lw=0.8, zorder=0)
     axes.plot(curve.x, curve.y, color=FUNCTION_COLOR, lw=1.8, label="f(x)")
     left, right = curve.x < 0, curve.x > 0
-    if curve.name in KINKED_ACTIVATIONS:  # draw a jump as a gap, not as a steep line
+    if curve.is_kinked:  # draw a jump as a gap, not as a steep line
         axes.plot(
             curve.x[left],
             curve.derivative[left],
@@ -82,12 +97,12 @@ def _draw_curve(axes: Axes, curve: ActivationCurve) -> None:
         axes.plot(
             curve.x, curve.derivative, color=DERIVATIVE_COLOR, lw=1.4, ls=(0, (4, 2)), label="f'(x)"
         )
-    both = np.concatenate([curve.y, curve.derivative])
-    low, high = both.min(), both.max()
+    low, high = values.min(), values.max()
     margin = 0.08 * (high - low)
     axes.set_ylim(low - margin, high + margin)
-    _style(axes, curve.name, ACTIVATION_EQUATIONS[curve.name])
-    axes.legend(frameon=False, fontsize=8, labelcolor=TEXT_COLOR, loc="upper left")
+    _style(axes, curve.label, curve.equation)
+    corner = "upper left" if curve.alpha is None else "best"  # with a large α, f' is there
+    axes.legend(frameon=False, fontsize=8, labelcolor=TEXT_COLOR, loc=corner)
 
 
 def _draw_errors(axes: Axes, errors: Sequence[GELUApproximation]) -> None:

@@ -53,7 +53,9 @@ def signal_propagation_figure(propagation: SignalPropagation) -> Figure:
 
 def stack_title(stack: StackConfig) -> str:
     """Return the settings of a stack in one line."""
-    parts = [f"{stack.layers} layers of width {stack.width}", stack.activation, stack.init]
+    alpha = "" if stack.alpha is None else f" (α = {stack.alpha:g})"
+    activation = f"{stack.activation}{alpha}"
+    parts = [f"{stack.layers} layers of width {stack.width}", activation, stack.init]
     if stack.norm != "none":
         parts.append(f"{stack.norm} norm")
     if stack.residual:

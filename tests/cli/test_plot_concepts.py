@@ -1,6 +1,7 @@
 """`saccade plot`: activations, signal propagation and Zipf curves."""
 
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,36 @@ def test_plot_activations(saccade: Command, tmp_path: Path) -> None:
     relu = next(one for one in value["activations"] if one["name"] == "relu")
     assert relu["slope_at_0"] == 0 and relu["y"] == [max(0.0, x) for x in relu["x"]]
     assert value["gelu"]["gelu"]["largest_error"] == pytest.approx(4.73e-4, rel=0.01)
+
+
+def test_plot_activations_with_several_alphas(saccade: Command, tmp_path: Path) -> None:
+    result = saccade("plot", "activations", "--alpha", "0.3, 1,2", "--save", "a.png")
+    assert result.code == 0 and "Wrote 6 activation functions to a.png." in result.err
+    lines = [" ".join(line.split()) for line in result.out.splitlines()]
+    assert "elu, α = 2 x, or 2 (exp(x) - 1) below 0 0.0366 2 2" in lines
+    assert "leaky_relu, α = 0.3 x, or 0.3 x below 0 0.3 1 0.3" in lines
+    kinked = "elu, α = 0.3; elu, α = 2; leaky_relu, α = 0.3; leaky_relu, α = 2."
+    assert f"Not differentiable at 0: {kinked}" in " ".join(lines) and "gelu" not in result.out
+    curves = json.loads(saccade("plot", "activations", "--alpha", "0.3", "--json").out)
+    by_name = {curve["name"]: curve for curve in curves["activations"]}
+    assert {curve["alpha"] for curve in by_name.values()} == {0.3}
+    columns = (by_name["elu"]["x"], by_name["elu"]["y"], by_name["leaky_relu"]["y"])
+    for x, elu, leaky in zip(*columns, strict=True):
+        assert elu == pytest.approx(x if x > 0 else 0.3 * math.expm1(x))
+        assert leaky == pytest.approx(x if x > 0 else 0.3 * x)
+
+
+def test_plot_signal_with_alpha(saccade: Command) -> None:
+    asked: tuple[Any, ...] = ("plot", "signal", *SMALL, "--activation", "leaky_relu")
+    asked += ("--init", "kaiming")
+    result = saccade(*asked, "--alpha", 1)
+    assert "6 layers of width 16, leaky_relu (α = 1), kaiming, seed 0" in result.out
+    linear = saccade(
+        "plot", "signal", *SMALL, "--activation", "linear", "--init", "lecun", "--json"
+    )
+    found = json.loads(saccade(*asked, "--alpha", 1, "--json").out)
+    assert found["alpha"] == 1  # of gain 1 and no kink: a linear network
+    assert found["signals"] == pytest.approx(json.loads(linear.out)["signals"])
 
 
 def test_plot_signal(saccade: Command, tmp_path: Path) -> None:
@@ -68,6 +99,11 @@ def test_plot_signal_json_has_no_infinity(saccade: Command) -> None:
         (("signal", "--norm", "bach"), "There is no norm 'bach'. Did you mean 'batch'?"),
         (("signal", "--init", "kaiming", "--activation", "softmax"), "softmax has no gain"),
         (("signal", "--save", "d.gif"), "a picture can be .png, .svg, .pdf"),
+        (("signal", "--alpha", "0.3"), "got an α of 0.3 for tanh; expected one of elu"),
+        (("activations", "--alpha", "0.3,x"), "expected 1 to 6 numbers of 0 or more"),
+        (("activations", "--alpha", "nan"), "got --alpha 'nan'"),
+        (("activations", "--alpha=-1"), "try --alpha 0.01,0.3,1"),
+        (("activations", "--alpha", "1,1,1,1,1,1,1"), "expected 1 to 6 numbers"),
         (("signal", "--layers", "9999", "--width", "1024"), "less than or equal to 1000"),
         (("signal", "--layers", "1000", "--width", "4096"), "would take 134.2 GB"),
     ],

@@ -46,6 +46,31 @@ def test_activation_curve_derivative_at_zero_is_a_subgradient() -> None:
     assert activation_curve("relu", X).derivative_at_zero == 0
 
 
+@pytest.mark.parametrize("name", ["elu", "leaky_relu"])
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0, 2.0])
+def test_activation_curve_with_alpha(name: str, alpha: float) -> None:
+    curve = activation_curve(name, X, alpha)
+    left = X < 0
+    expected = alpha * (np.expm1(X[left]) if name == "elu" else X[left])
+    np.testing.assert_allclose(curve.y[left], expected, atol=1e-12)
+    np.testing.assert_array_equal(curve.y[~left], X[~left])
+    slope = alpha * (np.exp(X[left]) if name == "elu" else 1.0)
+    np.testing.assert_allclose(curve.derivative[left], slope + 0 * X[left], atol=1e-12)
+    assert curve.is_kinked == (alpha != 1)
+    with pytest.raises(ValueError, match="got an α of 0.5 for relu"):
+        activation_curve("relu", X, 0.5)
+
+
+def test_activations_figure_has_a_row_for_each_activation_with_alpha() -> None:
+    alphas = (0.01, 0.3, 1.0, 2.0)
+    curves = [activation_curve(name, X, a) for name in ("elu", "leaky_relu") for a in alphas]
+    panels = activations_figure(curves, []).axes
+    titles = [panel.get_title(loc="left") for panel in panels]
+    assert titles == [f"{name}, α = {a:g}" for name in ("elu", "leaky_relu") for a in alphas]
+    rows = {panel.get_subplotspec().rowspan.start for panel in panels[:4]}
+    assert rows == {0} and len({panel.get_ylim() for panel in panels[:4]}) == 1
+
+
 def test_gelu_approximations_equal_scipy() -> None:
     for one in gelu_approximations():
         x = one.x[::40]
