@@ -102,7 +102,7 @@ def stop_at(step: int) -> TrainOptions:
     ("model", "segment_order"),
     [
         *((model, "sequential") for model in NETWORKS if model not in GPTS),
-        *((model, "random") for model in ("gru", "transformer_xl", *GPTS)),
+        *((model, "random") for model in ("gru", "bidirectional", "transformer_xl", *GPTS)),
     ],
 )
 def test_resumed_training_is_bit_exact(
@@ -126,25 +126,30 @@ def test_resumed_training_is_bit_exact(
 
 
 @pytest.mark.parametrize(
-    "setting",
-    [{"model.truncation": "window"}, {"model.truncation": "random"}, {"model.input": "one_hot"}],
+    ("model", "setting"),
+    [
+        ("gru", {"model.truncation": "window", "model.window": 5}),
+        ("gru", {"model.truncation": "random", "model.window": 5}),
+        ("gru", {"model.input": "one_hot"}),
+        ("bidirectional", {"model.input": "one_hot"}),
+    ],
     ids=str,
 )
 def test_resumed_training_of_recurrent_settings_is_bit_exact(
+    model: str,
     setting: dict[str, Any],
     rhyme: Path,
     small_run: Callable[[str], Run],
     outcome_of: Callable[[Path], dict[str, Any]],
     tmp_path: Path,
 ) -> None:
-    changes = {"model.window": 5, "train.checkpoint_seconds": 0, **setting}
-    interrupted = recipe("gru", rhyme, changes)
+    interrupted = recipe(model, rhyme, {"train.checkpoint_seconds": 0, **setting})
     train_recipe(interrupted, tmp_path / "whole", TrainOptions())
     with pytest.raises(KeyboardInterrupt):
         train_recipe(interrupted, tmp_path / "run", stop_at(4))
     resume(tmp_path / "run", {}, TrainOptions())
     assert outcome_of(tmp_path / "run") == outcome_of(tmp_path / "whole")
-    full = small_run("gru").folder
+    full = small_run(model).folder
     assert outcome_of(full)["best"] != outcome_of(tmp_path / "whole")["best"]
 
 

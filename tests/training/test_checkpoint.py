@@ -110,25 +110,38 @@ def test_resume_after_repeated_stops_is_bit_exact(
 
 
 @pytest.mark.parametrize(
-    ("changes", "at"),
+    ("model", "changes", "at"),
     [
-        ({"train.accumulate_steps": 2}, 3),
-        ({"train.average_checkpoints": 3}, 11),
-        ({"train.threads": 2, "train.batch_tokens": 512}, 4),
-        ({"model.attention": "hard", "model.estimator": "score_function"}, 4),
-        ({"model.norm": "batch", "train.average_checkpoints": 2}, 4),
+        ("bahdanau", {"train.accumulate_steps": 2}, 3),
+        ("bahdanau", {"train.average_checkpoints": 3}, 11),
+        ("bahdanau", {"train.threads": 2, "train.batch_tokens": 512}, 4),
+        ("bahdanau", {"model.attention": "hard", "model.estimator": "score_function"}, 4),
+        ("luong", {"model.attention": "hard"}, 4),
+        ("luong", {"model.attention": "hard", "model.estimator": "score_function"}, 4),
+        ("transformer", {"model.norm": "batch", "train.average_checkpoints": 2}, 4),
+        ("transformer", {"model.norm": "rms"}, 4),
+        ("seq2seq", {"model.context": "mean"}, 4),
+        ("seq2seq", {"model.context": "concatenation"}, 4),
     ],
     ids=str,
 )
-def test_resume_restores_accumulation_averaging_threads_and_samples(
-    outcome_of: Outcomes, changes: dict[str, Any], at: int, smallest: Recipes, tmp_path: Path
+def test_resume_of_other_settings_is_bit_exact(
+    model: str,
+    changes: dict[str, Any],
+    at: int,
+    outcome_of: Outcomes,
+    smallest: Recipes,
+    uninterrupted: Callable[..., Any],
+    tmp_path: Path,
 ) -> None:
-    """Accumulated batches, averaged weights, the dropout of each thread, sampled attention."""
-    recipe = smallest("transformer" if "model.norm" in changes else "bahdanau", changes)
+    """Accumulated batches, averages, dropout of each thread, sampled attention, norms, contexts."""
+    recipe = smallest(model, changes)
     train_recipe(recipe, tmp_path / "whole", TrainOptions())
     train_recipe(recipe, tmp_path / "broken", interrupting(at))
     resume(tmp_path / "broken", {}, TrainOptions())
-    assert outcome_of(tmp_path / "broken") == outcome_of(tmp_path / "whole")
+    outcome = outcome_of(tmp_path / "whole")
+    assert outcome_of(tmp_path / "broken") == outcome
+    assert outcome["best"] != uninterrupted(model)["best"]  # the settings have an effect
 
 
 @pytest.mark.parametrize("seconds", [0, 1000], ids=["a checkpoint each step", "no checkpoint"])
