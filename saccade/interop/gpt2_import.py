@@ -6,13 +6,12 @@ read, and one that brings a regular expression is refused. How the two layouts d
 in `saccade.interop.huggingface_gpt2`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from saccade.config import short_repr
@@ -28,17 +27,19 @@ from saccade.interop.huggingface_gpt2 import (
     LINE_END_NORMALIZER,
     NEWLINE_TOKEN,
 )
+from saccade.interop.weight_files import (
+    MAX_DIFFERENCES,
+    read_float_tensors,
+    read_weights_header,
+    wrong_tensor,
+)
 from saccade.io.documents import parse_json
 from saccade.io.file_kinds import check_regular_file
 from saccade.io.memory import WEIGHT_BYTES, check_memory
-from saccade.io.signatures import PICKLES, binary_kind, zip_document_kind
-from saccade.io.tensor_header import TensorInfo, read_tensor_header
 from saccade.models.config import GPTConfig
 from saccade.types.limits import MAX_DEPTH, MAX_LENGTH, MAX_VOCABULARY, MAX_WIDTH
 
 IMPORT_COPIES = 3  # their weights, ours, and those of the model
-MAX_DIFFERENCES = 5  # tensors of a wrong shape that a message lists
-GPT2_TENSOR_TYPES = ("F16", "BF16", "F32", "F64")
 GPT2_SIZES = {  # largest value, and whether it may be missing
     "n_embd": (MAX_WIDTH, False),
     "n_layer": (MAX_DEPTH, False),
@@ -59,6 +60,7 @@ GPT2_VALUES: dict[str, tuple[Any, ...]] = {
 NORMALIZERS = (None, {"type": "NFC"}, LINE_END_NORMALIZER)
 PICKLE_NAMES = ("pytorch_model.bin", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 SHARD_INDEX = "model.safetensors.index.json"
+_SAVE_ADVICE = "try save_pretrained of transformers, which writes model.safetensors."
 _FROM_TRANSFORMERS = "try the folder that save_pretrained of transformers wrote."
 
 
@@ -114,7 +116,7 @@ def import_gpt2(folder: Path) -> ImportedGPT2:
         context_length=config["n_positions"],
         missing_tokens=found.missing_tokens,
     )
-    weights = _own_weights(model, _read_weights(path, names), found.rows)
+    weights = _own_weights(model, read_float_tensors(path, names), found.rows)
     return ImportedGPT2(model, found.tokenizer, weights)
 
 
@@ -306,16 +308,13 @@ def _check_header(path: Path, config: dict[str, Any], rows: list[int | None]) ->
 
     Returns the name in the file for each tensor of GPT-2.
     """
-    _check_weights_file(path)
-    try:
-        stored, _ = read_tensor_header(path)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise _unreadable_weights(path, error) from None
+    _check_weights_exist(path)
+    stored = read_weights_header(path, _SAVE_ADVICE)
     names = {name.removeprefix(GPT2_WEIGHT_PREFIX): name for name in stored}
     wrong: list[str] = []
     for name, expected in _expected_shapes(config):
         found = stored[names[name]] if name in names else None
-        if complaint := _wrong_tensor(found, expected):
+        if complaint := wrong_tensor(found, expected):
             wrong.append(f"{name}: {complaint}")
         if len(wrong) == MAX_DIFFERENCES:
             break
@@ -358,22 +357,8 @@ def _expected_shapes(config: dict[str, Any]) -> Iterator[tuple[str, tuple[int | 
             yield f"h.{layer}.{linear}.bias", (outputs,)
 
 
-def _wrong_tensor(found: TensorInfo | None, expected: tuple[int | None, ...]) -> str:
-    """Return how a tensor differs from what is expected; an empty string if it does not."""
-    shape = " × ".join("any" if size is None else f"{size:,}" for size in expected)
-    if found is None:
-        return f"it is missing; expected {shape}"
-    if found.dtype not in GPT2_TENSOR_TYPES:
-        return f"got values of type {found.dtype}; expected {', '.join(GPT2_TENSOR_TYPES)}"
-    same = len(found.shape) == len(expected) and all(
-        size in (None, own) for own, size in zip(found.shape, expected, strict=True)
-    )
-    return "" if same else f"got {' × '.join(map('{:,}'.format, found.shape))}; expected {shape}"
-
-
-def _check_weights_file(path: Path) -> None:
+def _check_weights_exist(path: Path) -> None:
     """Raise a DataError with the reason if there are no weights as one safetensors file."""
-    advice = "try save_pretrained of transformers, which writes model.safetensors."
     if not path.exists():
         pickles = [found.name for name in PICKLE_NAMES for found in path.parent.glob(name)]
         reason = "expected GPT-2's weights as safetensors"
@@ -384,30 +369,7 @@ def _check_weights_file(path: Path) -> None:
             )
         elif (path.parent / SHARD_INDEX).exists():
             reason = "got weights in several files; expected one; save with max_shard_size='10GB'"
-        raise DataError(f"{path} is missing: {reason}; {advice}")
-    check_regular_file(path)
-    with path.open("rb") as file:
-        start = file.read(16)
-    if binary_kind(start) in PICKLES or zip_document_kind(path) in PICKLES:
-        raise DataError(
-            f"{path}: got a pickle, which may execute code when it is opened; expected "
-            f"safetensors; {advice}"
-        )
-
-
-def _unreadable_weights(path: Path, error: Exception) -> DataError:
-    return DataError(
-        f"{path} could not be read: {error}; expected a complete safetensors file; try to copy or "
-        "download it again."
-    )
-
-
-def _read_weights(path: Path, names: Mapping[str, str]) -> dict[str, Tensor]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(stored).float() for name, stored in names.items()}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise _unreadable_weights(path, error) from None
+        raise DataError(f"{path} is missing: {reason}; {_SAVE_ADVICE}")
 
 
 def _own_weights(

@@ -69,6 +69,7 @@ EXPORTS: LazyRegistry[ExportFunction] = LazyRegistry(
         "fasttext": "saccade.interop.word_vectors:export_fasttext",
         "glove": "saccade.interop.word_vectors:export_glove",
         "huggingface": "saccade.interop.huggingface_gpt2:export_parts_to_huggingface",
+        "torchvision": "saccade.interop.torchvision:export_parts_to_torchvision",
         "word2vec": "saccade.interop.word_vectors:export_word2vec",
         "word2vec-binary": "saccade.interop.word_vectors:export_word2vec_binary",
     }
