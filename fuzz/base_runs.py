@@ -183,6 +183,24 @@ def base_export(name: str) -> Path:
 
     out = shelf() / "exports" / name
     out.parent.mkdir(exist_ok=True)
+    if name == "gpt1":
+        return _export_gpt1(out)
     if name == "gpt2":
         return load_run(base_run("gpt2")).export("huggingface", out)
     return load_run(base_run("skipgram")).export(name, out)
+
+
+def _export_gpt1(out: Path) -> Path:
+    """Write a GPT with its own tokenizer, which cannot be fitted, and random weights."""
+    from saccade.data.tokenizers import LowercaseBPETokenizer
+    from saccade.interop.huggingface_gpt2 import export_gpt2
+    from saccade.models.config import GPTConfig
+    from saccade.models.gpt import GPT
+
+    letters = "acehnst"
+    tokens = [*letters, *(f"{letter}</w>" for letter in letters), "th", "the</w>"]
+    tokenizer = LowercaseBPETokenizer(tokens, [("t", "h"), ("th", "e</w>")])
+    sizes = {"width": 8, "depth": 1, "heads": 2, "context_length": 16}
+    config = GPTConfig(name="gpt1", vocab_size=tokenizer.vocab_size, missing_tokens=[0, 1], **sizes)
+    export_gpt2(out, config, tokenizer, GPT(config).state_dict())
+    return out

@@ -207,18 +207,23 @@ def _mutate_json(content: bytes, max_size: int, seed: int) -> bytes:
 
 
 def imports_target(content: bytes) -> None:
-    """Import a changed folder of Hugging Face's GPT-2, predict and export it again.
+    """Import a changed folder of Hugging Face's GPT or GPT-2, predict and export it again.
 
-    The case is {"edits": [[FILE, PATH, VALUE], …]}.
+    The case is {"layout": "gpt1" or "gpt2", "edits": [[FILE, PATH, VALUE], …]}.
     """
     case = parse_case(content)
     if not isinstance(case, dict):
         return
-    base = base_export("gpt2")
+    layout = _gpt_layout(case)
+    base = base_export(layout)
     with sandbox() as folder, interrupted():
         shutil.copytree(base, folder / "model")
         _apply(folder / "model", case.get("edits"), is_checksummed=False)
-        _import("gpt2", folder / "model", "the cat")
+        _import(layout, folder / "model", "the cat")
+
+
+def _gpt_layout(case: dict[str, Any]) -> str:
+    return "gpt1" if case.get("layout") == "gpt1" else "gpt2"
 
 
 def _import(layout: str, path: Path, given: str) -> None:
@@ -236,8 +241,8 @@ def _mutate_imports(content: bytes, max_size: int, seed: int) -> bytes:
     draw = random.Random(seed)
     case = parse_case(content)
     if not isinstance(case, dict):
-        case = {}
-    _mutate_edits(case, base_export("gpt2"), draw)
+        case = {"layout": draw.choice(["gpt1", "gpt2"])}
+    _mutate_edits(case, base_export(_gpt_layout(case)), draw)
     return json.dumps(case).encode()[:max_size]
 
 
@@ -247,7 +252,7 @@ def vectors_target(content: bytes) -> None:
 
     first, _, rest = content.partition(b"\n")
     layout, _, suffix = first.decode("ascii", "replace").partition(" ")
-    if layout not in IMPORTS or layout == "gpt2":
+    if layout not in IMPORTS or layout in ("gpt1", "gpt2"):
         return
     with sandbox() as folder, interrupted():
         path = folder / ("vectors.bin" if suffix == ".bin" else "vectors.txt")

@@ -45,9 +45,10 @@ def export_command(
     saccade export runs/text --to huggingface --out elsewhere
     saccade export runs/vectors --to word2vec --out vectors.txt
 
-    ctranslate2 exports a transformer for fast inference on a CPU. huggingface writes a gpt2 with
-    bpe or character tokens in the layout of GPT-2, torchvision the weights of an image network
-    that it has. The others are formats of word vectors. What a format cannot express is refused.
+    ctranslate2 exports a transformer for fast inference on a CPU. huggingface writes a gpt1 or gpt2
+    with bpe or character tokens in the layout of GPT or GPT-2, torchvision the weights of an image
+    network that it has. The others are formats of word vectors. What a format cannot express is
+    refused.
     """
     options = parse_overrides(set)
     lookup(EXPORTS, to, "export format")

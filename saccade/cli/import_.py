@@ -24,6 +24,7 @@ def import_command(
 
     \b
     saccade import gpt2 some/gpt2 --out runs/gpt2
+    saccade import gpt1 some/openai-gpt --out runs/gpt1
     saccade import glove glove.6B.50d.txt --out runs/glove
     saccade predict runs/gpt2 "Once upon a time" --max-new-tokens 50
     saccade train language --data book.txt --init-from runs/gpt2

@@ -1,11 +1,11 @@
-"""Tokenizers: character, word, whitespace and byte-pair encoding (BPE).
+"""Tokenizers: character, word, whitespace and byte-pair encoding (BPE); GPT's for imported models.
 
 Every tokenizer applies `normalise` to its input: Unicode NFC, and "�" for a lone surrogate. With
 `collapse_spaces` it applies `collapse_whitespace`: runs of white space, including no-break spaces,
 become one space, and none is left at the ends. The setting is stored in the tokenizer's JSON, so
-that training and prediction see the same form. Nothing else is changed: case, punctuation and
-control characters are kept. Input is one line, without a line end. After that, BPE is lossless;
-`round_trip_loss` describes what the others lose.
+that training and prediction see the same form. Nothing else is changed, except by GPT's: case,
+punctuation and control characters are kept. Input is one line, without a line end. After that, BPE
+is lossless; `round_trip_loss` describes what the others lose.
 """
 
 import json
@@ -17,7 +17,7 @@ from reprlib import repr as short_repr
 from typing import Any, Protocol, runtime_checkable
 
 from tokenizers import Tokenizer as Engine
-from tokenizers import models, pre_tokenizers, trainers
+from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 from saccade.data.special_tokens import SPECIAL_TOKENS, UNK, UNK_SYMBOL
 from saccade.data.token_display import SPECIAL_SYMBOLS, decode_characters, make_visible
@@ -28,6 +28,7 @@ from saccade.registry import lookup
 
 DEFAULT_BPE_SIZE = 8000
 SINGLE_SPACES = "one"  # value of "spaces" in the JSON of a tokenizer that collapses spaces
+WORD_END = "</w>"  # suffix of the last token of a word, in GPT's tokenizer
 MAX_CHARS_PER_TOKEN = 32  # assumed by `truncate`, so that a long text is not tokenized whole
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -329,6 +330,104 @@ class BPETokenizer:
         return self._bytes[id]
 
 
+class LowercaseBPETokenizer:
+    """GPT's tokenizer (Radford et al. 2018) in Hugging Face's form, for imported models.
+
+    A text is normalised and split into words and punctuation as by BERT's uncased tokenizer: lower
+    case, without accents. A word is then a sequence of characters, the last of them with "</w>",
+    and pairs are merged as in BPE. Characters without a token are unknown. It cannot be fitted.
+    """
+
+    kind = "lowercase_bpe"
+    round_trip_loss = (
+        "upper case, accents and control characters; a space is put between words and punctuation; "
+        f"characters that are not in the vocabulary become {UNK_SYMBOL}"
+    )
+
+    def __init__(
+        self,
+        tokens: Sequence[str],
+        merges: Sequence[tuple[str, str]],
+        collapse_spaces: bool = False,
+    ):
+        self.vocabulary, self.merges = Vocabulary(tokens), tuple(merges)
+        self.collapse_spaces = collapse_spaces
+        self._read = _normaliser(collapse_spaces)
+        ids = {token: id for id, token in enumerate(tokens, start=len(SPECIAL_TOKENS))}
+        made = {token for token in tokens if len(token.removesuffix(WORD_END)) == 1}
+        for left, right in self.merges:
+            if left not in made or right not in made:
+                raise ValueError(
+                    f"got the merge of {left!r} and {right!r} before its parts; expected it after."
+                )
+            if left + right not in ids or " " in left + right:
+                raise ValueError(
+                    f"got the merge of {left!r} and {right!r}; expected parts without spaces, and "
+                    f"{left + right!r} among the tokens."
+                )
+            made.add(left + right)
+        unknown = SPECIAL_TOKENS[UNK]
+        wrong = [token for token in tokens if token == unknown or _SURROGATE.search(token)]
+        if wrong:
+            raise ValueError(f"got the token {wrong[0]!r}; expected tokens of text only.")
+        self._engine = lowercase_bpe_engine({unknown: UNK, **ids}, self.merges)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, including the four special tokens."""
+        return len(self.vocabulary)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, without BOS and EOS."""
+        return list(self._engine.encode(self._read(text)).ids)
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encode several texts on all cores."""
+        encodings = self._engine.encode_batch_fast([self._read(text) for text in texts])
+        return [list(encoding.ids) for encoding in encodings]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text, without special tokens and with "�" for the unknown token."""
+        pieces = (UNK_SYMBOL if id == UNK else self._piece(id) for id in ids if not 0 <= id < UNK)
+        return "".join(pieces).removesuffix(" ")
+
+    def display_tokens(self, ids: Sequence[int]) -> list[str]:
+        """Return a readable string for each id, for plots."""
+        return [
+            SPECIAL_SYMBOLS[id] if 0 <= id < len(SPECIAL_SYMBOLS) else make_visible(self._piece(id))
+            for id in ids
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the tokenizer as plain values for `tokenizer_from_json`."""
+        return {
+            "kind": self.kind,
+            "tokens": list(self.vocabulary.tokens),
+            "merges": [f"{left} {right}" for left, right in self.merges],
+            **_spaces_field(self.collapse_spaces),
+        }
+
+    def _piece(self, id: int) -> str:
+        return self.vocabulary.token_of(id).replace(WORD_END, " ")
+
+
+def lowercase_bpe_engine(ids: dict[str, int], merges: Sequence[tuple[str, str]]) -> Engine:
+    """Return GPT's tokenizer as one of the tokenizers library, with any ids."""
+    engine = Engine(
+        models.BPE(
+            vocab=ids,
+            merges=list(merges),
+            unk_token=SPECIAL_TOKENS[UNK],
+            end_of_word_suffix=WORD_END,
+            continuing_subword_prefix="",
+            fuse_unk=False,
+        )
+    )
+    engine.normalizer = normalizers.BertNormalizer(lowercase=True)
+    engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return engine
+
+
 # --- fitting and loading ------------------------------------------------------------------------
 
 
@@ -408,6 +507,17 @@ def tokenizer_from_json(value: Any) -> Tokenizer:
             case {"kind": "bpe" | "bytepair", "merges": [*merges], **others}:
                 return BPETokenizer(
                     [_merge(merge) for merge in _texts(merges)], _collapses_spaces(dict(others))
+                )
+            case {
+                "kind": LowercaseBPETokenizer.kind,
+                "tokens": [*tokens],
+                "merges": [*merges],
+                **others,
+            }:
+                return LowercaseBPETokenizer(
+                    _texts(tokens),
+                    [_merge(merge) for merge in _texts(merges)],
+                    _collapses_spaces(dict(others)),
                 )
         reason = f"expected a kind ({', '.join(TOKENIZER_TRAINERS)}) and its tokens or merges."
     except ValueError as error:

@@ -1,22 +1,27 @@
-r"""Import of a GPT-2 that Hugging Face's `save_pretrained` wrote: config, weights and tokenizer.
+r"""Import of a GPT or GPT-2 that Hugging Face's `save_pretrained` wrote, with its tokenizer.
 
 The folder may come from anywhere. Sizes are compared with their ranges and with the shapes in the
 header of the weights before anything is allocated; of the tokenizer only tokens and merges are
-read, and one that brings a regular expression is refused. How the two layouts differ is described
-in `saccade.interop.huggingface_gpt2`.
+read, and one that brings a regular expression is refused. How their layouts differ from ours is
+described in `saccade.interop.huggingface_gpt2`.
 """
 
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from saccade.config import short_repr
-from saccade.data.special_tokens import BOS, EOS, SPECIAL_TOKENS
-from saccade.data.tokenizers import BPETokenizer, CharacterTokenizer
+from saccade.data.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
+from saccade.data.tokenizers import (
+    WORD_END,
+    BPETokenizer,
+    CharacterTokenizer,
+    LowercaseBPETokenizer,
+)
 from saccade.errors import DataError, bullet_list
 from saccade.interop.huggingface_gpt2 import (
     ACTIVATION_FROM_GPT2,
@@ -24,8 +29,11 @@ from saccade.interop.huggingface_gpt2 import (
     END_OF_TEXT,
     GPT2_NORM_EPSILON,
     GPT2_WEIGHT_PREFIX,
+    GPT_LAYOUTS,
     LINE_END_NORMALIZER,
     NEWLINE_TOKEN,
+    NEWLINE_WORD,
+    GPTLayout,
 )
 from saccade.interop.weight_files import (
     MAX_DIFFERENCES,
@@ -48,9 +56,11 @@ GPT2_SIZES = {  # largest value, and whether it may be missing
     "n_inner": (MAX_WIDTH, True),
     "vocab_size": (MAX_VOCABULARY, True),
 }
+ACTIVATION_NAMES = {  # their name → ours, their default first
+    "gpt1": {"gelu": "gelu", "relu": "relu", "silu": "silu", "swish": "silu"},
+    "gpt2": {"gelu_new": "gelu", **ACTIVATION_FROM_GPT2},
+}
 GPT2_VALUES: dict[str, tuple[Any, ...]] = {
-    "model_type": ("gpt2",),
-    "activation_function": ("gelu_new", *ACTIVATION_FROM_GPT2),
     "layer_norm_epsilon": (GPT2_NORM_EPSILON,),
     "scale_attn_weights": (True,),
     "scale_attn_by_inverse_layer_idx": (False,),
@@ -58,6 +68,24 @@ GPT2_VALUES: dict[str, tuple[Any, ...]] = {
     "tie_word_embeddings": (True,),
 }
 NORMALIZERS = (None, {"type": "NFC"}, LINE_END_NORMALIZER)
+WORD_NORMALIZER = {  # of GPT's tokenizer: BERT's, lower-casing, which removes accents too
+    "type": "BertNormalizer",
+    "clean_text": True,
+    "handle_chinese_chars": True,
+    "strip_accents": None,
+    "lowercase": True,
+}
+WORD_SPLITTER = {"type": "BertPreTokenizer"}
+WORD_MODEL: dict[str, tuple[Any, ...]] = {  # values that the model of GPT's tokenizer may have
+    "type": ("BPE",),
+    "end_of_word_suffix": (WORD_END,),
+    "unk_token": (SPECIAL_TOKENS[UNK],),
+    "continuing_subword_prefix": ("", None),
+    "fuse_unk": (False, None),
+    "byte_fallback": (False, None),
+    "ignore_merges": (False, None),
+    "dropout": (None,),
+}
 PICKLE_NAMES = ("pytorch_model.bin", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 SHARD_INDEX = "model.safetensors.index.json"
 _SAVE_ADVICE = "try save_pretrained of transformers, which writes model.safetensors."
@@ -68,16 +96,17 @@ class ImportedGPT2(NamedTuple):
     """An imported GPT: settings, vocabulary and weights."""
 
     model: GPTConfig
-    vocabulary: BPETokenizer | CharacterTokenizer
+    vocabulary: BPETokenizer | CharacterTokenizer | LowercaseBPETokenizer
     weights: dict[str, Tensor]
 
     @property
     def recipe(self) -> dict[str, Any]:
         """Settings of the run, as plain values."""
+        is_character = isinstance(self.vocabulary, CharacterTokenizer)
         return {
             "task": "language",
             "data": {
-                "tokenizer": {"kind": self.vocabulary.kind},
+                "tokenizer": {"kind": "character" if is_character else "bpe"},
                 "segment_length": self.model.context_length,
             },
             "model": self.model.model_dump(),
@@ -87,53 +116,71 @@ class ImportedGPT2(NamedTuple):
 class _MatchedTokenizer(NamedTuple):
     """Our form of a tokenizer, their row for each of our tokens, and our tokens without a row."""
 
-    tokenizer: BPETokenizer | CharacterTokenizer
+    tokenizer: BPETokenizer | CharacterTokenizer | LowercaseBPETokenizer
     rows: list[int | None]
     missing_tokens: list[int]
 
 
+def import_gpt1(folder: Path) -> ImportedGPT2:
+    """GPT (openai-gpt) as `save_pretrained` writes it, with its tokenizer."""
+    return _import(folder, "gpt1")
+
+
 def import_gpt2(folder: Path) -> ImportedGPT2:
     """GPT-2 as `save_pretrained` writes it, with its tokenizer."""
+    return _import(folder, "gpt2")
+
+
+def _import(folder: Path, name: Literal["gpt1", "gpt2"]) -> ImportedGPT2:
+    layout = GPT_LAYOUTS[name]
     if not folder.is_dir():
         raise DataError(
-            f"{folder}: got a file; expected the folder of a GPT-2, with config.json, "
+            f"{folder}: got a file; expected the folder of a {layout.title}, with config.json, "
             f"model.safetensors and a tokenizer; {_FROM_TRANSFORMERS}"
         )
-    config = _read_config(folder / "config.json")
-    found = _read_tokenizer(folder)
+    activations = ACTIVATION_NAMES[name]
+    config = _read_config(folder / "config.json", layout, activations)
+    found = _read_tokenizer(folder, layout)
     path = folder / "model.safetensors"
-    names = _check_header(path, config, found.rows)
+    names = _check_header(path, layout, config, found.rows)
     width = config["n_embd"]
     model = GPTConfig(
-        name="gpt2",
+        name=name,
         vocab_size=found.tokenizer.vocab_size,
         width=width,
         depth=config["n_layer"],
         heads=config["n_head"],
-        hidden=config.get("n_inner") or 4 * width,
+        hidden=_inner_width(layout, config),
         dropout=config.get("resid_pdrop", 0.1),
-        activation=ACTIVATION_FROM_GPT2[config.get("activation_function", "gelu_new")],
+        activation=activations[config.get(layout.activation, next(iter(activations)))],
         context_length=config["n_positions"],
         missing_tokens=found.missing_tokens,
     )
-    weights = _own_weights(model, read_float_tensors(path, names), found.rows)
+    weights = _own_weights(model, layout, read_float_tensors(path, names), found.rows)
     return ImportedGPT2(model, found.tokenizer, weights)
+
+
+def _inner_width(layout: GPTLayout, config: dict[str, Any]) -> int:
+    """Return the width of the feed-forward."""
+    inner = config.get("n_inner") if layout.has_inner_width else None
+    return int(inner or 4 * config["n_embd"])
 
 
 # --- config.json ----------------------------------------------------------------------------------
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def _read_config(path: Path, layout: GPTLayout, activations: dict[str, str]) -> dict[str, Any]:
     """Return config.json; DataError with all values that are wrong or not supported."""
     config = _read_object(path)
+    expected = {"model_type": (layout.model_type,), layout.activation: tuple(activations)}
     complaints = [
         f"got {name} {short_repr(config[name])}; expected {values[0]!r}."
-        for name, values in GPT2_VALUES.items()
+        for name, values in (expected | GPT2_VALUES).items()
         if name in config and config[name] not in values
     ]
     if "model_type" not in config:
-        complaints.append("got no model_type; expected 'gpt2'.")
-    complaints += _wrong_sizes(config)
+        complaints.append(f"got no model_type; expected {layout.model_type!r}.")
+    complaints += _wrong_sizes(config, layout)
     dropout = config.get("resid_pdrop", 0.1)
     is_number = isinstance(dropout, int | float) and not isinstance(dropout, bool)
     if not is_number or not 0 <= dropout < 1:
@@ -146,9 +193,11 @@ def _read_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def _wrong_sizes(config: dict[str, Any]) -> list[str]:
+def _wrong_sizes(config: dict[str, Any], layout: GPTLayout) -> list[str]:
     complaints = []
     for name, (largest, is_optional) in GPT2_SIZES.items():
+        if name == "n_inner" and not layout.has_inner_width:
+            continue
         value = config.get(name)
         if is_optional and value is None:
             continue
@@ -166,15 +215,18 @@ def _wrong_sizes(config: dict[str, Any]) -> list[str]:
 # --- tokenizer ------------------------------------------------------------------------------------
 
 
-def _read_tokenizer(folder: Path) -> _MatchedTokenizer:
+def _read_tokenizer(folder: Path, layout: GPTLayout) -> _MatchedTokenizer:
     """Return our form of a tokenizer; a character tokenizer can only be one that we exported."""
     path = folder / "tokenizer.json"
     if not path.exists():
-        return _byte_pairs(_vocabulary(folder / "vocab.json"), _merge_lines(folder), folder)
+        match = _word_pairs if layout.model_type == "openai-gpt" else _byte_pairs
+        return match(_vocabulary(folder / "vocab.json"), _merge_lines(folder), folder)
     values = _read_object(path)
     model = values.get("model")
     if not isinstance(model, dict):
         raise _not_byte_pairs(path, f"its model is {short_repr(model)}")
+    if model.get("end_of_word_suffix"):
+        return _read_word_pairs(path, values, model)
     if complaint := _unsupported_steps(values, is_words=model.get("type") == "WordLevel"):
         raise DataError(f"{path}: {complaint}")
     vocabulary = _check_vocabulary(path, model.get("vocab"))
@@ -182,11 +234,34 @@ def _read_tokenizer(folder: Path) -> _MatchedTokenizer:
         return _characters(path, vocabulary)
     if model.get("type") != "BPE":
         raise _not_byte_pairs(path, f"its model is {short_repr(model.get('type'))}")
+    return _byte_pairs(vocabulary | _added_tokens(path, values), _merges(path, model), folder)
+
+
+def _read_word_pairs(
+    path: Path, values: dict[str, Any], model: dict[str, Any]
+) -> _MatchedTokenizer:
+    """Return GPT's tokenizer; DataError if it has other steps, which could not be taken over."""
+    for name, found, expected in (
+        ("normalizer", values.get("normalizer"), WORD_NORMALIZER),
+        ("pre-tokenizer", values.get("pre_tokenizer"), WORD_SPLITTER),
+    ):
+        if found != expected:
+            raise DataError(
+                f"{path}: got the {name} {short_repr(found)} of a tokenizer; expected "
+                f"{expected['type']} as GPT has it; try a model with the tokenizer of GPT."
+            )
+    for name, allowed in WORD_MODEL.items():
+        if model.get(name) not in allowed:
+            raise _not_byte_pairs(path, f"its {name} is {short_repr(model.get(name))}")
+    vocabulary = _check_vocabulary(path, model.get("vocab")) | _added_tokens(path, values)
+    return _word_pairs(vocabulary, _merges(path, model), path.parent)
+
+
+def _merges(path: Path, model: dict[str, Any]) -> list[tuple[str, str]]:
     merges = model.get("merges")
     if not isinstance(merges, list):
         raise _not_byte_pairs(path, f"its merges are {short_repr(merges)}")
-    pairs = [_parse_merge(path, merge) for merge in merges]
-    return _byte_pairs(vocabulary | _added_tokens(path, values), pairs, folder)
+    return [_parse_merge(path, merge) for merge in merges]
 
 
 def _unsupported_steps(values: dict[str, Any], is_words: bool) -> str:
@@ -257,7 +332,8 @@ def _is_text(value: Any) -> bool:
 
 def _not_byte_pairs(path: Path, reason: str) -> DataError:
     return DataError(
-        f"{path} is not a byte-pair tokenizer like GPT-2's ({reason}); {_FROM_TRANSFORMERS}"
+        f"{path} is not a byte-pair tokenizer like GPT's or GPT-2's ({reason}); "
+        f"{_FROM_TRANSFORMERS}"
     )
 
 
@@ -300,49 +376,80 @@ def _byte_pairs(
     return _MatchedTokenizer(tokenizer, rows, [id for id, row in enumerate(rows) if row is None])
 
 
+def _word_pairs(
+    vocabulary: dict[str, int], merges: list[tuple[str, str]], folder: Path
+) -> _MatchedTokenizer:
+    r"""Return GPT's tokenizer: eos takes the row of its "\n</w>", and unk that of its "<unk>"."""
+    special = {SPECIAL_TOKENS[UNK]: UNK, NEWLINE_WORD: EOS}
+    for token in special:
+        if token not in vocabulary:
+            raise DataError(
+                f"{folder}: its tokenizer has no token {token!r}; expected those of GPT, with the "
+                f"unknown token and the end of a line; {_FROM_TRANSFORMERS}"
+            )
+    tokens = sorted(vocabulary.keys() - special.keys(), key=lambda token: vocabulary[token])
+    if len({*vocabulary.values()}) < len(vocabulary) or "" in vocabulary:
+        raise _not_byte_pairs(folder, "two tokens have one id, or a token is empty")
+    try:
+        tokenizer = LowercaseBPETokenizer(tokens, merges)
+    except ValueError as error:
+        raise _not_byte_pairs(folder, str(error).rstrip(".")) from None
+    rows = [None] * len(SPECIAL_TOKENS) + [vocabulary[token] for token in tokens]
+    for token, id in special.items():
+        rows[id] = vocabulary[token]
+    return _MatchedTokenizer(tokenizer, rows, [PAD, BOS])
+
+
 # --- weights --------------------------------------------------------------------------------------
 
 
-def _check_header(path: Path, config: dict[str, Any], rows: list[int | None]) -> dict[str, str]:
+def _check_header(
+    path: Path, layout: GPTLayout, config: dict[str, Any], rows: list[int | None]
+) -> dict[str, str]:
     """Compare the header of the weights with config and tokenizer; no weight is read.
 
-    Returns the name in the file for each tensor of GPT-2.
+    Returns the name in the file for each tensor of the layout.
     """
-    _check_weights_exist(path)
+    _check_weights_exist(path, layout)
     stored = read_weights_header(path, _SAVE_ADVICE)
     names = {name.removeprefix(GPT2_WEIGHT_PREFIX): name for name in stored}
     wrong: list[str] = []
-    for name, expected in _expected_shapes(config):
+    for name, expected in _expected_shapes(layout, config):
         found = stored[names[name]] if name in names else None
         if complaint := wrong_tensor(found, expected):
             wrong.append(f"{name}: {complaint}")
         if len(wrong) == MAX_DIFFERENCES:
             break
-    table = 0 if wrong else stored[names["wte.weight"]].shape[0]
+    table = 0 if wrong else stored[names[layout.table]].shape[0]
     largest = max((row for row in rows if row is not None), default=0)
     if not wrong and config.get("vocab_size") not in (None, table):
         wrong.append(
-            f"wte.weight: got {table:,} rows; expected vocab_size={config['vocab_size']:,}"
+            f"{layout.table}: got {table:,} rows; expected vocab_size={config['vocab_size']:,}"
         )
     if not wrong and largest >= table:
-        wrong.append(f"wte.weight: got {table:,} rows; expected one for the token id {largest:,}")
+        wrong.append(
+            f"{layout.table}: got {table:,} rows; expected one for the token id {largest:,}"
+        )
     if wrong:
         listed = bullet_list([f"{complaint}." for complaint in wrong], "")
         raise DataError(f"{path} does not fit its config.json: {listed}\n{_FROM_TRANSFORMERS}")
-    used = {name: names[name] for name, _ in _expected_shapes(config)}
+    used = {name: names[name] for name, _ in _expected_shapes(layout, config)}
     needed = WEIGHT_BYTES * sum(prod(stored[name].shape) for name in used.values())
     check_memory(IMPORT_COPIES * needed, f"{path}", "a smaller model, or a larger machine")
     return used
 
 
-def _expected_shapes(config: dict[str, Any]) -> Iterator[tuple[str, tuple[int | None, ...]]]:
-    """Yield the name and shape of each tensor of a GPT-2; None: any size."""
+def _expected_shapes(
+    layout: GPTLayout, config: dict[str, Any]
+) -> Iterator[tuple[str, tuple[int | None, ...]]]:
+    """Yield the name and shape of each tensor of a layout; None: any size."""
     width = config["n_embd"]
-    inner = config.get("n_inner") or 4 * width
-    yield "wte.weight", (None, width)
-    yield "wpe.weight", (config["n_positions"], width)
-    yield "ln_f.weight", (width,)
-    yield "ln_f.bias", (width,)
+    inner = _inner_width(layout, config)
+    yield layout.table, (None, width)
+    yield layout.positions, (config["n_positions"], width)
+    if layout.has_final_norm:
+        yield "ln_f.weight", (width,)
+        yield "ln_f.bias", (width,)
     for layer in range(config["n_layer"]):
         for norm in ("ln_1", "ln_2"):
             yield f"h.{layer}.{norm}.weight", (width,)
@@ -357,11 +464,11 @@ def _expected_shapes(config: dict[str, Any]) -> Iterator[tuple[str, tuple[int | 
             yield f"h.{layer}.{linear}.bias", (outputs,)
 
 
-def _check_weights_exist(path: Path) -> None:
+def _check_weights_exist(path: Path, layout: GPTLayout) -> None:
     """Raise a DataError with the reason if there are no weights as one safetensors file."""
     if not path.exists():
         pickles = [found.name for name in PICKLE_NAMES for found in path.parent.glob(name)]
-        reason = "expected GPT-2's weights as safetensors"
+        reason = f"expected {layout.title}'s weights as safetensors"
         if pickles:
             reason = (
                 f"got {pickles[0]}, a pickle, which may execute code when it is opened; expected "
@@ -373,17 +480,14 @@ def _check_weights_exist(path: Path) -> None:
 
 
 def _own_weights(
-    model: GPTConfig, theirs: dict[str, Tensor], rows: list[int | None]
+    model: GPTConfig, layout: GPTLayout, theirs: dict[str, Tensor], rows: list[int | None]
 ) -> dict[str, Tensor]:
     known = torch.tensor([0 if row is None else row for row in rows])
-    table = theirs["wte.weight"][known]
+    table = theirs[layout.table][known]
     table[torch.tensor(model.missing_tokens, dtype=torch.long)] = 0.0
-    found = {
-        "table.weight": table,
-        "positions.table": theirs["wpe.weight"],
-        "norm.weight": theirs["ln_f.weight"],
-        "norm.bias": theirs["ln_f.bias"],
-    }
+    found = {"table.weight": table, "positions.table": theirs[layout.positions]}
+    if layout.has_final_norm:
+        found |= {"norm.weight": theirs["ln_f.weight"], "norm.bias": theirs["ln_f.bias"]}
     for layer in range(model.depth):
         found |= _block(f"blocks.{layer}", f"h.{layer}", theirs, model.width)
     return {name: tensor.contiguous() for name, tensor in found.items()}
@@ -415,7 +519,7 @@ def _read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise DataError(
-            f"{path} is missing. Is {path.parent} the folder of a GPT-2? {_FROM_TRANSFORMERS}"
+            f"{path} is missing. Is {path.parent} the folder of a GPT? {_FROM_TRANSFORMERS}"
         ) from None
     except (OSError, ValueError) as error:
         raise DataError(f"{path} could not be read: {error}.") from None

@@ -1,20 +1,22 @@
-r"""Export of a GPT in Hugging Face's layout of GPT-2: config, weights and tokenizer.
+r"""Export of a GPT in Hugging Face's layout of GPT or GPT-2: config, weights and tokenizer.
 
-Both sides compute the same. What differs is the storage:
+Both sides compute the same, in GPT's post-norm blocks (`gpt1`) and in those of GPT-2 (`gpt2`). What
+differs is the storage:
 
 - their linear layers hold the transposed matrix, and one matrix for queries, keys and values;
 - their vocabulary starts with the bytes, ours with four special tokens; a line's end is a token of
   the text for them ("\n") and eos for us, so eos takes the row of that token. Tokens that they do
   not have (padding, unknown) are never predicted: `GPTConfig.missing_tokens`.
 
-The tokenizer is written as the tokenizer.json of their library, in which "\n" is our eos.
+The tokenizer is written as the tokenizer.json of their library, in which "\n" is our eos. That of
+an imported GPT is written as it was, with the row of our eos for its token "\n</w>".
 `transformers` is not imported. The import is in `saccade.interop.gpt2_import`.
 """
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import save_file
@@ -24,7 +26,14 @@ from torch import Tensor
 
 from saccade.config import Config, build_config
 from saccade.data.special_tokens import BOS, EOS, SPECIAL_TOKENS, UNK
-from saccade.data.tokenizers import BPETokenizer, CharacterTokenizer, Tokenizer
+from saccade.data.tokenizers import (
+    WORD_END,
+    BPETokenizer,
+    CharacterTokenizer,
+    LowercaseBPETokenizer,
+    Tokenizer,
+    lowercase_bpe_engine,
+)
 from saccade.errors import ConfigError, bullet_list
 from saccade.interop.export_folder import check_export_folder, write_export
 from saccade.interop.registry import ModelParts
@@ -46,7 +55,9 @@ GPT2_ACTIVATIONS = {  # our name → name of Hugging Face
 ACTIVATION_FROM_GPT2 = {name: own for own, name in GPT2_ACTIVATIONS.items()} | {
     "gelu_pytorch_tanh": "gelu"
 }
+GPT1_ACTIVATIONS = {"gelu": "gelu", "relu": "relu", "silu": "silu"}  # their gelu is gelu_new
 NEWLINE_TOKEN = "Ċ"  # "\n" in GPT-2's byte-to-unicode alphabet
+NEWLINE_WORD = f"\n{WORD_END}"  # the end of a line in GPT's vocabulary
 HUGGINGFACE_FILES = frozenset(
     ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 )
@@ -67,8 +78,48 @@ GPT2_SPECIAL_TOKENS = {
 }
 
 
+class GPTLayout(NamedTuple):
+    """Names and properties of a GPT in Hugging Face's library."""
+
+    title: str
+    model_type: str
+    architecture: str
+    table: str  # the embeddings
+    positions: str
+    activation: str  # name of the setting
+    activations: dict[str, str]  # our name → their name
+    has_inner_width: bool  # else the feed-forward is four times as wide as the model
+    has_final_norm: bool
+
+
+GPT_LAYOUTS = {  # by the name of our model
+    "gpt1": GPTLayout(
+        title="GPT",
+        model_type="openai-gpt",
+        architecture="OpenAIGPTLMHeadModel",
+        table="tokens_embed.weight",
+        positions="positions_embed.weight",
+        activation="afn",
+        activations=GPT1_ACTIVATIONS,
+        has_inner_width=False,
+        has_final_norm=False,
+    ),
+    "gpt2": GPTLayout(
+        title="GPT-2",
+        model_type="gpt2",
+        architecture="GPT2LMHeadModel",
+        table="wte.weight",
+        positions="wpe.weight",
+        activation="activation_function",
+        activations=GPT2_ACTIVATIONS,
+        has_inner_width=True,
+        has_final_norm=True,
+    ),
+}
+
+
 def export_parts_to_huggingface(parts: ModelParts, folder: Path, options: dict[str, Any]) -> None:
-    """GPT-2 as Hugging Face's transformers reads it: a gpt2 with bpe or character tokens."""
+    """GPT or GPT-2 as Hugging Face's transformers reads it, with bpe or character tokens."""
     build_config(Config, options, "the export")  # it has no options
     export_gpt2(folder, parts.recipe.model, parts.preprocessor, parts.weights)
 
@@ -78,12 +129,19 @@ def export_gpt2(
 ) -> None:
     """Write a GPT into a folder that `AutoModelForCausalLM.from_pretrained` opens."""
     if complaints := unsupported_by_gpt2(model, tokenizer):
-        raise ConfigError(bullet_list(complaints, "this run cannot be exported as GPT-2:"))
+        raise ConfigError(bullet_list(complaints, "this run cannot be exported:"))
     assert isinstance(model, GPTConfig)
     check_export_folder(folder, HUGGINGFACE_FILES)  # before the work
     tensors = to_gpt2_weights(model, weights)
-    embeddings = f"{GPT2_WEIGHT_PREFIX}wte.weight"
-    if model.missing_tokens:  # it was imported, and is exported with its original vocabulary
+    embeddings = GPT2_WEIGHT_PREFIX + GPT_LAYOUTS[model.name].table
+    tokenizer_class = "PreTrainedTokenizerFast"
+    if isinstance(tokenizer, LowercaseBPETokenizer):  # of an imported GPT
+        tokens = {SPECIAL_TOKENS[UNK]: UNK, **_word_ids(tokenizer), NEWLINE_WORD: EOS}
+        tensors[embeddings] = tensors[embeddings][list(tokens.values())]
+        ids = {token: id for id, token in enumerate(tokens)}
+        engine, special_tokens = _word_engine(tokenizer, ids), {"unk_token": SPECIAL_TOKENS[UNK]}
+        tokenizer_class = "OpenAIGPTTokenizer"
+    elif model.missing_tokens:  # it was imported, and is exported with its original vocabulary
         assert isinstance(tokenizer, BPETokenizer)
         tokens = _original_tokens(model, tokenizer)
         tensors[embeddings] = tensors[embeddings][list(tokens.values())]
@@ -96,7 +154,7 @@ def export_gpt2(
     size = len(tensors[embeddings])
     config = {**_config_of(model), "vocab_size": size, **special_ids}
     tokenizer_config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
+        "tokenizer_class": tokenizer_class,
         "model_max_length": model.context_length,
     }
 
@@ -110,25 +168,33 @@ def export_gpt2(
 
 
 def unsupported_by_gpt2(model: Config, tokenizer: Tokenizer) -> list[str]:
-    """Return the properties of a run that GPT-2's layout cannot express, as messages."""
-    if not isinstance(model, GPTConfig):
-        name = getattr(model, "name", type(model).__name__)
-        return [f"got the model {name}; only gpt2 can be exported."]
+    """Return the properties of a run that its layout cannot express, as messages."""
+    name = getattr(model, "name", type(model).__name__)
+    if not isinstance(model, GPTConfig) or name not in GPT_LAYOUTS:
+        what = ", with banded attention layers" if name == "gpt3" else ""
+        return [f"got the model {name}{what}; only gpt1 and gpt2 can be exported."]
+    layout = GPT_LAYOUTS[name]
     complaints = []
-    if model.name != "gpt2":
-        what = "post-norm layers" if model.name == "gpt1" else "banded attention layers"
-        complaints.append(f"got the model {model.name}, with {what}; only gpt2 can be exported.")
     if model.positions != "learned":
-        complaints.append(f"model.positions is {model.positions}; GPT-2 has learned ones.")
+        complaints.append(f"model.positions is {model.positions}; {layout.title} has learned ones.")
     if model.pruned_heads:
-        complaints.append("model.pruned_heads is set; GPT-2 has all heads in every layer.")
-    if model.activation not in GPT2_ACTIVATIONS:
         complaints.append(
-            f"model.activation is {model.activation}; GPT-2 has {', '.join(GPT2_ACTIVATIONS)}."
+            f"model.pruned_heads is set; {layout.title} has all heads in every layer."
+        )
+    if model.activation not in layout.activations:
+        complaints.append(
+            f"model.activation is {model.activation}; {layout.title} has "
+            f"{', '.join(layout.activations)}."
         )
     if model.activation_alpha is not None:
-        complaints.append("model.activation_alpha is set; GPT-2 has leaky_relu with its default.")
-    if not isinstance(tokenizer, BPETokenizer | CharacterTokenizer):
+        complaints.append(
+            f"model.activation_alpha is set; {layout.title} has leaky_relu with its default."
+        )
+    if not layout.has_inner_width and model.hidden not in (None, 4 * model.width):
+        complaints.append(
+            f"model.hidden is {model.hidden}; {layout.title} has 4 · width, {4 * model.width}."
+        )
+    if not isinstance(tokenizer, BPETokenizer | CharacterTokenizer | LowercaseBPETokenizer):
         complaints.append(
             f"the tokenizer is {tokenizer.kind}, which their library does not have; bpe and "
             "character can be exported."
@@ -137,15 +203,17 @@ def unsupported_by_gpt2(model: Config, tokenizer: Tokenizer) -> list[str]:
 
 
 def _config_of(model: GPTConfig) -> dict[str, Any]:
+    layout = GPT_LAYOUTS[model.name]
+    inner = {"n_inner": model.hidden or 4 * model.width} if layout.has_inner_width else {}
     return {
-        "model_type": "gpt2",
-        "architectures": ["GPT2LMHeadModel"],
+        "model_type": layout.model_type,
+        "architectures": [layout.architecture],
         "n_positions": model.context_length,
         "n_embd": model.width,
         "n_layer": model.depth,
         "n_head": model.heads,
-        "n_inner": model.hidden or 4 * model.width,
-        "activation_function": GPT2_ACTIVATIONS[model.activation],
+        **inner,
+        layout.activation: layout.activations[model.activation],
         "layer_norm_epsilon": GPT2_NORM_EPSILON,
         "resid_pdrop": model.dropout,
         "embd_pdrop": model.dropout,
@@ -157,12 +225,10 @@ def _config_of(model: GPTConfig) -> dict[str, Any]:
 def to_gpt2_weights(model: GPTConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the weights under their names and in their memory layout."""
     own = {name: tensor.float().cpu() for name, tensor in weights.items()}
-    found = {
-        "wte.weight": own["table.weight"],
-        "wpe.weight": own["positions.table"],
-        "ln_f.weight": own["norm.weight"],
-        "ln_f.bias": own["norm.bias"],
-    }
+    layout = GPT_LAYOUTS[model.name]
+    found = {layout.table: own["table.weight"], layout.positions: own["positions.table"]}
+    if layout.has_final_norm:
+        found |= {"ln_f.weight": own["norm.weight"], "ln_f.bias": own["norm.bias"]}
     for layer in range(model.depth):
         ours = f"blocks.{layer}"
         attention = f"{ours}.self_attention"
@@ -196,6 +262,18 @@ def _original_engine(tokenizer: BPETokenizer, ids: dict[str, int]) -> Engine:
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     engine.decoder = decoders.ByteLevel()
     engine.add_special_tokens([END_OF_TEXT])
+    return engine
+
+
+def _word_ids(tokenizer: LowercaseBPETokenizer) -> dict[str, int]:
+    """Return the ids of the tokens of GPT's tokenizer, without special ones."""
+    return {token: tokenizer.vocabulary.id_of(token) for token in tokenizer.vocabulary.tokens}
+
+
+def _word_engine(tokenizer: LowercaseBPETokenizer, ids: dict[str, int]) -> Engine:
+    engine = lowercase_bpe_engine(ids, tokenizer.merges)
+    engine.decoder = decoders.BPEDecoder(suffix=WORD_END)
+    engine.add_special_tokens([SPECIAL_TOKENS[UNK]])
     return engine
 
 

@@ -78,6 +78,7 @@ IMPORTS: LazyRegistry[ImportFunction] = LazyRegistry(
     {
         "fasttext": "saccade.interop.word_vectors:import_fasttext_vectors",
         "glove": "saccade.interop.word_vectors:import_text_vectors",
+        "gpt1": "saccade.interop.gpt2_import:import_gpt1",
         "gpt2": "saccade.interop.gpt2_import:import_gpt2",
         "word2vec": "saccade.interop.word_vectors:import_text_vectors",
         "word2vec-binary": "saccade.interop.word_vectors:import_binary_vectors",

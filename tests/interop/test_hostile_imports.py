@@ -16,7 +16,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer as Engine
 from tokenizers import models, pre_tokenizers, trainers
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    OpenAIGPTConfig,
+    OpenAIGPTLMHeadModel,
+    OpenAIGPTTokenizer,
+)
 
 from saccade.cli.main import run
 from saccade.io import memory
@@ -25,6 +31,7 @@ from tests.special_files import SPECIAL_KINDS, make_special
 TEXT = ["the cat sat on the mat", "a cat, a mat", "the end of it all"] * 3
 SPARE_BYTES = 1 << 30  # that a refusal may need at most; the hostile sizes ask for far more
 FIELDS = ("n_embd", "n_layer", "n_head", "n_positions", "vocab_size", "n_inner", "resid_pdrop")
+SIZES = {"n_positions": 16, "n_embd": 16, "n_layer": 2, "n_head": 4}
 ABSENT = object()
 WRONG_VALUES: dict[str, Any] = {
     "negative": -1,
@@ -42,9 +49,8 @@ WRONG_VALUES: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("hostile") / "gpt2"
+def gpt2_files(folder: Path) -> None:
+    """Write a GPT-2 with random weights and its tokenizer."""
     engine = Engine(models.BPE())
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
@@ -54,12 +60,30 @@ def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
         show_progress=False,
     )
     engine.train_from_iterator(TEXT, trainer)
-    torch.manual_seed(1)
-    config = GPT2Config(
-        vocab_size=engine.get_vocab_size(), n_positions=16, n_embd=16, n_layer=2, n_head=4
-    )
+    config = GPT2Config(vocab_size=engine.get_vocab_size(), **SIZES)
     GPT2LMHeadModel(config).save_pretrained(folder)
     engine.save(str(folder / "tokenizer.json"))
+
+
+def gpt1_files(folder: Path) -> None:
+    """Write a GPT with random weights and its tokenizer."""
+    letters = sorted({letter for line in TEXT for letter in line} - {" "})
+    tokens = ["<unk>", *letters, *(f"{letter}</w>" for letter in letters), "th", "the</w>"]
+    vocabulary = {token: id for id, token in enumerate([*tokens, "\n</w>"])}
+    merges = [("t", "h"), ("th", "e</w>")]
+    OpenAIGPTLMHeadModel(OpenAIGPTConfig(vocab_size=len(vocabulary), **SIZES)).save_pretrained(
+        folder
+    )
+    tokenizer = OpenAIGPTTokenizer(vocab=vocabulary, merges=merges)
+    (folder / "tokenizer.json").write_text(tokenizer.backend_tokenizer.to_str())
+
+
+@pytest.fixture(scope="module", params=["gpt1", "gpt2"])
+def gpt(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of another tool, named like its format."""
+    folder = tmp_path_factory.mktemp("hostile") / request.param
+    torch.manual_seed(1)
+    {"gpt1": gpt1_files, "gpt2": gpt2_files}[request.param](folder)
     return folder
 
 
@@ -95,9 +119,9 @@ def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], little_memory: N
     return call
 
 
-def changed_config(gpt2: Path, tmp_path: Path, **changes: Any) -> Path:
+def changed_config(gpt: Path, tmp_path: Path, **changes: Any) -> Path:
     """Return a copy with other values in config.json."""
-    folder = Path(shutil.copytree(gpt2, tmp_path / "changed"))
+    folder = Path(shutil.copytree(gpt, tmp_path / "changed" / gpt.name))
     config = json.loads((folder / "config.json").read_text()) | changes
     kept = {name: value for name, value in config.items() if value is not ABSENT}
     (folder / "config.json").write_text(json.dumps(kept))
@@ -107,9 +131,11 @@ def changed_config(gpt2: Path, tmp_path: Path, **changes: Any) -> Path:
 @pytest.mark.parametrize("value", WRONG_VALUES)
 @pytest.mark.parametrize("field", FIELDS)
 def test_wrong_sizes_are_refused(
-    field: str, value: str, gpt2: Path, tmp_path: Path, refused: Refused
+    field: str, value: str, gpt: Path, tmp_path: Path, refused: Refused
 ) -> None:
-    message = refused("gpt2", changed_config(gpt2, tmp_path, **{field: WRONG_VALUES[value]}))
+    if (field, gpt.name) == ("n_inner", "gpt1"):
+        pytest.skip("GPT has no n_inner")
+    message = refused(gpt.name, changed_config(gpt, tmp_path, **{field: WRONG_VALUES[value]}))
     assert "expected" in message and "; try" in message or "\ntry" in message
     assert field in message or "does not fit its config.json" in message
 
@@ -117,26 +143,34 @@ def test_wrong_sizes_are_refused(
 @pytest.mark.parametrize("value", [0, None, ABSENT], ids=["zero", "null", "missing"])
 @pytest.mark.parametrize("field", ["n_embd", "n_layer", "n_head", "n_positions", "model_type"])
 def test_needed_values_are_refused_if_absent(
-    field: str, value: Any, gpt2: Path, tmp_path: Path, refused: Refused
+    field: str, value: Any, gpt: Path, tmp_path: Path, refused: Refused
 ) -> None:
-    assert field in refused("gpt2", changed_config(gpt2, tmp_path, **{field: value}))
+    assert field in refused(gpt.name, changed_config(gpt, tmp_path, **{field: value}))
 
 
 @pytest.mark.parametrize("field", ["n_embd", "n_layer", "n_positions", "n_inner", "vocab_size"])
 def test_sizes_within_their_range_are_compared_with_the_header(
-    field: str, gpt2: Path, tmp_path: Path, refused: Refused
+    field: str, gpt: Path, tmp_path: Path, refused: Refused
 ) -> None:
     """Sizes of which each alone would be allowed ask for terabytes together."""
+    if (field, gpt.name) == ("n_inner", "gpt1"):
+        pytest.skip("GPT has no n_inner")
     value = {"n_layer": 1000, "n_positions": 1 << 20, "vocab_size": 1 << 30}.get(field, 1 << 16)
-    message = refused("gpt2", changed_config(gpt2, tmp_path, **{field: value}))
+    message = refused(gpt.name, changed_config(gpt, tmp_path, **{field: value}))
     assert "model.safetensors does not fit its config.json" in message
 
 
-def test_integer_of_5000_digits_is_refused(gpt2: Path, tmp_path: Path, refused: Refused) -> None:
-    folder = changed_config(gpt2, tmp_path)
+def test_gpt_of_these_tests_is_imported(gpt: Path, tmp_path: Path) -> None:
+    """The refusals are not those of a folder that is wrong anyway."""
+    folder = changed_config(gpt, tmp_path)
+    assert run(["import", gpt.name, str(folder), "--out", str(tmp_path / "run")]) == 0
+
+
+def test_integer_of_5000_digits_is_refused(gpt: Path, tmp_path: Path, refused: Refused) -> None:
+    folder = changed_config(gpt, tmp_path)
     path = folder / "config.json"
     path.write_text(path.read_text().replace('"n_embd": 16', '"n_embd": ' + "9" * 5000))
-    assert "thousands of digits" in refused("gpt2", folder)
+    assert "thousands of digits" in refused(gpt.name, folder)
 
 
 CONFIGS = {
@@ -153,14 +187,14 @@ CONFIGS = {
 @pytest.mark.parametrize("content", CONFIGS)
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "vocab.json"])
 def test_other_json_is_refused(
-    name: str, content: str, gpt2: Path, tmp_path: Path, refused: Refused
+    name: str, content: str, gpt: Path, tmp_path: Path, refused: Refused
 ) -> None:
-    folder = changed_config(gpt2, tmp_path)
+    folder = changed_config(gpt, tmp_path)
     if name == "vocab.json":
         (folder / "tokenizer.json").unlink()
         (folder / "merges.txt").write_text("#version: 0.2\nt h\n")
     (folder / name).write_bytes(CONFIGS[content])
-    assert name in refused("gpt2", folder)
+    assert name in refused(gpt.name, folder)
 
 
 # --- tokenizers -----------------------------------------------------------------------------------
@@ -218,35 +252,35 @@ MERGES: dict[str, Any] = {
 
 @pytest.mark.parametrize("case", TOKENIZERS)
 def test_other_tokenizers_are_refused(
-    case: str, gpt2: Path, tmp_path: Path, refused: Refused
+    case: str, gpt: Path, tmp_path: Path, refused: Refused
 ) -> None:
-    folder = changed_config(gpt2, tmp_path)
+    folder = changed_config(gpt, tmp_path)
     path = folder / "tokenizer.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | TOKENIZERS[case]))
-    message = refused("gpt2", folder)
+    message = refused(gpt.name, folder)
     assert "tokenizer" in message and "; try" in message
 
 
 @pytest.mark.parametrize("case", MERGES)
-def test_other_merges_are_refused(case: str, gpt2: Path, tmp_path: Path, refused: Refused) -> None:
-    folder = changed_config(gpt2, tmp_path)
+def test_other_merges_are_refused(case: str, gpt: Path, tmp_path: Path, refused: Refused) -> None:
+    folder = changed_config(gpt, tmp_path)
     path = folder / "tokenizer.json"
     values = json.loads(path.read_text())
     values["model"]["merges"] = MERGES[case]
     path.write_text(json.dumps(values))
-    message = refused("gpt2", folder)
+    message = refused(gpt.name, folder)
     assert "is not a byte-pair tokenizer" in message and "; try" in message
 
 
 def test_token_ids_outside_the_table_are_refused(
-    gpt2: Path, tmp_path: Path, refused: Refused
+    gpt: Path, tmp_path: Path, refused: Refused
 ) -> None:
-    folder = changed_config(gpt2, tmp_path)
+    folder = changed_config(gpt, tmp_path)
     path = folder / "tokenizer.json"
     values = json.loads(path.read_text())
     values["model"]["vocab"]["a"] = 5000
     path.write_text(json.dumps(values))
-    assert "the token id 5,000" in refused("gpt2", folder)
+    assert "the token id 5,000" in refused(gpt.name, folder)
 
 
 # --- weights --------------------------------------------------------------------------------------
@@ -298,21 +332,21 @@ WEIGHTS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("case", WEIGHTS)
-def test_other_weights_are_refused(case: str, gpt2: Path, tmp_path: Path, refused: Refused) -> None:
-    folder = changed_config(gpt2, tmp_path)
+def test_other_weights_are_refused(case: str, gpt: Path, tmp_path: Path, refused: Refused) -> None:
+    folder = changed_config(gpt, tmp_path)
     (folder / "model.safetensors").write_bytes(WEIGHTS[case])
-    message = refused("gpt2", folder)
+    message = refused(gpt.name, folder)
     assert "model.safetensors" in message
     assert ("a pickle, which may execute code" in message) == (
         case in ("pickle", "file of torch.save")
     )
 
 
-def test_truncated_weights_are_refused(gpt2: Path, tmp_path: Path, refused: Refused) -> None:
-    folder = changed_config(gpt2, tmp_path)
+def test_truncated_weights_are_refused(gpt: Path, tmp_path: Path, refused: Refused) -> None:
+    folder = changed_config(gpt, tmp_path)
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
-    assert "model.safetensors" in refused("gpt2", folder)
+    assert "model.safetensors" in refused(gpt.name, folder)
 
 
 @pytest.mark.parametrize(
@@ -326,48 +360,57 @@ def test_truncated_weights_are_refused(gpt2: Path, tmp_path: Path, refused: Refu
     ],
     ids=["missing", "a row less", "integers", "complex", "other shape"],
 )
-@pytest.mark.parametrize("name", ["wte.weight", "wpe.weight", "h.1.attn.c_attn.bias", "ln_f.bias"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        {"gpt1": "tokens_embed.weight", "gpt2": "wte.weight"},
+        {"gpt1": "positions_embed.weight", "gpt2": "wpe.weight"},
+        {"gpt1": "h.1.attn.c_attn.bias", "gpt2": "h.1.attn.c_attn.bias"},
+        {"gpt1": "h.1.ln_2.bias", "gpt2": "ln_f.bias"},
+    ],
+    ids=["embeddings", "positions", "attention", "norm"],
+)
 def test_other_tensors_are_refused(
-    name: str, change: Any, gpt2: Path, tmp_path: Path, refused: Refused
+    name: dict[str, str], change: Any, gpt: Path, tmp_path: Path, refused: Refused
 ) -> None:
-    folder = changed_config(gpt2, tmp_path)
+    folder = changed_config(gpt, tmp_path)
     tensors = load_file(folder / "model.safetensors")
-    change(tensors, f"transformer.{name}")
+    change(tensors, f"transformer.{name[gpt.name]}")
     save_file(tensors, folder / "model.safetensors")
-    assert f"{name}: " in refused("gpt2", folder)
+    assert f"{name[gpt.name]}: " in refused(gpt.name, folder)
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt"])
 def test_pickled_weights_are_refused_with_the_reason(
-    name: str, gpt2: Path, tmp_path: Path, refused: Refused
+    name: str, gpt: Path, tmp_path: Path, refused: Refused
 ) -> None:
-    folder = changed_config(gpt2, tmp_path)
+    folder = changed_config(gpt, tmp_path)
     (folder / "model.safetensors").unlink()
     (folder / name).write_bytes(torch_saved())
-    message = refused("gpt2", folder)
+    message = refused(gpt.name, folder)
     assert f"got {name}, a pickle, which may execute code" in message
     (folder / name).unlink()
     (folder / "model.safetensors.index.json").write_text("{}")
-    assert "got weights in several files" in refused("gpt2", folder)
+    assert "got weights in several files" in refused(gpt.name, folder)
 
 
 def test_import_that_does_not_fit_into_memory_is_refused(
-    gpt2: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+    gpt: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "available_memory", lambda: 10_000)
-    message = refused("gpt2", gpt2)
+    message = refused(gpt.name, gpt)
     assert "of memory; expected at most the 10 kB that are available" in message
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
 @pytest.mark.parametrize("kind", SPECIAL_KINDS)
 def test_special_files_are_refused_without_opening(
-    kind: str, name: str, gpt2: Path, tmp_path: Path, refused: Refused
+    kind: str, name: str, gpt: Path, tmp_path: Path, refused: Refused
 ) -> None:
-    folder = changed_config(gpt2, tmp_path)
+    folder = changed_config(gpt, tmp_path)
     (folder / name).unlink()
     make_special(kind, folder / name)
-    assert f"{name}: got {kind}; expected a file" in refused("gpt2", folder)
+    assert f"{name}: got {kind}; expected a file" in refused(gpt.name, folder)
 
 
 # --- word vectors ---------------------------------------------------------------------------------

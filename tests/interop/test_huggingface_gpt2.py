@@ -170,7 +170,6 @@ def test_gpt2_command_line(gpt2: Path, tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"name": "gpt1"}, "got the model gpt1, with post-norm layers"),
         ({"name": "gpt3"}, "got the model gpt3, with banded attention"),
         ({"positions": "rotary"}, "model.positions is rotary"),
         ({"pruned_heads": {"blocks.0.self_attention": [0]}}, "model.pruned_heads is set"),
