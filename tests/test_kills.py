@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from PIL import Image
 
 from saccade.io.tensors import read_tensors
 from tests.moments import CommandServer
@@ -39,6 +40,7 @@ MODULES = (
     "saccade.plots.word_map",
     "saccade.plots.zipf",
     "saccade.tasks.forecasting.components",
+    "saccade.tasks.image_classification.components",
     "saccade.tasks.kernel_regression.components",
     "saccade.tasks.language_modeling.components",
     "saccade.tasks.tabular.components",
@@ -86,6 +88,7 @@ CASES = {
     "vectors svd": train("vectors", "text.txt", "svd", "model.width=8"),
     "table mlp": train("table", "table.csv", "mlp", *LOOP, target="kind"),
     "table svm": train("table", "table.csv", "svm", target="kind"),
+    "image lenet": train("image", "images", "lenet", *LOOP),
     "table svr": train("table", "table.csv", "svr", target="size"),
     "classify ngrams": train("classify", "reviews.csv", "ngrams"),
     "classify fasttext": train("classify", "reviews.csv", "fasttext", "train.threads=1"),
@@ -166,20 +169,26 @@ def write_data(folder: Path) -> None:
     (folder / "series.csv").write_text("value\n" + "".join(f"{v:.4f}\n" for v in values))
     points = "".join(f"{n / 10:.1f},{v:.4f}\n" for n, v in enumerate(values[:60]))
     (folder / "points.csv").write_text(f"x,y\n{points}")
+    for kind in ("dark", "light"):
+        (folder / "images" / kind).mkdir(parents=True)
+        for number in range(40):
+            shade = draw.randrange(128) + 128 * (kind == "light")
+            image = Image.new("L", (16, 16), shade)
+            image.save(folder / "images" / kind / f"{number}.png")
 
 
 def write_runs(server: CommandServer, folder: Path) -> None:
     """Train the runs that the cases start from."""
-    changes = {
-        "base": ("translate bahdanau", {}),
-        "short": ("translate bahdanau", {}),
-        "heads": ("translate transformer", {}),
-        "rows": ("table mlp", {}),
-        "labels": ("classify ngrams", {}),
-        "gpt": ("language gpt2", {}),
-        "vectors": ("vectors svd", {}),
+    runs = {
+        "base": "translate bahdanau",
+        "short": "translate bahdanau",
+        "heads": "translate transformer",
+        "rows": "table mlp",
+        "labels": "classify ngrams",
+        "gpt": "language gpt2",
+        "vectors": "vectors svd",
     }
-    for name, (of, _) in changes.items():
+    for name, of in runs.items():
         ended = server([*CASES[of].arguments, "--out", name], folder)
         assert ended.code == 0, ended.errors
     for export in (["gpt", "--to", "huggingface", "--out", "hf"],
@@ -221,7 +230,8 @@ def content(path: Path) -> Any:
         return path.read_bytes()[:8]
     if path.name == "run.toml":
         values = tomllib.loads(path.read_text("utf-8"))
-        values["made"].pop("paths", None)
+        for name in ("paths", "machine"):  # the folder, and its signature
+            values["made"].pop(name, None)
         return without_times(values)
     if path.name == "metrics.jsonl":
         lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
