@@ -306,6 +306,8 @@ RUNS_CODE = {
     "subprocess": {"interop/ctranslate2/subprocess.py"},
     **dict.fromkeys(("code", "dill", "marshal", "pickle", "runpy", "shelve", "yaml"), set()),
 }
+# the checksum of the file is compared before, and it is read as tensors only
+READS_TENSORS = {"interop/efficientnet_lite.py": "torch.load"}
 RUNS_CODE_CALLS = ("eval", "exec", "compile", "torch.load", "os.system", "os.popen")
 
 
@@ -319,6 +321,9 @@ def code_from_data(package: Path) -> list[str]:
                 wrong.append(f"{name}:{node.lineno} imports {module}")
         for call in ast.walk(tree):
             if isinstance(call, ast.Call) and ast.unparse(call.func) in RUNS_CODE_CALLS:
+                is_tensors = "weights_only=True" in map(ast.unparse, call.keywords)
+                if is_tensors and READS_TENSORS.get(name) == ast.unparse(call.func):
+                    continue
                 wrong.append(f"{name}:{call.lineno} calls {ast.unparse(call.func)}")
     return wrong
 

@@ -50,7 +50,7 @@ _TO_SAFETENSORS = (
 
 
 def load_torchvision_weights(
-    model: ImageNetwork, name: str, path: Path, *, is_new_output: bool = False
+    model: ImageNetwork, name: str, path: Path, *, is_new_output: bool | None = False
 ) -> list[str]:
     """Copy the weights of a file into a network; return the tensors that were left out.
 
@@ -58,7 +58,8 @@ def load_torchvision_weights(
         model: the network.
         name: its name, such as resnet18.
         path: a safetensors file with torchvision's names.
-        is_new_output: keep the network's own output layer, for other classes than the file's.
+        is_new_output: keep the network's own output layer, for other classes than the file's;
+            None: if their numbers differ.
     """
     if not path.exists():
         raise DataError(f"{path} is missing; expected torchvision's weights; {_TO_SAFETENSORS}")
@@ -66,6 +67,9 @@ def load_torchvision_weights(
     names = {OLD_DENSE_LAYER.sub(r"\1\2", found): found for found in stored}
     own = {key: tensor for key, tensor in model.state_dict().items() if BATCH_COUNTER not in key}
     output = f"{output_layer(model)}."
+    if is_new_output is None:
+        theirs = stored.get(names.get(f"{output}weight", ""))
+        is_new_output = theirs is not None and theirs.shape[:1] != own[f"{output}weight"].shape[:1]
     if is_new_output:
         own = {key: tensor for key, tensor in own.items() if not key.startswith(output)}
     left_out = [

@@ -38,6 +38,7 @@ from saccade.models.image_config import (
     AlexNetConfig,
     AttentionCNNConfig,
     DenseNetConfig,
+    EfficientNetLiteConfig,
     GoogLeNetConfig,
     ImageModelConfig,
     LeNetConfig,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from saccade.models.conv_lm import ConvLM
     from saccade.models.conv_seq2seq import ConvSeq2Seq
     from saccade.models.densenet import DenseNet
+    from saccade.models.efficientnet_lite import EfficientNetLite
     from saccade.models.forecasting import AutoregressiveForecaster, Forecaster, RecurrentForecaster
     from saccade.models.googlenet import GoogLeNet
     from saccade.models.gpt import GPT
@@ -105,6 +107,7 @@ _LAZY = {
     "ConvLM": "saccade.models.conv_lm:ConvLM",
     "ConvSeq2Seq": "saccade.models.conv_seq2seq:ConvSeq2Seq",
     "DenseNet": "saccade.models.densenet:DenseNet",
+    "EfficientNetLite": "saccade.models.efficientnet_lite:EfficientNetLite",
     "EncoderDecoder": "saccade.models.base:EncoderDecoder",
     "Forecaster": "saccade.models.forecasting:Forecaster",
     "GPT": "saccade.models.gpt:GPT",
@@ -161,6 +164,8 @@ __all__ = [
     "ConvSeq2SeqConfig",
     "DenseNet",
     "DenseNetConfig",
+    "EfficientNetLite",
+    "EfficientNetLiteConfig",
     "EncoderDecoder",
     "FORECASTING_MODELS",
     "Forecaster",

@@ -50,6 +50,14 @@ class LeNetConfig(ImageModelConfig):
     """Pooling after each convolution."""
 
 
+class TorchvisionConfig(ImageModelConfig):
+    """Settings of networks that torchvision has too."""
+
+    weights: str | None = None
+    """File of torchvision's weights (safetensors) to start from; the output layer is new if the
+    number of classes differs."""
+
+
 Stem = Literal["auto", "imagenet", "small"]
 SMALL_IMAGE = 64  # pixels of a side, below which `auto` is the stem for small images
 
@@ -67,7 +75,7 @@ class StemConfig(ImageModelConfig):
         return self.stem == "small" or (self.stem == "auto" and self.image_size < SMALL_IMAGE)
 
 
-class AlexNetConfig(StemConfig):
+class AlexNetConfig(TorchvisionConfig, StemConfig):
     """Settings of AlexNet."""
 
     name: Literal["alexnet"] = "alexnet"
@@ -79,7 +87,7 @@ class AlexNetConfig(StemConfig):
     """Dropout probability of the inputs of the dense layers."""
 
 
-class VGGConfig(ImageModelConfig):
+class VGGConfig(TorchvisionConfig):
     """Settings of the VGG networks; `_bn` has batch norm after each convolution."""
 
     name: Literal[
@@ -103,7 +111,7 @@ class NiNConfig(StemConfig):
     """Dropout probability of the inputs of the last block."""
 
 
-class GoogLeNetConfig(StemConfig):
+class GoogLeNetConfig(TorchvisionConfig, StemConfig):
     """Settings of GoogLeNet, with batch norm and without auxiliary classifiers."""
 
     name: Literal["googlenet"] = "googlenet"
@@ -113,13 +121,13 @@ class GoogLeNetConfig(StemConfig):
     """Dropout probability before the output layer."""
 
 
-class ResNetConfig(StemConfig):
+class ResNetConfig(TorchvisionConfig, StemConfig):
     """Settings of the residual networks."""
 
     name: Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"] = "resnet18"
 
 
-class DenseNetConfig(StemConfig):
+class DenseNetConfig(TorchvisionConfig, StemConfig):
     """Settings of the densely connected networks."""
 
     name: Literal["densenet121", "densenet169", "densenet201"] = "densenet121"
@@ -157,3 +165,22 @@ class VisionTransformerConfig(ImageModelConfig):
     """Width of the feed-forward networks."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout probability of the embeddings and the residual branches."""
+
+
+class EfficientNetLiteConfig(ImageModelConfig):
+    """Settings of EfficientNet-Lite0, whose published weights are the package `vision-weights`."""
+
+    name: Literal["efficientnet_lite0"] = "efficientnet_lite0"
+    width: int = Field(32, ge=1, le=MAX_WIDTH)
+    """Number of channels of the first convolution; the published weights need 32."""
+    pretrained: bool = True
+    """Start from the weights trained on ImageNet (extra vision-weights)."""
+    frozen: bool = True
+    """Train the output layer only; the others keep the pretrained weights."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout probability before the output layer."""
+
+    @property
+    def has_frozen_features(self) -> bool:
+        """True if only the output layer is trained."""
+        return self.pretrained and self.frozen

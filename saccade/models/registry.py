@@ -38,6 +38,7 @@ from saccade.models.image_config import (
     AlexNetConfig,
     AttentionCNNConfig,
     DenseNetConfig,
+    EfficientNetLiteConfig,
     GoogLeNetConfig,
     LeNetConfig,
     NiNConfig,
@@ -125,6 +126,9 @@ IMAGE_MODELS: dict[str, ModelEntry] = {
     "densenet121": ModelEntry(DenseNetConfig, "saccade.models.densenet:DenseNet"),
     "densenet169": ModelEntry(DenseNetConfig, "saccade.models.densenet:DenseNet"),
     "densenet201": ModelEntry(DenseNetConfig, "saccade.models.densenet:DenseNet"),
+    "efficientnet_lite0": ModelEntry(
+        EfficientNetLiteConfig, "saccade.models.efficientnet_lite:EfficientNetLite"
+    ),
     "googlenet": ModelEntry(GoogLeNetConfig, "saccade.models.googlenet:GoogLeNet"),
     "lenet": ModelEntry(LeNetConfig, "saccade.models.lenet:LeNet"),
     "nin": ModelEntry(NiNConfig, "saccade.models.nin:NiN"),

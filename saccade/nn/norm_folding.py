@@ -21,7 +21,8 @@ from torch.utils._pytree import tree_leaves
 
 from saccade.nn.meta import run_on_meta
 
-FOLDABLE = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
+# a layer with a `forward` of its own may not add its bias
+FOLDABLE = {kind.forward for kind in (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)}
 
 
 def fold_batch_norm(model: nn.Module, *example: Tensor) -> nn.Module:
@@ -50,7 +51,7 @@ def _observe_pairs(model: nn.Module, example: Iterable[Tensor]) -> dict[str, str
     observer = _InputObserver()
     handles = []
     for name, module in model.named_modules():
-        if isinstance(module, FOLDABLE):
+        if type(module).forward in FOLDABLE:
             handles.append(module.register_forward_hook(observer.layer_hook(name)))
         elif isinstance(module, _BatchNorm) and module.running_mean is not None:
             handles.append(module.register_forward_pre_hook(observer.norm_hook(name)))

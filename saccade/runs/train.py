@@ -113,6 +113,8 @@ def train_recipe(recipe: Recipe, folder: Path, options: TrainOptions) -> TrainRe
             run.metadata["parameters"] = run.parameters
         if other is not None:
             _load_initial_weights(run, other, data, options)
+        elif components.initialise and (source := components.initialise(run.recipe, run.model)):
+            run.metadata["from"] = source
         run.attach_data(data)
         if options.is_finetuning:
             run.metadata["before"] = _evaluate_before(run, options)
@@ -122,7 +124,7 @@ def train_recipe(recipe: Recipe, folder: Path, options: TrainOptions) -> TrainRe
             run.save_preprocessor(folder)
             if staging.exists():
                 staging.rename(folder / run.spec.scratch_name)
-            if other is not None:
+            if "from" in run.metadata:
                 from saccade.tasks.neural import train_settings
                 from saccade.training.session import save_initial_checkpoint
 

@@ -368,6 +368,8 @@ class Components(Generic[RecipeT, PreprocessorT, ModelT, SplitT]):
     estimator: (
         Callable[[RecipeT, ModelT, PreprocessorT, Mapping[str, SplitT]], Estimator] | None
     ) = None
+    # copies weights of files into the model of a new run; returns where they come from, or None
+    initialise: Callable[[RecipeT, ModelT], str | None] | None = None
     # fits what turns outputs into probabilities to the dev split, after training
     calibrate: Callable[[RecipeT, ModelT, PreprocessorT, Mapping[str, SplitT]], None] | None = None
     is_incremental: bool = True  # False: other data means fitting again from the start

@@ -14,6 +14,8 @@ from saccade.interop.torchvision import export_torchvision, load_torchvision_wei
 from saccade.models.image_config import ResNetConfig
 from saccade.models.registry import IMAGE_MODELS
 from saccade.models.resnet import ResNet
+from saccade.tasks.image_classification.components import load_published_weights
+from saccade.tasks.image_classification.config import ImageRecipe
 from tests.models.image_networks import random_images, small_network
 
 
@@ -100,6 +102,19 @@ def test_files_that_are_not_safetensors_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\x10\0\0\0\0\0\0\0{broken")
     with pytest.raises(DataError, match="could not be read"):
         load_torchvision_weights(model, "resnet18", path)
+
+
+def test_setting_names_the_file_that_a_new_run_starts_from(tmp_path: Path) -> None:
+    source = small_network("resnet18", classes=9).float()
+    path = saved(tmp_path / "weights.safetensors", source)
+    config = ResNetConfig(classes=5, channels=3, image_size=64, width=4, weights=str(path))
+    model = ResNet(config)
+    own = model.fc.weight.clone()
+    assert load_published_weights(ImageRecipe(model=config), model) == str(path)
+    assert torch.equal(model.layer3[1].conv2.weight, source.layer3[1].conv2.weight)
+    assert torch.equal(model.fc.weight, own)
+    without = config.with_values(weights=None)
+    assert load_published_weights(ImageRecipe(model=without), model) is None
 
 
 def test_export_has_torchvisions_names_and_is_read_again(tmp_path: Path) -> None:

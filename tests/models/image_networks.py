@@ -11,6 +11,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "alexnet": {"width": 8, "hidden": 12, "grid": 2, "image_size": 64},
     "attention_cnn": {"width": 4, "heads": 2, "image_size": 16},
     "densenet121": {"width": 8, "growth": 4, "image_size": 32},
+    "efficientnet_lite0": {"width": 4, "image_size": 40, "pretrained": False},
     "googlenet": {"width": 8, "image_size": 32},
     "lenet": {"image_size": 20},
     "nin": {"width": 6, "image_size": 32},

