@@ -101,8 +101,12 @@ def _draw_curve(axes: Axes, curve: ActivationCurve, values: FloatArray) -> None:
     margin = 0.08 * (high - low)
     axes.set_ylim(low - margin, high + margin)
     _style(axes, curve.label, curve.equation)
-    corner = "upper left" if curve.alpha is None else "best"  # with a large α, f' is there
-    axes.legend(frameon=False, fontsize=8, labelcolor=TEXT_COLOR, loc=corner)
+    axes.legend(
+        frameon=False,
+        fontsize=8,
+        labelcolor=TEXT_COLOR,
+        loc="upper left" if curve.alpha is None else "best",  # with a large α, f' is there
+    )
 
 
 def _draw_errors(axes: Axes, errors: Sequence[GELUApproximation]) -> None:
