@@ -90,10 +90,13 @@ class ArchiveReader:
         self._sizes = dict(members)
         with _errors(source):
             self._archive = _open_archive(local_file(source), kind)
+            self._infos: dict[str, tarfile.TarInfo] = {}
+            if isinstance(self._archive, tarfile.TarFile):  # it would look for a name in a list
+                self._infos = {info.name: info for info in self._archive if info.isfile()}
         weakref.finalize(self, self._archive.close)
 
     def size(self, name: str) -> int:
-        """Return the unpacked size of a member."""
+        """Return the unpacked size of a member; KeyError if there is none of that name."""
         return self._sizes[name]
 
     def read(self, name: str) -> bytes:
@@ -104,7 +107,7 @@ class ArchiveReader:
                 label = f"{self.source.name}#{name}"
                 check_unpacked_size(label, info.compress_size, info.file_size)
                 return self._archive.read(info)
-            stream = self._archive.extractfile(name)
+            stream = self._archive.extractfile(self._infos[name])
             assert stream is not None  # a file
             return stream.read()
 

@@ -32,6 +32,7 @@ from saccade.tasks.image_classification.config import ImageRecipe
 from saccade.tasks.image_classification.data import ImageSplit, prepare_images
 from saccade.tasks.image_classification.evaluate import small_pixels
 from saccade.tasks.image_classification.objective import even_batch_size
+from saccade.workflows.compare.compare import compare_models
 
 CLASSES = ("horizontal", "vertical", "square")
 TRAIN = {"train.steps": 60, "train.evaluate_every": 30, "train.batch_tokens": 16}
@@ -302,6 +303,26 @@ def test_floor_uses_block_means() -> None:
     for y, x in itertools.product(range(14), range(14)):
         block = pixels[1, edges[y] : edges[y + 1], edges[x] : edges[x + 1]] / 255
         assert np.allclose(found[y, x], block.mean((0, 1)))
+
+
+def test_networks_are_compared_on_the_same_images(
+    photos: Path, tmp_path: Path, no_report: None
+) -> None:
+    found = compare_models(
+        "image",
+        data=str(photos),
+        models=["lenet", "attention_cnn"],
+        set={"model.width": 4},
+        out=tmp_path / "compare",
+        steps=6,
+        seeds=2,
+    )
+    assert {row.model for row in found.rows} == {"lenet", "attention_cnn"}
+    assert found.metric.label == "accuracy, %"
+    assert all(0 <= value <= 100 for row in found.rows for value in row.values("test"))
+    runs = [load_run(path.parent) for path in (tmp_path / "compare").glob("*/run.toml")]
+    assert len(runs) == 4 and len({run.metadata["data"] for run in runs}) == 1
+    assert found.plot.exists()
 
 
 # --- bad images -----------------------------------------------------------------------------------

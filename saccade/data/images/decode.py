@@ -27,7 +27,7 @@ from saccade.types.arrays import ByteArray
 MIN_IMAGE_SIDE = 2
 MAX_IMAGE_BYTES = 1 << 29  # of an image file
 DRAFT_FACTOR = 2  # a JPEG is decoded at a reduced size that is still this much larger
-QUEUED_IMAGES = 64  # read and not decoded yet
+DECODED_TOGETHER = 32  # images that a thread takes at a time
 
 RawImage = bytes | NDArray[np.generic] | Image.Image
 _filters_lock = threading.Lock()  # filters of warnings belong to the process
@@ -216,27 +216,48 @@ def decode_images(
 ) -> Iterator[DecodedImage]:
     """Yield the images of some rows in order, decoded by a pool of threads.
 
-    Files are read, and their headers checked, by the calling thread: an archive is read in order.
+    Files are read by the calling thread: an archive is read in order. Threads take several images
+    at a time, since handing one over takes as long as decoding a small one.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     threads = len(affinity(0)) if affinity else os.cpu_count() or 1
     with ThreadPoolExecutor(threads, "decode_images") as pool:
-        waiting: list[Future[ByteArray] | str] = []
-        for row in rows:
-            try:
-                image = open_image(read(row), max_pixels)
-                waiting.append(pool.submit(decode_image, image, form))
-            except UnreadableImage as error:
-                waiting.append(str(error))
-            if len(waiting) >= QUEUED_IMAGES:
-                yield _finished(waiting.pop(0))
-        yield from map(_finished, waiting)
+        waiting: list[Future[list[DecodedImage]]] = []
+        for start in range(0, len(rows), DECODED_TOGETHER):
+            raw = [_read(read, row) for row in rows[start : start + DECODED_TOGETHER]]
+            waiting.append(pool.submit(_decode_some, raw, form, max_pixels))
+            if len(waiting) > threads:
+                yield from waiting.pop(0).result()
+        for some in waiting:
+            yield from some.result()
 
 
-def _finished(waiting: "Future[ByteArray] | str") -> DecodedImage:
-    if isinstance(waiting, str):
-        return DecodedImage(None, waiting)
+def _read(read: Callable[[int], RawImage], row: int) -> RawImage | UnreadableImage:
     try:
-        return DecodedImage(waiting.result())
+        return read(row)
     except UnreadableImage as error:
-        return DecodedImage(None, str(error))
+        return error
+
+
+def _decode_some(
+    images: Sequence[RawImage | UnreadableImage], form: ImageForm, max_pixels: int
+) -> list[DecodedImage]:
+    found = []
+    for raw in images:
+        try:
+            if isinstance(raw, UnreadableImage):
+                raise raw
+            if isinstance(raw, np.ndarray) and _has_form(raw, form):
+                pixels = raw.astype(np.uint8, copy=False)
+            else:
+                pixels = decode_image(open_image(raw, max_pixels), form)
+            found.append(DecodedImage(pixels))
+        except UnreadableImage as error:
+            found.append(DecodedImage(None, str(error)))
+    return found
+
+
+def _has_form(pixels: NDArray[np.generic], form: ImageForm) -> bool:
+    """Return True for pixels that need no decoding, those of an idx file for example."""
+    shape = pixels.shape if pixels.ndim == 3 else (*pixels.shape, 1)
+    return pixels.dtype == np.uint8 and shape == form.shape

@@ -28,13 +28,13 @@ class FileTree:
     def read(self, name: str) -> bytes:
         """Return the content of a file; UnreadableImage if it is too large or cannot be read."""
         try:
-            if self.is_archive and name not in self.files:
-                raise UnreadableImage("got no such file")
             if (size := self.size(name)) > MAX_IMAGE_BYTES:
                 raise UnreadableImage(
                     f"got a file of {size:,} bytes; expected at most {MAX_IMAGE_BYTES:,}"
                 )
             return self.read_file(name)
+        except KeyError:  # of an archive
+            raise UnreadableImage("got no such file") from None
         except OSError as error:
             raise UnreadableImage(f"could not be read: {error.strerror or error}") from None
 
