@@ -149,7 +149,8 @@ class BackoffModel:
         """Return the counts behind P(token | context), from unigrams to the longest context.
 
         Counts are those of the smoothing: Kneser–Ney replaces them by the number of distinct
-        tokens before an n-gram, for all but the longest n-grams.
+        tokens before an n-gram, for all but the longest n-grams. n-grams that were left out for
+        `min_count` are not counted.
         """
         self._check_context(np.array([*context, token], np.int64))
         recent = list(context)[max(len(context) - self.order + 1, 0) :]
