@@ -183,7 +183,7 @@ def test_auto_configure_reasons_name_the_time_budget_where_it_decided(
     _, choices = auto_configure(recipe, stats)
     by_time = f"{minutes:g} min"
     for choice in choices:
-        if choice.path != "train.steps":
+        if choice.path != "train.steps" and "width" not in choice.reason:  # follows from the width
             assert (by_time in choice.reason) == (choice.value != hour[choice.path].value), choice
         assert "on two cores" not in choice.reason
 
