@@ -6,6 +6,7 @@ tensors    the bytes of a safetensors file
 tokenizer  the JSON of a tokenizer, and texts to encode
 imports    a folder or file of another tool that was changed
 vectors    the bytes of a file of word vectors
+images     the bytes of an image, of an array of images or of an archive
 commands   a command line
 """
 
@@ -260,7 +261,33 @@ def vectors_target(content: bytes) -> None:
         _import(layout, path, "cat")
 
 
+IMAGE_FILES = ("image", "train-images-idx3-ubyte", "data_batch_1.bin", "photos.zip", "photos.tar")
+
+
+def images_target(content: bytes) -> None:
+    """Open images and decode some; the first line is the name of the file, one of IMAGE_FILES."""
+    from saccade.data.images.config import ImagesConfig
+    from saccade.data.images.decode import ImageForm, decode_images
+    from saccade.data.images.readers import open_images
+
+    first, _, rest = content.partition(b"\n")
+    name = first.decode("ascii", "replace")
+    if name not in IMAGE_FILES:
+        return
+    form, limit = ImageForm(8, 3), 1 << 20
+    with sandbox() as folder, interrupted(), refusals():
+        if name == "image":
+            list(decode_images(lambda row: rest, range(1), form, limit))
+            return
+        (folder / name).write_bytes(rest)
+        (folder / "train-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 2, 0, 1]))
+        images = open_images(folder / name, ImagesConfig())
+        for found in decode_images(images.read, range(min(len(images), 8)), form, limit):
+            assert found.pixels is None or found.pixels.shape[:2] == (8, 8)
+
+
 TARGETS: dict[str, Target] = {
+    "images": Target(_quietly(images_target), None, 1 << 13),
     "records": Target(_quietly(records_target), mutate_records, 1 << 14),
     "documents": Target(_quietly(documents_target), _mutate_documents, 1 << 13),
     "tensors": Target(_quietly(tensors_target), None, 1 << 12),

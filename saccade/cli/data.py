@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from saccade.data.records.base import Records
+    from saccade.data.records.base import ReadOptions, Records
     from saccade.data.records.profile import ColumnProfile
     from saccade.data.records.summary import DataSummary
 
@@ -44,6 +44,7 @@ def data_command(
     saccade data reviews.csv
     saccade data reviews.csv --text review --label stars --save reviews.png
     saccade data pairs.en,pairs.de
+    saccade data photos/
     saccade data table.txt --set data.delimiter=';' --set data.header=false
 
     Reads the whole file once, in constant memory. The number of distinct values is exact up to
@@ -54,6 +55,13 @@ def data_command(
     from saccade.types.progress import ProgressCounter
 
     options = read_options(set)
+    from saccade.data.images.readers import has_images
+
+    if has_images(file):
+        if save is not None:
+            raise ConfigError("got --save for images; expected a table; try without --save.")
+        _print_images(file, options, json)
+        return
     if save is not None:
         _check_image(save)
     with show_progress(stderr_console(), "reading", unit="rows") as bar:
@@ -65,6 +73,26 @@ def data_command(
         _print_summary(summary)
     if save is not None:
         _save(summary, save)
+
+
+def _print_images(file: str, options: "ReadOptions", json: bool) -> None:
+    """Print number, sizes and classes of the images of a folder or an archive."""
+    from saccade.data.images.summary import summarise_images
+
+    found = summarise_images(file, options)
+    if json:
+        print_json(found._asdict())
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    for line in found.lines():
+        console.print(line, soft_wrap=True)
+    table = make_table("class", "images")
+    for label, count in list(found.classes.items())[:MAX_CLASS_ROWS]:
+        table.add_row(label, f"{count:,}")
+    console.print("", table, "")
+    console.print(f"Try: {found.command}", soft_wrap=True)
 
 
 def _check_image(path: Path) -> None:

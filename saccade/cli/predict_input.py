@@ -177,11 +177,13 @@ def _column_input(records: "Records", run: RunColumns) -> FileInput:
 
     column = find_input_column(records, run.task, run.columns)
     position = records.columns.index(column.name)
+    folder = os.path.dirname(records.name) if run.task == "image" else ""
 
     def rows() -> Iterator[InputRow]:
         for cells in _cells(records):
             text = cells[position] or ""
-            yield InputRow(text, text, cells)
+            # paths of a table are relative to its folder, as in training
+            yield InputRow(text, os.path.join(folder, text) if text else text, cells)
 
     note = _read_note(records, column.name, column.unused)
     return FileInput(lambda warn: iter([rows()]), records.columns, notes=(note,))

@@ -321,6 +321,11 @@ class Run:
         classifier of images it is a map of each method: grad_cam, occlusion, attention.
         """
         if self.inspector.image_methods:
+            if any(given is not None for given in (kind, layer, head, max_new_tokens)):
+                raise ConfigError(
+                    "got kind, layer, head or max_new_tokens for an image; expected method= "
+                    f"(--method), one of {', '.join(self.inspector.image_methods)}."
+                )
             return ImageExplanation(self.inspector.image_maps(source, method, answer))
         asks_for_maps = kind is not None or layer is not None or head is not None
         if method is not None or (self.inspector.attribution_methods and not asks_for_maps):

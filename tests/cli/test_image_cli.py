@@ -79,6 +79,28 @@ def test_paths_on_standard_input(
     assert "input 2: missing.png: could not be read" in found.message
 
 
+def test_table_of_paths_is_predicted_relative_to_its_folder(
+    saccade: Callable[..., Any], run: Path, tmp_path: Path
+) -> None:
+    folder = write_colours(tmp_path / "new", 2)
+    (folder / "list.csv").write_text("path,label\nred/0.png,\nblue/1.png,\n", encoding="utf-8")
+    found = saccade("predict", run, "--file", folder / "list.csv", "--out", "answers.csv")
+    assert found.code == 0
+    lines = (tmp_path / "answers.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[1:] == ["red/0.png,,red", "blue/1.png,,blue"]
+
+
+def test_summary_of_a_folder_of_images(saccade: Callable[..., Any], tmp_path: Path) -> None:
+    folder = write_colours(tmp_path / "photos", 3)
+    (folder / "red" / "bad.png").write_bytes(b"")
+    found = saccade("data", folder)
+    assert "7 images, 2 classes, colour; sizes of 6 of them: 12 × 12 (6)." in found.out
+    assert "bad.png: got an empty file" in found.out
+    assert f"saccade train image --data {folder}" in found.out
+    values = json.loads(saccade("data", folder, "--json").out)
+    assert values["classes"] == {"blue": 3, "red": 4} and values["images"] == 7
+
+
 def test_evaluation_saves_pictures(
     saccade: Callable[..., Any], run: Path, colours: Path, tmp_path: Path
 ) -> None:
@@ -102,6 +124,8 @@ def test_look_at_an_image(
     assert len(json.loads(shown.out)["tiles"]) == 4
     listed = saccade("look", run)
     assert listed.code == 2 and "--filters" in listed.message
+    refused = saccade("look", run, image, "--layer", 1)
+    assert refused.code == 2 and "one of grad_cam, occlusion" in refused.message
     missing = saccade("look", run, "missing.png")
     assert missing.code == 2 and "missing.png: could not be read" in missing.message
 

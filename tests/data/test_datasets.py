@@ -193,6 +193,16 @@ def test_fetch_dataset_accepts_more_lines_of_a_growing_file(
 # --- downloads ------------------------------------------------------------------------------------
 
 
+def test_downloaded_images_are_checked_by_their_bytes(server: Server) -> None:
+    file = DatasetFile("images.bin", f"{server.root}/images.bin.gz", bytes=5)
+    dataset = DatasetInfo("pictures", "home", "terms", (), (file,), {}, has_images=True)
+    server.answers = {"/images.bin.gz": Answer(gzip.compress(b"1234"))}
+    with pytest.raises(DataError, match="got 4 bytes; expected 5"):
+        fetch_dataset(dataset)
+    server.answers = {"/images.bin.gz": Answer(gzip.compress(b"12345"))}
+    assert fetch_dataset(dataset).paths["images.bin"].exists()
+
+
 def test_fetch_dataset_downloads_once_with_a_note(server: Server, cache: Path) -> None:
     content = gzip.compress(text_of(5))
     server.answers = {f"/raw/a.{side}.gz": Answer(content) for side in ("en", "de")}

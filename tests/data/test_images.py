@@ -33,7 +33,7 @@ from saccade.data.images.decode import (
     read_header,
 )
 from saccade.data.images.memory import write_images
-from saccade.data.images.published import load_digit_images, open_published_images
+from saccade.data.images.published import load_digit_images, open_published_images, read_image
 from saccade.data.images.readers import LabelledImages, natural_key, open_images
 from saccade.data.images.store import (
     StoredImages,
@@ -279,6 +279,42 @@ def test_cifar_10_is_read_from_its_subset() -> None:
     assert len({*found.labels}) == 10
     assert read_header(found.read(0)) == (32, 32, False)
     assert "a part of it as JPEG" in found.notes[-1]
+
+
+def test_cifar_10_is_read_from_its_own_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pixels = np.stack([noise(n, (32, 32)) for n in range(2)])
+    records = [bytes([n]) + p.transpose(2, 0, 1).tobytes() for n, p in enumerate(pixels)]
+    files = {
+        "cifar-10-batches-bin/data_batch_1.bin": records[0],
+        "cifar-10-batches-bin/test_batch.bin": records[1],
+        "cifar-10-batches-bin/batches.meta.txt": b"airplane\nautomobile\n",
+        "cifar-10-batches-bin/readme.html": b"<html>",
+    }
+    (tmp_path / "cifar-10").mkdir()
+    write_tar(tmp_path / "cifar-10" / "cifar-10-binary.tar.gz", files)
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
+    found = open_published_images(IMAGE_DATASETS["cifar-10"])
+    assert (found.labels, found.splits) == (["airplane", "automobile"], ["train", "test"])
+    assert np.array_equal(np.stack([found.read(row) for row in range(2)]), pixels)
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("digits#1797", "got the row 1797; expected 0 to 1,796"),
+        ("digits#x", "got the row x"),
+        ("none.zip#a/1.png", "got no such file"),
+        ("photos.zip#dog/9.png", "got no such file"),
+    ],
+)
+def test_images_by_name(name: str, message: str, tmp_path: Path) -> None:
+    photos = write_zip(tmp_path / "photos.zip", FILES)
+    assert read_image(f"{photos}#cat/1.png") == FILES["cat/1.png"]
+    assert np.array_equal(read_image("digits#5"), load_digit_images().read(5))
+    with pytest.raises(UnreadableImage, match=message):
+        read_image(name if name.startswith("digits") else str(tmp_path / name))
 
 
 def test_natural_order_of_classes() -> None:
