@@ -119,7 +119,7 @@ def _open_archive(path: Path, kind: str) -> zipfile.ZipFile | tarfile.TarFile:
 def _zip_members(source: ByteSource) -> Iterator[ArchiveMember]:
     with zipfile.ZipFile(local_file(source)) as archive:
         for info in archive.infolist():
-            if not info.is_dir():
+            if info.filename and not info.is_dir():  # is_dir reads the last character
                 yield ArchiveMember(info.filename, info.file_size)
 
 

@@ -100,7 +100,7 @@ def parse_idx(content: bytes, name: str) -> ByteArray:
         raise DataError(f"{name}: got {dimensions} dimensions; expected 1 to {MAX_IDX_DIMENSIONS}.")
     shape = struct.unpack(f">{dimensions}I", content[4:start])
     size = int(np.prod(shape, dtype=np.float64))
-    if len(content) - start != size:
+    if not size or len(content) - start != size:
         raise DataError(
             f"{name}: got {len(content) - start:,} values; expected {size:,}, the product of "
             f"{' × '.join(map(str, shape))}; try to copy or download it again."
