@@ -15,7 +15,7 @@ MAX_LISTED_SIZES = 3
 
 
 class ImageSummary(NamedTuple):
-    """What is in a source of images."""
+    """Number, classes and sizes of the images of a source."""
 
     name: str
     images: int
