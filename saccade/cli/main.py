@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import wraps
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -159,6 +160,9 @@ def run(arguments: list[str]) -> int:
     """Run a command and return its exit code; any error becomes one message."""
     for name, value in OMP_ENV.items():
         os.environ.setdefault(name, value)
+    if isinstance(sys.stdout, TextIOWrapper):
+        # bytes of an argument that are not UTF-8 are printed as they came
+        sys.stdout.reconfigure(errors="surrogateescape")
     debug, quiet = (flag in arguments for flag in GLOBAL_FLAGS)
     # accepted before and after the command
     arguments = [argument for argument in arguments if argument not in GLOBAL_FLAGS]
