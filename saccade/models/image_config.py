@@ -4,7 +4,7 @@
 it, so that a small width gives a small version of the same network.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -18,6 +18,14 @@ from saccade.types.limits import (
 )
 
 MAX_POOLED_STAGES = 10  # each doubles the channels
+
+
+class PretrainedImages(NamedTuple):
+    """The form of images that pretrained weights expect."""
+
+    size: int  # side in pixels, where the settings leave it open
+    mean: float  # of the pixels, of values from 0 to 1, in every channel
+    deviation: float
 
 
 class ImageModelConfig(Config):
@@ -34,6 +42,11 @@ class ImageModelConfig(Config):
     """Number of channels of the first stage."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout probability before the output layer."""
+
+    @property
+    def pretrained_images(self) -> PretrainedImages | None:
+        """The form of images that pretrained weights expect; None: that of the data."""
+        return None
 
 
 class LeNetConfig(ImageModelConfig):
@@ -179,6 +192,11 @@ class EfficientNetLiteConfig(ImageModelConfig):
     """Train the output layer only; the others keep the pretrained weights."""
     dropout: float = Field(0.2, ge=0, lt=1)
     """Dropout probability before the output layer."""
+
+    @property
+    def pretrained_images(self) -> PretrainedImages | None:
+        """The form of images that the published weights expect; their size was 224."""
+        return PretrainedImages(128, 127 / 255, 128 / 255) if self.pretrained else None
 
     @property
     def has_frozen_features(self) -> bool:

