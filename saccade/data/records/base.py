@@ -68,10 +68,11 @@ class Records:
 
     def chunks(self, columns: Sequence[str] | None = None) -> Iterator[RecordChunk]:
         """Yield the rows in chunks, with some of the columns or all of them."""
-        names = self.columns if columns is None else tuple(columns)
-        for name in names:
+        if columns is None:
+            return self.read(self.columns)
+        for name in columns:
             self.check_column(name)
-        return self.read(names)
+        return self.read(tuple(columns))
 
     def head(self, rows: int = 1000) -> RecordChunk:
         """Return the first rows."""

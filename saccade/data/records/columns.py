@@ -26,7 +26,7 @@ def different_names(cells: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, .
         different.append(new)
     notes = [
         f"{name!r} is the name of several columns; the second is '{name} (2)'"
-        for name in dict.fromkeys(names)
-        if names.count(name) > 1
+        for name, count in Counter(names).items()
+        if count > 1
     ]
     return tuple(different), tuple(notes)

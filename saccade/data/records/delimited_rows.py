@@ -62,7 +62,8 @@ class Layout:
 
 def read_delimited(layout: Layout, names: tuple[str, ...]) -> Iterator[RecordChunk]:
     """Yield the named columns in chunks."""
-    positions = [layout.columns.index(name) for name in names]
+    by_name = {name: position for position, name in enumerate(layout.columns)}
+    positions = [by_name[name] for name in names]
     cells: list[Cells] = [[] for _ in names]
     numbers: list[IntArray] = []
     count = 0

@@ -226,7 +226,10 @@ def _with_quotes(text: str, is_whole: bool, dialect: Dialect) -> Dialect:
 
 def _opening(delimiter: str) -> re.Pattern[str]:
     """Return a pattern of a quotation mark that may open a cell."""
-    return re.compile(rf'(?:^|{re.escape(delimiter)}) *"', re.MULTILINE)
+    escaped = re.escape(delimiter)
+    if not delimiter.strip(" "):  # further spaces would be tried from each space of a run
+        return re.compile(rf'(?:^ *|{escaped})"', re.MULTILINE)
+    return re.compile(rf'(?:^|{escaped}) *"', re.MULTILINE)
 
 
 def _with_free_text(text: str, dialect: Dialect) -> Dialect | None:

@@ -186,12 +186,18 @@ class _GrowingText:
         self.text, self.line = "", 1  # `line`: number of the first line of the text
 
     def grow(self, position: int) -> bool:
-        """Drop the text before a position and add a block; False at the end of the file."""
-        more = next(self.blocks, None)
-        if more is None:
+        """Drop the text before a position and add a block; False at the end of the file.
+
+        More blocks are added until the rest has doubled, since a long value is decoded anew.
+        """
+        parts, size, rest = [self.text[position:]], 0, len(self.text) - position
+        while size <= rest and (more := next(self.blocks, None)) is not None:
+            parts.append(more)
+            size += len(more)
+        if not size:
             return False
         self.line += self.text.count("\n", 0, position)
-        self.text = self.text[position:] + more
+        self.text = "".join(parts)
         return True
 
     def skip_space(self, position: int) -> int:

@@ -138,11 +138,12 @@ def _open_columns(name: str, labels: list[str], count: int, read: ReadColumn) ->
     if not labels or not count:
         raise DataError(f"{name}: got no rows; expected at least one.")
     names, notes = different_names(labels)
+    positions = {name: position for position, name in enumerate(names)}
 
     def chunks(chosen: tuple[str, ...]) -> Iterator[RecordChunk]:
         for start in range(0, count, CHUNK_ROWS):
             end = min(start + CHUNK_ROWS, count)
-            cells = {column: to_cells(read(names.index(column), start, end)) for column in chosen}
+            cells = {column: to_cells(read(positions[column], start, end)) for column in chosen}
             yield RecordChunk(cells, np.arange(start + 1, end + 1))
 
     return Records(name, "memory", names, chunks, unit="row", notes=notes)
