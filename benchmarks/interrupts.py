@@ -1,6 +1,6 @@
 """Seconds from Ctrl-C to the end of a command, at seeded moments.
 
-    python benchmarks/interrupts.py                  # 18 commands, 3 moments each
+    python benchmarks/interrupts.py                  # 19 commands, 3 moments each
     python benchmarks/interrupts.py --moments 10 --only svm
 
 Data and runs are made in a temporary folder first. Each command then gets SIGINT after a random
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import accumulate
 from pathlib import Path
 
 SACCADE = [sys.executable, "-m", "saccade"]
@@ -56,10 +57,10 @@ def write_data(folder: Path) -> None:
     """Write pairs, texts, a table, reviews and a series of up to 20 MB."""
     draw = random.Random(0)
     words = ["".join(draw.choices("abcdefghijklmnop", k=draw.randint(2, 9))) for _ in range(20_000)]
-    weights = [1 / (rank + 1) for rank in range(len(words))]
+    weights = list(accumulate(1 / (rank + 1) for rank in range(len(words))))
 
     def text(length: int) -> str:
-        return " ".join(draw.choices(words, weights, k=length))
+        return " ".join(draw.choices(words, cum_weights=weights, k=length))
 
     pairs = [text(draw.randint(3, 20)) for _ in range(40_000)]
     reversed_words = [" ".join(reversed(line.split())) for line in pairs]
