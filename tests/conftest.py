@@ -99,6 +99,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     train.write_report = report.write_report if is_read else write_none
 
 
+@pytest.fixture(scope="session", autouse=True)
+def default_signals() -> None:
+    """Let the tests and the commands they start obey SIGHUP, which `nohup make test` ignores."""
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.fixture(autouse=True)
 def same_start() -> None:
     """Start each test with the same global seeds, one thread and all shape checks.

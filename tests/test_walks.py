@@ -73,6 +73,7 @@ PLUMBING = {
     "decoding/config.py": "validates the options of predict",
     "decoding/protocol.py": "checks the arguments of a search",
     "inference/engine.py": "chooses the decoder",
+    "models/image_config.py": "settings of the networks",
     "io/byte_source.py": "opens the file",
     "io/encodings.py": "detects the encoding",
     "tasks/base.py": "contracts",
