@@ -111,8 +111,8 @@ def _missing_words(path: Path, expected: int, got: str) -> DataError:
 def read_text_vectors(path: Path) -> VectorTable:
     """Read word2vec, fastText or GloVe text; detect whether there is a header line."""
     size = _check_vector_file(path)
-    lines = enumerate(read_lines(path), 1)
-    first = next(lines, (0, ""))[1]
+    lines = ((number, line) for number, line in enumerate(read_lines(path), 1) if line.strip())
+    start, first = next(lines, (0, ""))
     header = first.split()
     declared: _TableSize | None = None  # by the first line
     words: list[str] = []
@@ -121,11 +121,10 @@ def read_text_vectors(path: Path) -> VectorTable:
         is_compressed = byte_source(path).path is None
         declared = _declared_size(path, header, None if is_compressed else size, TEXT_NUMBER_BYTES)
     elif first:
-        _add(path, 1, first, words, rows, None)
+        _add(path, start, first, words, rows, None)
     width = declared.width if declared else len(rows[0]) if rows else None
     for number, line in lines:
-        if line.strip():
-            _add(path, number, line, words, rows, width)
+        _add(path, number, line, words, rows, width)
     if not words:
         raise DataError(f"{path} has no vectors; expected a word and its numbers in each line.")
     if declared and declared.words != len(words):
