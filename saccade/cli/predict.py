@@ -32,6 +32,7 @@ from saccade.cli.predict_file import (
 from saccade.cli.predict_input import InputRow, TargetRemover, open_input, read_run_columns
 from saccade.cli.resumable_output import ResumableOutput, run_fingerprint
 from saccade.cli.roles import with_role_options
+from saccade.data.task_roles import takes_paths
 from saccade.errors import ConfigError, DataError
 from saccade.io.text_files import STANDARD_INPUT
 from saccade.training.progress import show_progress
@@ -200,15 +201,15 @@ def predict_command(
     if file is None:
         without_target = TargetRemover(run_columns, predictor.labels)
         warn = stderr_console().print
-        takes_images = run_columns.task == "image"
-        if takes_images:
+        takes_files = takes_paths(run_columns.task)
+        if takes_files:
             from saccade.data.images.readers import find_images
 
             texts = [path for text in texts for path in find_images(text)]
             if len(texts) > 1 and n_best == 1 and not json:
                 format_prediction = _format_named
         for text in texts:
-            if os.path.isfile(text) and not takes_images:
+            if os.path.isfile(text) and not takes_files:
                 note = (
                     f"{text} is predicted as a text; for the texts in the file, use --file {text}"
                 )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saccade.cli.opening import read_run_recipe
-from saccade.data.task_roles import INPUT_ROLES, role_settings
+from saccade.data.task_roles import INPUT_ROLES, role_settings, takes_paths
 from saccade.data.text.labels import match_prefixed_labels
 from saccade.errors import DataError
 
@@ -177,7 +177,7 @@ def _column_input(records: "Records", run: RunColumns) -> FileInput:
 
     column = find_input_column(records, run.task, run.columns)
     position = records.columns.index(column.name)
-    folder = os.path.dirname(records.name) if run.task == "image" else ""
+    folder = os.path.dirname(records.name) if takes_paths(run.task) else ""
 
     def rows() -> Iterator[InputRow]:
         for cells in _cells(records):

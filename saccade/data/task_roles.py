@@ -12,6 +12,11 @@ RESERVED_ROLES = ("query", "user", "item")  # of ranking
 ROLE_NAMES = ("source", "target", "text", "image", "label", "time", "weight", *RESERVED_ROLES)
 
 
+def takes_paths(task: str) -> bool:
+    """Return True for a task whose inputs are paths of files, those of images."""
+    return any(r.kind == "path" for r in TASK_ROLES[task] if r.name == INPUT_ROLES.get(task))
+
+
 def data_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings that describe data; ConfigError if one belongs to the model or training."""
     if other := [path for path in settings if not path.startswith("data.")]:

@@ -181,7 +181,7 @@ class VisionTransformerConfig(ImageModelConfig):
 
 
 class EfficientNetLiteConfig(ImageModelConfig):
-    """Settings of EfficientNet-Lite0, whose published weights are the package `vision-weights`."""
+    """Settings of EfficientNet-Lite0, whose published weights are in the extra `vision-weights`."""
 
     name: Literal["efficientnet_lite0"] = "efficientnet_lite0"
     width: int = Field(32, ge=1, le=MAX_WIDTH)

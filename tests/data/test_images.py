@@ -5,7 +5,6 @@ import io
 import itertools
 import json
 import math
-import os
 import struct
 import tarfile
 import zipfile
@@ -44,7 +43,6 @@ from saccade.data.images.store import (
 from saccade.data.images.transform import ImageTransform, channel_statistics, choose_form
 from saccade.errors import DataError, RunError
 
-ROOT = os.environ.get("SACCADE_DATA")
 FORM = ImageForm(8, 3)
 
 
@@ -259,8 +257,8 @@ def test_built_in_digits_are_those_of_scikit_learn() -> None:
     assert np.array_equal(np.round(pixels / 255 * 16), expected.images)
 
 
-@pytest.mark.skipif(not ROOT, reason="SACCADE_DATA is not set")
-def test_fashion_mnist_has_the_published_splits() -> None:
+def test_fashion_mnist_has_the_published_splits(dataset: Callable[[str], Path]) -> None:
+    dataset("fashion-mnist")
     found = open_published_images(IMAGE_DATASETS["fashion-mnist"])
     assert found.splits is not None
     assert [found.splits.count(split) for split in ("train", "test")] == [60_000, 10_000]
@@ -271,8 +269,8 @@ def test_fashion_mnist_has_the_published_splits() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.skipif(not ROOT, reason="SACCADE_DATA is not set")
-def test_cifar_10_is_read_from_its_subset() -> None:
+def test_cifar_10_is_read_from_its_subset(dataset: Callable[[str], Path]) -> None:
+    dataset("cifar-10-subset")
     found = open_published_images(IMAGE_DATASETS["cifar-10"])
     assert found.splits is not None
     assert [found.splits.count(split) for split in ("train", "test")] == [25_000, 5_000]

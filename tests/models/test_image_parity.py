@@ -32,9 +32,10 @@ def dense(w: Weights, name: str, x: Tensor) -> Tensor:
     return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
 
 
-def close(model: Any, plain: Any, images: Tensor) -> None:
-    with torch.no_grad():
-        torch.testing.assert_close(model(images), plain)
+@torch.no_grad()
+def logits(model: Any, images: Tensor) -> Tensor:
+    found: Tensor = model(images)
+    return found
 
 
 @pytest.mark.parametrize(("stem", "options"), [("imagenet", (4, 2)), ("small", (1, 1))])
@@ -47,7 +48,7 @@ def test_alexnet(stem: str, options: tuple[int, int]) -> None:
         x = conv(w, f"features.{layer}", x, padding=1).relu()
     x = F.adaptive_avg_pool2d(F.max_pool2d(x, 3, 2), 2).flatten(1)
     x = dense(w, "classifier.4", dense(w, "classifier.1", x).relu()).relu()
-    close(model, dense(w, "classifier.6", x), images)
+    torch.testing.assert_close(logits(model, images), dense(w, "classifier.6", x))
 
 
 @pytest.mark.parametrize("name", ["vgg11", "vgg13_bn"])
@@ -66,7 +67,7 @@ def test_vgg(name: str) -> None:
     x = F.adaptive_avg_pool2d(x, 2 if name == "vgg13_bn" else 1).flatten(1)
     for layer in (0, 3):
         x = dense(w, f"classifier.{layer}", x).relu()
-    close(model, dense(w, "classifier.6", x), images)
+    torch.testing.assert_close(logits(model, images), dense(w, "classifier.6", x))
 
 
 def test_nin_as_taught() -> None:
@@ -88,7 +89,7 @@ def test_nin_as_taught() -> None:
     ).double()
     plain.load_state_dict(dict(zip(plain.state_dict(), model.state_dict().values(), strict=True)))
     images = random_images(model)
-    close(model, plain(images), images)
+    torch.testing.assert_close(logits(model, images), plain(images))
 
 
 @pytest.mark.parametrize(("stem", "kernel"), [("imagenet", 3), ("small", 5)])
@@ -122,7 +123,7 @@ def test_googlenet(stem: str, kernel: int) -> None:
     x = F.max_pool2d(x, 2, 2, ceil_mode=True)
     for letter in "ab":
         x = inception(f"inception5{letter}", x)
-    close(model, dense(w, "fc", x.mean((2, 3))), images)
+    torch.testing.assert_close(logits(model, images), dense(w, "fc", x.mean((2, 3))))
 
 
 @pytest.mark.parametrize("stem", ["imagenet", "small"])
@@ -144,7 +145,7 @@ def test_densenet(stem: str) -> None:
             name = f"features.transition{block}"
             x = F.avg_pool2d(conv(w, f"{name}.conv", norm(w, f"{name}.norm", x).relu()), 2)
     x = norm(w, "features.norm5", x).relu().mean((2, 3))
-    close(model, dense(w, "classifier", x), images)
+    torch.testing.assert_close(logits(model, images), dense(w, "classifier", x))
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
@@ -170,7 +171,7 @@ def test_resnet(name: str, stem: str) -> None:
                 x = conv(w, f"{block}.downsample.0", x, stride)
                 x = norm(w, f"{block}.downsample.1", x)
             x = (x + y).relu()
-    close(model, dense(w, "fc", x.mean((2, 3))), images)
+    torch.testing.assert_close(logits(model, images), dense(w, "fc", x.mean((2, 3))))
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
@@ -191,7 +192,7 @@ def test_resnet_equals_that_of_hugging_face(name: str) -> None:
     theirs.load_state_dict({key: model.state_dict()[ours(key)] for key in theirs.state_dict()})
     images = random_images(model)
     with torch.no_grad():
-        close(model, theirs(images).logits, images)
+        torch.testing.assert_close(logits(model, images), theirs(images).logits)
 
 
 def ours(key: str) -> str:
@@ -225,7 +226,7 @@ def test_attention_cnn_equals_torch_attention() -> None:
         cells = x.flatten(2).transpose(1, 2)
         n = F.layer_norm(cells, (8,), w["attention.norm.weight"], w["attention.norm.bias"])
         cells = cells + attention(n, n, n)[0]
-    close(model, dense(w, "fc", cells.mean(1)), images)
+    torch.testing.assert_close(logits(model, images), dense(w, "fc", cells.mean(1)))
 
 
 def test_vision_transformer_equals_torch_encoder() -> None:
@@ -250,7 +251,7 @@ def test_vision_transformer_equals_torch_encoder() -> None:
             layer.norm2.load_state_dict(block.around_feed_forward.norm.state_dict())
             x = layer(x)
     x = F.layer_norm(x, (8,), w["norm.weight"], w["norm.bias"]).mean(1)
-    close(model, dense(w, "head", x), images)
+    torch.testing.assert_close(logits(model, images), dense(w, "head", x))
 
 
 def test_efficientnet_lite() -> None:
@@ -282,4 +283,4 @@ def test_efficientnet_lite() -> None:
             inputs, index = outputs, index + 1
     assert index == 16
     x = F.relu6(norm(w, "bn1", same("conv_head", x), 1e-3)).mean((2, 3))
-    close(model, dense(w, "fc", x), images)
+    torch.testing.assert_close(logits(model, images), dense(w, "fc", x))
