@@ -217,7 +217,7 @@ def _config_of(model: GPTConfig) -> dict[str, Any]:
         "layer_norm_epsilon": GPT2_NORM_EPSILON,
         "resid_pdrop": model.dropout,
         "embd_pdrop": model.dropout,
-        "attn_pdrop": 0.0,
+        "attn_pdrop": model.attention_dropout,
         "tie_word_embeddings": True,
     }
 

@@ -136,6 +136,8 @@ class TransformerConfig(TranslatorConfig):
     """Width of the feed-forward; 4 · width if not set."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout probability."""
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout probability of the attention weights; above 0, training has no fused attention."""
     norm_first: bool = True
     """Normalise before each sublayer (pre-norm) instead of after it (post-norm)."""
     norm: Literal["layer", "batch", "rms"] = "layer"
@@ -259,6 +261,8 @@ class GPTConfig(LanguageModelConfig):
     """Width of the feed-forward; 4 · width if not set."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout probability."""
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout probability of the attention weights; above 0, training has no fused attention."""
     activation: Activation = "gelu"
     """Activation of the feed-forward."""
     activation_alpha: Alpha = None
@@ -289,6 +293,8 @@ class TransformerXLConfig(LanguageModelConfig):
     """Width of the feed-forward; 4 · width if not set."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout probability."""
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout probability of the attention weights; above 0, training has no fused attention."""
     norm_first: bool = True
     """Normalise before each sublayer (pre-norm) instead of after it (post-norm)."""
     activation: Activation = "relu"

@@ -73,6 +73,7 @@ class GPT(CausalLM):
                     positions=RotaryPositions(width // config.heads)
                     if self.uses_sliding_window
                     else None,
+                    dropout=config.attention_dropout,
                 ),
                 FeedForward(
                     width, config.hidden or 4 * width, config.activation, config.activation_alpha

@@ -77,8 +77,9 @@ def _attention_positions(config: TransformerConfig) -> AttentionPositions | None
 def _encoder_block(config: TransformerConfig) -> EncoderBlock:
     width, heads, kv_heads = config.width, config.heads, config.kv_heads
     score, positions = make_score(config.score, width // heads), _attention_positions(config)
+    p = config.attention_dropout
     return EncoderBlock(
-        MultiHeadAttention(width, heads, score=score, kv_heads=kv_heads, positions=positions),
+        MultiHeadAttention(width, heads, None, score, kv_heads, positions, dropout=p),
         FeedForward(width, config.hidden or 4 * width, config.activation, config.activation_alpha),
         config.dropout,
         config.norm_first,
@@ -89,10 +90,10 @@ def _encoder_block(config: TransformerConfig) -> EncoderBlock:
 def _decoder_block(config: TransformerConfig) -> DecoderBlock:
     width, heads, kv_heads = config.width, config.heads, config.kv_heads
     score, source_score = (make_score(config.score, width // heads) for _ in range(2))
-    positions = _attention_positions(config)
+    positions, p = _attention_positions(config), config.attention_dropout
     return DecoderBlock(
-        MultiHeadAttention(width, heads, score=score, kv_heads=kv_heads, positions=positions),
-        MultiHeadAttention(width, heads, score=source_score, kv_heads=kv_heads),
+        MultiHeadAttention(width, heads, None, score, kv_heads, positions, dropout=p),
+        MultiHeadAttention(width, heads, None, source_score, kv_heads, dropout=p),
         FeedForward(width, config.hidden or 4 * width, config.activation, config.activation_alpha),
         config.dropout,
         config.norm_first,

@@ -67,7 +67,10 @@ class TransformerXL(CausalLM):
         self.blocks = nn.ModuleList(
             CausalBlock(
                 MultiHeadAttention(
-                    width, config.heads, positions=RelativePositions(width, config.heads)
+                    width,
+                    config.heads,
+                    positions=RelativePositions(width, config.heads),
+                    dropout=config.attention_dropout,
                 ),
                 FeedForward(
                     width, config.hidden or 4 * width, config.activation, config.activation_alpha

@@ -16,6 +16,9 @@ ends with the equation itself:
     `ScaledDotScore`, no bias or one without a gradient      SDPA with a table as attn_mask
     any other score, a bias that needs a gradient            `attention_weights` @ values
 
+In training with dropout of the weights, `Attention` computes the equation: none of the fast paths
+has the table of weights to drop from.
+
 SDPA is `F.scaled_dot_product_attention`, which never builds the (T, S) table of weights. Facts of
 its CPU kernel: no bias that needs a gradient, and `is_causal` with a cache attends to the wrong
 keys. `attend_shared_memory` adds one case in front of these: several hypotheses of a beam that
@@ -31,6 +34,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.nn.attention_scores import ScaledDotScore, Score
+from saccade.nn.dropout import Dropout
 from saccade.nn.kernels.causal_attention import blockwise_causal_attention, is_blockwise_faster
 from saccade.nn.kernels.sliding_window import sliding_window_attention
 from saccade.nn.kv_cache import KVCache
@@ -159,14 +163,17 @@ class Attention(nn.Module):
     The fused kernel computes the result wherever it can (`attend`). `weights` returns α,
     `reference` the same result by the equation.
 
-    Unlike most implementations there is no dropout on the weights: the fused CPU kernel supports
-    none, and the residual branches have their own.
+    With `dropout`, weights are dropped in training, Σ_j m_j α_j v_j / (1 - p), and the equation
+    replaces the fused kernel there, which supports none on a CPU.
     """
 
-    def __init__(self, score: Score, positions: AttentionPositions | None = None):
+    def __init__(
+        self, score: Score, positions: AttentionPositions | None = None, dropout: float = 0.0
+    ):
         super().__init__()
         self.score = score
         self.positions = positions or AttentionPositions()
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,
@@ -176,6 +183,8 @@ class Attention(nn.Module):
         mask: Mask,
     ) -> Float[Tensor, "B H T K"]:
         """Attend from the queries to the keys, which `score.prepare` returned."""
+        if self.training and self.dropout.p:
+            return self.dropout(self.weights(query, keys, mask)) @ repeat_kv(values, query)
         return attend(query, keys, values, mask, self.score, self.positions)
 
     def reference(

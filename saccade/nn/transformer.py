@@ -61,8 +61,8 @@ class MultiHeadAttention(nn.Module):
     (Ainslie et al. 2023), and only they are cached: 1 is multi-query attention (Shazeer 2019).
 
     Unlike `nn.MultiheadAttention`, keys and values come from one `memory`, True in a mask means
-    may attend, there is no dropout on the weights, and a query that may attend to nothing gets
-    zeros, not NaN. `capture_attention` of `saccade.inspection.attention` returns the weights.
+    may attend, and a query that may attend to nothing gets zeros, not NaN. `capture_attention` of
+    `saccade.inspection.attention` returns the weights.
 
     Args:
         width: of x and of the result.
@@ -72,6 +72,7 @@ class MultiHeadAttention(nn.Module):
             heads. The default is the scaled dot product.
         kv_heads: heads of keys and values; must divide `heads`.
         positions: rotary or relative positions, for self-attention.
+        dropout: of the attention weights, in training, which then has no fused kernel.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class MultiHeadAttention(nn.Module):
         score: Score | None = None,
         kv_heads: int | None = None,
         positions: AttentionPositions | None = None,
+        dropout: float = 0.0,
     ):
         super().__init__()
         if width % heads:
@@ -100,7 +102,7 @@ class MultiHeadAttention(nn.Module):
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(kv_width or width, 2 * kv_size)
         self.out = nn.Linear(width, width)
-        self.attention = Attention(score or ScaledDotScore(), positions)
+        self.attention = Attention(score or ScaledDotScore(), positions, dropout)
         for linear in (self.query, self.key_value, self.out):
             nn.init.zeros_(linear.bias)
         nn.init.xavier_uniform_(self.query.weight)

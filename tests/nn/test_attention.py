@@ -458,3 +458,44 @@ def test_multi_head_attention_with_one_head_is_attention_layer_and_projection() 
     torch.testing.assert_close(
         module(x, module.project_kv(memory), mask), module.out(layer(x, memory, mask))
     )
+
+
+# --- dropout of the weights -----------------------------------------------------------------------
+
+
+def test_attention_dropout_changes_training_only() -> None:
+    plain = MultiHeadAttention(8, 2)
+    dropped = MultiHeadAttention(8, 2, dropout=0.5)
+    dropped.load_state_dict(plain.state_dict())
+    x = torch.randn(3, 5, 8)
+    assert not torch.equal(dropped(x, mask=Mask.causal()), plain(x, mask=Mask.causal()))
+    dropped.eval()
+    assert torch.equal(dropped(x, mask=Mask.causal()), plain(x, mask=Mask.causal()))
+
+
+@pytest.mark.parametrize("kind", MASKS)
+def test_attention_dropout_drops_and_scales_single_weights(kind: str) -> None:
+    """With values of the identity the output is the table of weights itself."""
+    p, S, T = 0.25, 6, 4
+    attention = Attention(ScaledDotScore(), dropout=p).double()
+    query, keys = random(2, 3, T, 5), random(2, 3, S, 5)
+    values = torch.eye(S, dtype=torch.float64).expand(2, 3, S, S)
+    mask = mask_of(kind, 2, T, S)
+    whole = attention.weights(query, keys, mask)
+    found = attention(query, keys, values, mask)
+    kept = found != 0
+    torch.testing.assert_close(found[kept], (whole / (1 - p))[kept])
+    visible = whole != 0
+    assert not (kept & ~visible).any()
+    if visible.sum() > 60:
+        assert 0 < (visible & ~kept).sum() < visible.sum()
+
+
+def test_attention_dropout_keeps_the_expected_output() -> None:
+    attention = Attention(ScaledDotScore(), dropout=0.3).double()
+    query, keys, values = (torch.randn(1, 1, n, 4, dtype=torch.float64) for n in (2, 5, 5))
+    draws = torch.stack([attention(query, keys, values, Mask()) for _ in range(4000)])
+    error = draws.std(0) / len(draws) ** 0.5
+    assert (
+        (draws.mean(0) - attention.reference(query, keys, values, Mask())).abs() < 5 * error
+    ).all()
