@@ -91,7 +91,9 @@ class Vocabulary:
         self._ids = {token: id for id, token in enumerate(self.tokens, start=len(SPECIAL_TOKENS))}
         if len(self._ids) != len(self.tokens):
             repeated = [token for token, times in Counter(self.tokens).items() if times > 1]
-            raise ValueError(f"got the token {repeated[0]!r} twice; expected distinct tokens.")
+            raise ValueError(
+                f"got the token {short_repr(repeated[0])} twice; expected distinct tokens."
+            )
 
     @classmethod
     def from_counts(
@@ -251,7 +253,8 @@ class BPETokenizer:
         for left, right in self.merges:
             if left not in known or right not in known:
                 raise ValueError(
-                    f"got the merge of {left!r} and {right!r} before its parts; expected it after."
+                    f"got the merge of {short_repr(left)} and {short_repr(right)} before its "
+                    "parts; expected it after."
                 )
             known[left + right] = None
         vocabulary = {token: id for id, token in enumerate(known)}
@@ -358,18 +361,19 @@ class LowercaseBPETokenizer:
         for left, right in self.merges:
             if left not in made or right not in made:
                 raise ValueError(
-                    f"got the merge of {left!r} and {right!r} before its parts; expected it after."
+                    f"got the merge of {short_repr(left)} and {short_repr(right)} before its "
+                    "parts; expected it after."
                 )
             if left + right not in ids or " " in left + right:
                 raise ValueError(
-                    f"got the merge of {left!r} and {right!r}; expected parts without spaces, and "
-                    f"{left + right!r} among the tokens."
+                    f"got the merge of {short_repr(left)} and {short_repr(right)}; expected parts "
+                    f"without spaces, and {short_repr(left + right)} among the tokens."
                 )
             made.add(left + right)
         unknown = SPECIAL_TOKENS[UNK]
         wrong = [token for token in tokens if token == unknown or _SURROGATE.search(token)]
         if wrong:
-            raise ValueError(f"got the token {wrong[0]!r}; expected tokens of text only.")
+            raise ValueError(f"got the token {short_repr(wrong[0])}; expected tokens of text only.")
         self._engine = lowercase_bpe_engine({unknown: UNK, **ids}, self.merges)
 
     @property

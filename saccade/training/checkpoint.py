@@ -38,6 +38,10 @@ def inexact_resume_reasons(settings: TrainConfig) -> list[str]:
     return reasons
 
 
+# state of the optimizers with fused kernels, one number for each of the weight
+FUSED_STATE = frozenset({"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer"})
+
+
 class Checkpoint(NamedTuple):
     """Copy of the training state at one step."""
 
@@ -264,10 +268,39 @@ def _load_optimizer_state(
     torch converts all of it but the step count to the weights' dtype, so that in a float64 model a
     scalar saved as float32 would continue as a different number.
     """
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    _check_optimizer_state(weights, state)
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
     for index, values in state.items():
         loaded = optimizer.state[weights[index]]
         for name, value in values.items():
             if isinstance(value, Tensor) and loaded[name].dtype != value.dtype:
                 loaded[name] = value.to(loaded[name].device)
+
+
+def _check_optimizer_state(weights: list[Tensor], state: dict[int, dict[str, Any]]) -> None:
+    """Raise ValueError for state that does not fit the weights.
+
+    torch checks neither, and its fused kernels read and write as many numbers as the weight has.
+    """
+    total = sum(weight.numel() for weight in weights)
+    if len({frozenset(values) for values in state.values()}) > 1:
+        raise ValueError("its optimizer state has other parts for one weight than for another")
+    for index, values in state.items():
+        if not 0 <= index < len(weights):
+            raise ValueError(f"its optimizer state is of weight {index}, of {len(weights)}")
+        weight = weights[index]
+        for name, value in values.items():
+            is_kept = isinstance(value, Tensor) and name in FUSED_STATE
+            if is_kept and (value.shape, value.dtype) != (weight.shape, weight.dtype):
+                raise ValueError(
+                    f"{name} of weight {index} is {value.dtype} of shape {tuple(value.shape)}, the "
+                    f"weight {weight.dtype} of {tuple(weight.shape)}"
+                )
+            # of each number of a weight, of one weight, or (L-BFGS) of all weights in one vector
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, Tensor) and item.numel() not in (1, weight.numel(), total):
+                    raise ValueError(
+                        f"{name} of weight {index} has {item.numel():,} numbers, the weight "
+                        f"{weight.numel():,}"
+                    )

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from saccade.errors import RunError, TrainingError
 from saccade.io.tensors import read_tensors
 from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.tasks.translation.objective import TranslationObjective
-from saccade.training.loop import Event, ReportEvent, StepEvent
+from saccade.training.checkpoint import load_checkpoint, snapshot, write_checkpoint
+from saccade.training.loop import Event, ReportEvent, StepEvent, TrainState
 from saccade.training.objective import Loss
 
 Recipes = Callable[..., Any]
@@ -273,3 +275,46 @@ def test_non_finite_loss_keeps_the_last_checkpoint(
     assert (tmp_path / "run" / "checkpoint" / "000000006.safetensors").exists()
     resume(tmp_path / "run", {}, TrainOptions())
     assert outcome_of(tmp_path / "run") == uninterrupted("bahdanau")
+
+
+# --- state of the optimizer -----------------------------------------------------------------------
+
+
+def _adam() -> tuple[nn.Linear, torch.optim.Optimizer]:
+    model = nn.Linear(3, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    model(torch.ones(2, 3)).sum().backward()
+    optimizer.step()
+    return model, optimizer
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("exp_avg_sq", lambda moment: moment[:1], r"exp_avg_sq of weight 0 is .*\(1, 3\), the"),
+        ("exp_avg", lambda moment: moment.sum(), r"exp_avg of weight 0 is .*shape \(\), the"),
+        ("exp_avg", lambda moment: moment.T, r"exp_avg of weight 0 is .*\(3, 4\), the"),
+        ("exp_avg", lambda moment: moment.int(), "exp_avg of weight 0 is torch.int32"),
+        ("step", lambda step: step.repeat(5), "step of weight 0 has 5 numbers, the weight 12"),
+    ],
+)
+def test_checkpoint_with_optimizer_state_of_another_shape_is_refused(
+    name: str, change: Callable[[Tensor], Tensor], message: str, tmp_path: Path
+) -> None:
+    """A fused kernel would read and write outside of such a tensor."""
+    model, optimizer = _adam()
+    checkpoint = snapshot(model, optimizer, TrainState(step=1))
+    key = f"optimizer/0/{name}"
+    checkpoint.tensors[key] = change(checkpoint.tensors[key]).contiguous()
+    write_checkpoint(tmp_path, checkpoint)
+    with pytest.raises(RunError, match=message):
+        load_checkpoint(tmp_path, *_adam(), warn=pytest.fail)
+
+
+def test_checkpoint_without_a_part_of_the_optimizer_state_is_refused(tmp_path: Path) -> None:
+    model, optimizer = _adam()
+    checkpoint = snapshot(model, optimizer, TrainState(step=1))
+    del checkpoint.tensors["optimizer/1/exp_avg"]
+    write_checkpoint(tmp_path, checkpoint)
+    with pytest.raises(RunError, match="other parts for one weight than for another"):
+        load_checkpoint(tmp_path, *_adam(), warn=pytest.fail)

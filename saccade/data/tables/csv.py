@@ -78,8 +78,9 @@ def read_table(data: str | Path | object, options: ReadOptions | None = None) ->
 def table_from_records(records: Records) -> Table:
     """Return all rows of some records, without white space around the cells."""
     if len(records.columns) < 2:
+        found = f"one column ({records.columns[0]!r})" if records.columns else "no column"
         raise DataError(
-            f"{records.name}: got one column ({records.columns[0]!r}); expected two or more, with "
+            f"{records.name}: got {found}; expected two or more, with "
             "commas, semicolons or tabs between; try --set data.delimiter=… for another separator."
         )
     columns: dict[str, list[str]] = {name: [] for name in records.columns}
