@@ -284,7 +284,11 @@ def _check_optimizer_state(weights: list[Tensor], state: dict[int, dict[str, Any
     torch checks neither, and its fused kernels read and write as many numbers as the weight has.
     """
     total = sum(weight.numel() for weight in weights)
-    if len({frozenset(values) for values in state.values()}) > 1:
+    parts = (
+        frozenset(name for name, value in values.items() if isinstance(value, Tensor))
+        for values in state.values()
+    )
+    if len({*parts}) > 1:
         raise ValueError("its optimizer state has other parts for one weight than for another")
     for index, values in state.items():
         if not 0 <= index < len(weights):
