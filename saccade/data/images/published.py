@@ -1,4 +1,4 @@
-"""Built-in and published images: scikit-learn's digits, Fashion-MNIST, CIFAR-10."""
+"""Built-in and published images: digits, generated corners, Fashion-MNIST, CIFAR-10."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from saccade.data.datasets import DatasetInfo, dataset_folder, fetch_dataset, is_local
+from saccade.data.images.corners import load_corner_images
 from saccade.data.images.decode import RawImage, UnreadableImage
 from saccade.data.images.readers import LabelledImages, open_images
 from saccade.data.images.trees import open_tree, read_image_file
@@ -34,7 +35,10 @@ def load_digit_images() -> LabelledImages:
     return LabelledImages("digits", names, list(map(str, found.target)), pixels.__getitem__)
 
 
-SYNTHETIC_IMAGES: dict[str, Callable[[], LabelledImages]] = {"digits": load_digit_images}
+SYNTHETIC_IMAGES: dict[str, Callable[[], LabelledImages]] = {
+    "corners": load_corner_images,
+    "digits": load_digit_images,
+}
 
 
 def open_published_images(
