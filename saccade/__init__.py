@@ -148,8 +148,8 @@ def train(
     folder = Path("runs") / name if out is None else Path(out)
     settings |= _role_settings(recipe, given)
     if is_in_memory(data):
-        task_of(recipe)  # refuses a name that does not exist, before a file is written
-        data = _write_data(data, folder, overwrite)
+        # refuses a name that does not exist, before a file is written
+        data = _write_data(data, folder, overwrite, task_of(recipe))
     where = None if data is None else str(data)
     resolved = resolve_recipe(
         recipe, data=where, model=model, changes=settings, init_from=options.init_from
@@ -281,21 +281,23 @@ def _role_settings(recipe: "str | Recipe | None", given: dict[str, str]) -> dict
     return {f"data.{role}": column for role, column in given.items()}
 
 
-def _write_data(data: Any, folder: "Path", overwrite: bool) -> "Path":
+def _write_data(data: Any, folder: "Path", overwrite: bool, task: str = "image") -> "Path":
     """Write data in memory next to the folder of a new run, unless the folder is taken."""
     from saccade.runs.workspace import check_folder_is_free
 
     check_folder_is_free(folder, overwrite)  # the run in it may use the file
-    return _write_file(data, folder.parent / "data" / folder.name)
+    return _write_file(data, folder.parent / "data" / folder.name, task)
 
 
-def _write_file(data: Any, path: "Path") -> "Path":
+def _write_file(data: Any, path: "Path", task: str = "image") -> "Path":
     """Write images in memory as an archive, and other data as records; return the path."""
     from saccade.data.images.memory import write_images
+    from saccade.data.images.readers import UNLABELLED_TASKS
     from saccade.data.records.open import open_records
     from saccade.data.task_records import write_records
 
-    return write_images(data, path) or write_records(open_records(data), path)
+    found = write_images(data, path, task not in UNLABELLED_TASKS)
+    return found or write_records(open_records(data), path)
 
 
 def _run_name(what: str) -> str:

@@ -105,6 +105,14 @@ def look_command(
             rich_help_panel=IMAGES_SECTION,
         ),
     ] = None,
+    embedding: Annotated[
+        bool,
+        typer.Option(
+            "--embedding",
+            help="Features of the held-out images in two dimensions.",
+            rich_help_panel=IMAGES_SECTION,
+        ),
+    ] = False,
     save: ImageOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -125,6 +133,7 @@ def look_command(
     saccade look runs/photos cat.jpg --save why.png
     saccade look runs/photos cat.jpg --features features.0 --save features.png
     saccade look runs/photos --filters --save filters.png
+    saccade look runs/photos --embedding --save map.png
 
     Without an input, the command lists what can be shown of a run. For plots that need no run,
     see saccade plot.
@@ -140,6 +149,8 @@ def look_command(
         _print_importance(run, save, json)
     elif filters:
         _print_tiles(run, None, None, save or run / "report" / "filters.png", json)
+    elif embedding:
+        _print_embedding(run, save or run / "report" / "embedding.png", json)
     elif text is None:
         raise ConfigError(f"got no input; {open_run(run).describe_views()}")
     elif features is not None:
@@ -289,6 +300,15 @@ def _print_tiles(
         found = opened.feature_maps(image, layer)
     save.parent.mkdir(parents=True, exist_ok=True)
     _save(found, save, found.grid.title)
+    if json:
+        print_json(found.to_dict())
+
+
+def _print_embedding(folder: Path, save: Path, json: bool) -> None:
+    """Save the map of the features of the held-out images."""
+    found = open_run(folder).embedding()
+    save.parent.mkdir(parents=True, exist_ok=True)
+    _save(found, save, f"the features of {_count(len(found.map.names), 'image')}")
     if json:
         print_json(found.to_dict())
 

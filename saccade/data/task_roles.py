@@ -7,7 +7,13 @@ from saccade.data.records.role_names import TASK_ROLES
 from saccade.errors import ConfigError
 
 # the role of a task that is predicted from
-INPUT_ROLES = {"classify": "text", "image": "image", "language": "text", "translate": "source"}
+INPUT_ROLES = {
+    "classify": "text",
+    "contrastive": "image",
+    "image": "image",
+    "language": "text",
+    "translate": "source",
+}
 RESERVED_ROLES = ("query", "user", "item")  # of ranking
 ROLE_NAMES = ("source", "target", "text", "image", "label", "time", "weight", *RESERVED_ROLES)
 
@@ -33,7 +39,7 @@ def role_settings(task: str, columns: Mapping[str, str | None]) -> dict[str, str
     The target of a classifier is its label.
     """
     given = {name: column for name, column in columns.items() if column is not None}
-    if task in ("classify", "image") and "target" in given:
+    if task in ("classify", "contrastive", "image") and "target" in given:
         given.setdefault("label", given.pop("target"))
     roles = [role.name for role in TASK_ROLES.get(task, ())]
     if unknown := [name for name in given if name not in roles]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from saccade.types.arrays import ByteArray, FloatArray
+from saccade.types.arrays import ByteArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,3 +37,16 @@ class ImageGrid:
     tiles: Sequence[ByteArray | FloatArray]  # (Y, X) or (Y, X, C)
     captions: Sequence[str]
     title: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingMap:
+    """Features of images in two dimensions, with their classes and some of the images."""
+
+    coordinates: FloatArray  # (N, 2)
+    variance_ratios: tuple[float, float]  # of the two axes
+    classes: IntArray  # of the images; −1: unknown
+    labels: Sequence[str]  # of the classes
+    names: Sequence[str]  # of the images
+    thumbnail_rows: IntArray
+    thumbnails: Sequence[ByteArray]  # (Y, X, C) each

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.types.arrays import FloatArray
+from saccade.types.arrays import FloatArray, IntArray
 
 
 class Projection(NamedTuple):
@@ -18,6 +18,20 @@ class Projection(NamedTuple):
     def explained_variance(self) -> float:
         """Share of the variance that both axes explain together."""
         return sum(self.variance_ratios)
+
+
+def spread_rows(coordinates: FloatArray, count: int) -> IntArray:
+    """Return up to `count` points that are far from each other, the first from the mean.
+
+    Each is the point whose distance to those chosen before is largest (Gonzalez 1985).
+    """
+    distances = np.linalg.norm(coordinates - coordinates.mean(0), axis=1)
+    chosen: list[int] = []
+    while len(chosen) < min(count, len(coordinates)) and (not chosen or distances.max() > 0):
+        chosen.append(int(distances.argmax()))
+        last = np.linalg.norm(coordinates - coordinates[chosen[-1]], axis=1)
+        distances = last if len(chosen) == 1 else np.minimum(distances, last)
+    return np.array(chosen, np.int64)
 
 
 def project_pca(vectors: NDArray[np.floating]) -> Projection:

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from saccade.config import Config, build_config
 from saccade.errors import ConfigError, DataError, bullet_list
@@ -66,7 +66,7 @@ def load_torchvision_weights(
     stored = read_weights_header(path, _TO_SAFETENSORS)
     names = {OLD_DENSE_LAYER.sub(r"\1\2", found): found for found in stored}
     own = {key: tensor for key, tensor in model.state_dict().items() if BATCH_COUNTER not in key}
-    output = f"{output_layer(model)}."
+    output = f"{model.output_name}."
     if is_new_output is None:
         theirs = stored.get(names.get(f"{output}weight", ""))
         is_new_output = theirs is not None and theirs.shape[:1] != own[f"{output}weight"].shape[:1]
@@ -98,11 +98,6 @@ def load_torchvision_weights(
         for key, tensor in own.items():
             tensor.copy_(tensors[key])  # tensors of a state dict share the model's memory
     return left_out
-
-
-def output_layer(model: nn.Module) -> str:
-    """Return the name of the last dense layer."""
-    return [name for name, part in model.named_modules() if isinstance(part, nn.Linear)][-1]
 
 
 # --- export ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@ r"""Base class of the image networks: images (B, C, Y, X) in, a logit for each c
 
     grid = model.feature_grid(images)       (B, D, Y', X'): one vector for each region of the image
     logits = model.classify_grid(grid)      (B, V)
+    vectors = model.embed(images)           (B, D): the inputs of the output layer
 
 A network that is too deep for the image size is refused when it is built: its layers are run on
 torch's meta device, which computes shapes and no values.
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from saccade.errors import ConfigError
 from saccade.models.image_config import ImageModelConfig
+from saccade.nn.convolution import global_mean_pool
 from saccade.nn.meta import run_on_meta
 from saccade.nn.norm_folding import fold_batch_norm
 from saccade.types.limits import MAX_IMAGE_SIZE
@@ -49,6 +51,19 @@ class ImageNetwork(nn.Module, ABC):
         """Return the logits of each image."""
         return self.classify_grid(self.feature_grid(images))
 
+    def embed(self, images: Images) -> Float[Tensor, "B D"]:
+        """Return one vector for each image: the input of the output layer, without dropout."""
+        return self.embed_grid(self.feature_grid(images))
+
+    def embed_grid(self, grid: Float[Tensor, "B D Y2 X2"]) -> Float[Tensor, "B D2"]:
+        """Return one vector for each grid of features: its mean, if no dense layers follow."""
+        return global_mean_pool(grid)
+
+    @property
+    def output_name(self) -> str:
+        """Name of the output layer, the last dense one; the layers before it compute `embed`."""
+        return [name for name, part in self.named_modules() if isinstance(part, nn.Linear)][-1]
+
     def folded(self) -> nn.Module:
         """Return a copy for inference, with batch norms folded into their convolutions."""
         return fold_batch_norm(self, meta_images(self, *self.image_shape))
@@ -68,6 +83,10 @@ class DenseHeadNetwork(ImageNetwork):
     def classify_grid(self, grid: Float[Tensor, "B D Y2 X2"]) -> Float[Tensor, "B V"]:
         """Return the logits of a grid of features."""
         return self.classifier(self.avgpool(grid).flatten(1))
+
+    def embed_grid(self, grid: Float[Tensor, "B D Y2 X2"]) -> Float[Tensor, "B D2"]:
+        """Return the output of the last hidden layer."""
+        return self.classifier[:-1](self.avgpool(grid).flatten(1))
 
 
 def meta_images(layers: nn.Module, *image_shape: int) -> Images:

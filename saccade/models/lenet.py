@@ -59,3 +59,7 @@ class LeNet(ImageNetwork):
     def classify_grid(self, grid: Float[Tensor, "B D Y2 X2"]) -> Float[Tensor, "B V"]:
         """Return the logits of a grid of features."""
         return self.classifier(grid.flatten(1))
+
+    def embed_grid(self, grid: Float[Tensor, "B D Y2 X2"]) -> Float[Tensor, "B D2"]:
+        """Return the output of the last hidden layer."""
+        return self.classifier[:-1](grid.flatten(1))

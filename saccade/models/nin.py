@@ -57,6 +57,15 @@ class NiN(ImageNetwork):
         """Return the logits of a grid of features."""
         return global_mean_pool(grid)
 
+    def embed(self, images: Images) -> Float[Tensor, "B D"]:
+        """Return the mean of the grid before the last block, which computes the classes."""
+        return global_mean_pool(self.features[:-1](images))
+
+    @property
+    def output_name(self) -> str:
+        """Name of the last block."""
+        return f"features.{len(self.features) - 1}"
+
 
 def _block(
     inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0

@@ -45,6 +45,7 @@ DRAW: dict[type, Callable[[Any, Path], list[str]]] = {
     figures.ComparisonCurves: import_when_called("saccade.plots.comparison:save_comparison_curves"),
     image_figures.ImageMaps: import_when_called("saccade.plots.images:save_image_maps"),
     image_figures.ImageGrid: import_when_called("saccade.plots.images:save_image_grid"),
+    image_figures.EmbeddingMap: import_when_called("saccade.plots.embedding:save_embedding_map"),
     figures.LayerBenchmark: import_when_called("saccade.plots.comparison:save_layer_benchmark"),
 }
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from saccade.tasks.contrastive.config import ContrastiveRecipe
 from saccade.tasks.image_classification.config import ImageRecipe
 
 # learning rates of AdamW that were found to work; others: 0.001
@@ -23,4 +24,21 @@ def image_recipe(model: str = "lenet") -> ImageRecipe:
             "label_smoothing": 0.1,
             "patience": 20,
         },
+    )
+
+
+def contrastive_recipe(model: str = "attention_cnn") -> ContrastiveRecipe:
+    """Learn features of images without labels, of scikit-learn's digits: a minute."""
+    values: dict[str, Any] = {"name": model}
+    if model == "efficientnet_lite0":
+        values |= {"pretrained": False}
+    return ContrastiveRecipe(
+        data={
+            "synthetic": "digits",
+            "dev_share": 0.1,
+            "test_share": 0.2,
+            "augment": {"crop": 2, "min_area": 0.4, "jitter": 0.4},
+        },
+        model=values,
+        train={"batch_tokens": 256, "learning_rate": 2e-3, "patience": 20},
     )

@@ -210,6 +210,9 @@ OPENERS: dict[str, OpenFunction] = {  # by task; the last argument: data of anot
     "classify": lambda data, options, ask, is_other: open_labelled_texts(
         data, options, is_other=is_other, ask=ask
     ),
+    "contrastive": lambda data, options, ask, is_other: open_images(
+        data, options, is_other=is_other, ask=ask, task="contrastive"
+    ),
     "forecast": lambda *arguments: _open_table("forecast", *arguments),
     "image": lambda data, options, ask, is_other: open_images(
         data, options, is_other=is_other, ask=ask

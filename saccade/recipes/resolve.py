@@ -16,6 +16,7 @@ from saccade.tasks.registry import read_recipe, task_spec_for
 RECIPES: LazyRegistry[Callable[..., Recipe]] = LazyRegistry(
     {
         "classify": "saccade.recipes.word_vectors:classify_recipe",
+        "contrastive": "saccade.recipes.image:contrastive_recipe",
         "copy": "saccade.recipes.translation:copy_recipe",
         "dates": "saccade.recipes.translation:dates_recipe",
         "forecast": "saccade.recipes.forecast:forecast_recipe",
@@ -137,10 +138,13 @@ def _recipe_to_initialise(name: str, folder: Path) -> tuple[Recipe, str | None]:
     """
     recipe = named_recipe(name)
     other = read_recipe(read_run_settings(folder)["recipe"], str(folder / "run.toml"))
-    if other.task != recipe.task:
+    spec = task_spec_for(recipe)
+    transfer = spec.transfers.get(other.task)
+    if other.task != recipe.task and transfer is None:
         return recipe, None  # refused, with the reason, when the weights are read
     recipe = named_recipe(name, other.model_name)
-    inherited = task_spec_for(other).transferable_data_settings or ()
+    inherited = spec.transferable_data_settings if transfer is None else transfer.data_settings
+    inherited = inherited or ()
     data = _without(recipe.data.model_dump(exclude_unset=True), tuple(inherited))
     return recipe.with_values(model={"name": other.model_name}, data=data), other.model_name
 

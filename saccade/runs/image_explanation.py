@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from saccade.inspection.image_figures import ImageGrid, ImageMaps
+from saccade.inspection.image_figures import EmbeddingMap, ImageGrid, ImageMaps
 from saccade.plots.figure_json import figure_to_json
 from saccade.runs.picture import Picture
 
@@ -48,3 +48,23 @@ class ImageTiles(Picture):
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
         return figure_to_json(self.grid)
+
+
+class ImageEmbedding(Picture):
+    """Features of the images of a split in two dimensions."""
+
+    def __init__(self, map: EmbeddingMap):
+        self.map = map
+
+    def __repr__(self) -> str:
+        return f"ImageEmbedding({len(self.map.names):,} images)"
+
+    def figure(self) -> EmbeddingMap:
+        """Return the data of the picture."""
+        return self.map
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON, without the pixels."""
+        found = figure_to_json(self.map)
+        del found["thumbnails"]
+        return found

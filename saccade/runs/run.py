@@ -78,7 +78,7 @@ from saccade.runs.data_paths import (
 )
 from saccade.runs.explanation import Explanation
 from saccade.runs.heat_maps import HeatMaps, select_heat_maps
-from saccade.runs.image_explanation import ImageExplanation, ImageTiles
+from saccade.runs.image_explanation import ImageEmbedding, ImageExplanation, ImageTiles
 from saccade.runs.importance import ColumnImportance
 from saccade.runs.memory import check_model_memory, check_stored_values
 from saccade.runs.notebook import run_html
@@ -346,6 +346,10 @@ class Run:
     def feature_maps(self, image: Any, layer: str) -> ImageTiles:
         """Return the channels that a layer of a classifier computes of an image."""
         return ImageTiles(self.inspector.feature_maps(image, layer))
+
+    def embedding(self, split: str = "test") -> ImageEmbedding:
+        """Return the features of the images of a split, projected to two dimensions by PCA."""
+        return ImageEmbedding(self.inspector.embedding_map(self.split(split)))
 
     def search(
         self,

@@ -97,7 +97,7 @@ def train_recipe(recipe: Recipe, folder: Path, options: TrainOptions) -> TrainRe
         is_incremental = other.is_trained_by_loop and other.components.is_incremental
         recipe = inherit_config(recipe, other.recipe, str(other.folder), is_incremental)
     with staging_folder(folder) as staging:
-        preprocessor = None if other is None else other.preprocessor
+        preprocessor = None if other is None else _kept_preprocessor(recipe, other)
         context = PrepareContext[Any](
             preprocessor=preprocessor, auto_model=options.auto_model, scratch_dir=staging
         )
@@ -138,6 +138,13 @@ def train_recipe(recipe: Recipe, folder: Path, options: TrainOptions) -> TrainRe
                 raise
 
 
+def _kept_preprocessor(recipe: Recipe, other: Run) -> Any:
+    """Return the preprocessor of the run to start from, or what another task keeps of it."""
+    if other.recipe.task == recipe.task:
+        return other.preprocessor
+    return task_spec_for(recipe).transfers[other.recipe.task].preprocessor(other.preprocessor)
+
+
 def _has_progress(run: Run) -> bool:
     """Return True if a session has left more than settings and initial weights."""
     checkpoints = _list_checkpoints(run.folder) if run.is_trained_by_loop else []
@@ -155,7 +162,11 @@ def _load_initial_weights(
             f"{run.data_name} has rows that the model of {other.folder} cannot learn from; try "
             f"without them, or train from scratch:{found}"
         )
-    load_weights(run.model, other.model.state_dict(), other.folder / "model.safetensors")
+    if other.recipe.task == run.recipe.task:
+        load_weights(run.model, other.model.state_dict(), other.folder / "model.safetensors")
+    else:
+        assert run.components.transfer_weights is not None
+        run.components.transfer_weights(run.model, other.model)
     run.metadata["from"] = str(options.init_from)
 
 

@@ -21,12 +21,16 @@ def inherit_config(
         where: folder of that run, for messages.
         is_incremental: whether its model can be trained further.
     """
-    if recipe.task != other.task:
-        raise ConfigError(
-            f"got weights of the task {other.task} ({where}) for a run of the task {recipe.task}; "
-            "expected the same task."
-        )
+    transfers = task_spec_for(recipe).transfers
     kept = task_spec_for(other).transferable_data_settings
+    if recipe.task != other.task:
+        if other.task not in transfers:
+            also = "".join(f", or {name}" for name in transfers)
+            raise ConfigError(
+                f"got weights of the task {other.task} ({where}) for a run of the task "
+                f"{recipe.task}; expected the same task{also}."
+            )
+        kept = transfers[other.task].data_settings
     if kept is None or not is_incremental:
         raise ConfigError(
             f"{where}: got {other.model_name}, which is fitted to all of its data together and "

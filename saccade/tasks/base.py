@@ -26,7 +26,7 @@ from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.attribution import Attribution
 from saccade.inspection.checks import CheckResult, skipped
 from saccade.inspection.figures import ComputationGraph, FeatureImportance, Figure, HeatMap
-from saccade.inspection.image_figures import ImageGrid, ImageMaps
+from saccade.inspection.image_figures import EmbeddingMap, ImageGrid, ImageMaps
 from saccade.training.estimator import Estimator, FitConfig
 from saccade.types.progress import Progress, ignore_progress
 from saccade.types.results import ComparisonMetric, Evaluation, Prediction
@@ -318,6 +318,10 @@ class Inspector(ABC, Generic[SplitT]):
         """Return the channels that a layer computes of an image."""
         raise ConfigError("got a model without images; expected a run of the task image.")
 
+    def embedding_map(self, split: SplitT) -> EmbeddingMap:
+        """Return the features of the images of a split, projected to two dimensions."""
+        raise ConfigError("got a model without images; expected a run of the task image.")
+
     def figures(self, splits: Mapping[str, SplitT]) -> dict[str, Figure]:
         """Return the figures of the training report by file name."""
         return {}
@@ -355,6 +359,13 @@ class Inspector(ABC, Generic[SplitT]):
 # --- the specification ------------------------------------------------------------------------
 
 
+class Transfer(NamedTuple):
+    """How a run of another task is the start of a run of this one."""
+
+    preprocessor: Callable[[Any], Any]  # that of the other run → the part of it that is kept
+    data_settings: tuple[str, ...] = ()  # settings of the data that are kept
+
+
 @dataclass(frozen=True)
 class Components(Generic[RecipeT, PreprocessorT, ModelT, SplitT]):
     """The capabilities of one kind of model of a task; absent ones are None."""
@@ -370,6 +381,8 @@ class Components(Generic[RecipeT, PreprocessorT, ModelT, SplitT]):
     ) = None
     # copies weights of files into the model of a new run; returns where they come from, or None
     initialise: Callable[[RecipeT, ModelT], str | None] | None = None
+    # copies what the model of another task has in common with the model (`TaskSpec.transfers`)
+    transfer_weights: Callable[[ModelT, Any], None] | None = None
     # fits what turns outputs into probabilities to the dev split, after training
     calibrate: Callable[[RecipeT, ModelT, PreprocessorT, Mapping[str, SplitT]], None] | None = None
     is_incremental: bool = True  # False: other data means fitting again from the start
@@ -397,6 +410,8 @@ class TaskSpec(Generic[RecipeT, PreprocessorT, ModelT, SplitT]):
     torch_free: Callable[[RecipeT], bool] = lambda recipe: False
     roles: tuple[Role, ...] = ()  # of columns: the settings data.NAME and the options --NAME
     transferable_data_settings: tuple[str, ...] | None = None  # None: no warm start
+    # tasks whose runs can be the start of one of this task, by name
+    transfers: Mapping[str, Transfer] = field(default_factory=dict)
     scratch_name: str = "tokens"  # folder in a run for the large files of `prepare`
 
 

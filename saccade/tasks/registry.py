@@ -10,6 +10,7 @@ from saccade.tasks.base import AnyTaskSpec, Recipe
 TASKS: LazyRegistry[AnyTaskSpec] = LazyRegistry(
     {
         "classify": "saccade.tasks.text_classification.spec:TEXT_CLASSIFICATION",
+        "contrastive": "saccade.tasks.contrastive.spec:CONTRASTIVE",
         "forecast": "saccade.tasks.forecasting.spec:FORECASTING",
         "image": "saccade.tasks.image_classification.spec:IMAGE_CLASSIFICATION",
         "kernel-regression": "saccade.tasks.kernel_regression.spec:KERNEL_REGRESSION",

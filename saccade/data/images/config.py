@@ -7,7 +7,7 @@ from pydantic import Field
 from saccade.config import Config
 from saccade.data.source import DatasetSourceConfig
 from saccade.data.splits import SplitConfig
-from saccade.types.limits import MAX_WIDTH
+from saccade.types.limits import MAX_COUNT, MAX_WIDTH
 
 MAX_IMAGE_PIXELS = 80_000_000  # of one image; 20,000 × 20,000 would take 1.2 GB
 FitName = Literal["crop", "pad", "stretch"]
@@ -31,7 +31,7 @@ class AugmentConfig(Config):
 
 
 class ImagesConfig(SplitConfig, DatasetSourceConfig):
-    """Source of labelled images, how they are divided, decoded and augmented."""
+    """Source of images, how they are divided, decoded and augmented."""
 
     image: str | None = None
     """Column of a table with the paths of the images; inferred if not set."""
@@ -44,3 +44,13 @@ class ImagesConfig(SplitConfig, DatasetSourceConfig):
     max_pixels: int = Field(MAX_IMAGE_PIXELS, ge=1, le=1 << 40)
     """Largest image, in pixels; the header of a file has its size, before it is decoded."""
     augment: AugmentConfig = AugmentConfig()
+
+
+class LabelledImagesConfig(ImagesConfig):
+    """Source of images of which each has a class."""
+
+    per_class: int | None = Field(None, ge=1, le=MAX_COUNT)
+    """Largest number of training images of a class, chosen by their hashes and the seed of the
+    choice; dev and test keep theirs."""
+    per_class_seed: int = Field(0, ge=0, le=MAX_COUNT)
+    """Seed of the choice of `per_class`."""

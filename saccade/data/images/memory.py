@@ -16,12 +16,13 @@ from saccade.errors import DataError
 LABELS_FILE = "labels.jsonl"
 
 
-def write_images(data: object, path: Path) -> Path | None:
+def write_images(data: object, path: Path, needs_labels: bool = True) -> Path | None:
     """Write images in memory as PNG into an archive; return its path, None for other objects.
 
-    Files in memory (bytes) are written as they are. `path` is without the suffix .zip.
+    Files in memory (bytes) are written as they are. `path` is without the suffix .zip. Without
+    `needs_labels`, images may have no class.
     """
-    images = images_in_memory(data)
+    images = images_in_memory(data, needs_labels)
     if images is None:
         return None
     if not len(images):
@@ -34,7 +35,8 @@ def write_images(data: object, path: Path) -> Path | None:
         for row, label in enumerate(images.labels):
             name = f"{row:07}.png"
             archive.writestr(zipfile.ZipInfo(name), _encode(images.read(row), images.names[row]))
-            lines.append(json.dumps({"image": name, "label": label}, ensure_ascii=False) + "\n")
+            row_values = {"image": name} | ({"label": label} if label else {})
+            lines.append(json.dumps(row_values, ensure_ascii=False) + "\n")
         archive.writestr(zipfile.ZipInfo(LABELS_FILE), "".join(lines))
     os.replace(part, path)
     return path

@@ -5,6 +5,9 @@
     arrays            train-images-idx3-ubyte[.gz] with labels; data_batch_1.bin
     memory            arrays (N, Y, X[, C]) with labels, or (image, label) pairs
 
+A task that learns without labels takes the same sources, a folder without sub-folders, a table
+without a column of classes, and an array of images; the class of an image without one is "".
+
 Nothing is decoded here: `LabelledImages.read` returns the bytes of a file, or pixels.
 """
 
@@ -36,6 +39,7 @@ from saccade.types.arrays import IntArray
 TABLE_SUFFIXES = (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".tsv", ".xlsx")
 MAX_NAMED_FILES = 3
 SIGNATURE_BYTES = 64
+UNLABELLED_TASKS = ("contrastive",)  # which need no classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +48,7 @@ class LabelledImages:
 
     name: str  # of the source, for messages
     names: Sequence[str]  # of the images
-    labels: Sequence[str]
+    labels: Sequence[str]  # "": none
     read: Callable[[int], RawImage]
     splits: Sequence[str | None] | None = None  # where the source is divided
     records: Records | None = None  # of a table
@@ -63,6 +67,7 @@ def open_images(
     *,
     is_other: bool = False,
     ask: AskColumn | None = None,
+    task: str = "image",
 ) -> LabelledImages:
     """Open labelled images; see the module for the kinds of sources.
 
@@ -71,10 +76,11 @@ def open_images(
         options: settings of the data, with the columns of a table.
         is_other: True for other data than that of the settings.
         ask: function that asks the user which column has a role.
+        task: name of the task, which has the roles of columns, and whether labels are needed.
     """
     if not isinstance(data, str | os.PathLike):
-        found = images_in_memory(data)
-        return found or _open_table(open_records(data), None, options, is_other, ask)
+        found = images_in_memory(data, task not in UNLABELLED_TASKS)
+        return found or _open_table(open_records(data), None, options, is_other, ask, task)
     path = os.fspath(data)
     tree = open_tree(path)
     if tree is None and find_array_files([os.path.basename(path)]):
@@ -87,13 +93,14 @@ def open_images(
         )
     if tree is None:
         folder = files_near(Path(path))
-        return _open_table(open_records(path, options), folder, options, is_other, ask)
+        return _open_table(open_records(path, options), folder, options, is_other, ask, task)
     check_tree(tree)
     if arrays := find_array_files(list(tree.files)):
         return _open_arrays(tree, arrays)
     if table := _table_in(tree):
-        return _open_table(open_records(f"{path}#{table}", options), tree, options, is_other, ask)
-    return _open_class_folders(tree)
+        records = open_records(f"{path}#{table}", options)
+        return _open_table(records, tree, options, is_other, ask, task)
+    return _open_class_folders(tree, task not in UNLABELLED_TASKS)
 
 
 def has_images(path: str) -> bool:
@@ -135,7 +142,7 @@ def find_images(text: str) -> list[str]:
 # --- folders --------------------------------------------------------------------------------------
 
 
-def _open_class_folders(tree: FileTree) -> LabelledImages:
+def _open_class_folders(tree: FileTree, needs_labels: bool) -> LabelledImages:
     images, others = _choose_images(tree)
     paths = [PurePosixPath(name).parts for name in images]
     splits: list[str | None] | None = None
@@ -150,18 +157,18 @@ def _open_class_folders(tree: FileTree) -> LabelledImages:
             f"{tree.name}: got no image{_named(others)}; expected a sub-folder of images for each "
             f"class, such as cat/1.jpg."
         )
-    if len(loose) == len(images):
+    if needs_labels and len(loose) == len(images):
         raise DataError(
             f"{tree.name}: got {len(images):,} images without a class ({_listed(loose)}); expected "
             "a sub-folder for each class, such as cat/1.jpg; or try a table of paths and labels."
         )
-    kept = [row for row, parts in enumerate(paths) if len(parts) > 1]
+    kept = [row for row, parts in enumerate(paths) if len(parts) > 1 or not needs_labels]
     notes = []
     if others:
         notes.append(
             f"{tree.name}: left out {len(others):,} files that are no images{_named(others)}."
         )
-    if loose:
+    if loose and needs_labels:
         notes.append(
             f"{tree.name}: left out {len(loose):,} images outside of the sub-folders of the "
             f"classes ({_listed(loose)})."
@@ -170,7 +177,7 @@ def _open_class_folders(tree: FileTree) -> LabelledImages:
     return LabelledImages(
         tree.name,
         [tree.label(name) for name in names],
-        [paths[row][0] for row in kept],
+        [paths[row][0] if len(paths[row]) > 1 else "" for row in kept],
         lambda row: tree.read(names[row]),
         None if splits is None else [splits[row] for row in kept],
         notes=notes,
@@ -219,22 +226,25 @@ def _open_table(
     options: ReadOptions,
     is_other: bool,
     ask: AskColumn | None,
+    task: str,
 ) -> LabelledImages:
     """Open the images of a table; their paths are relative to its folder, and inside of it."""
-    opened = find_roles(records, options, "image", is_other=is_other, ask=ask)
+    opened = find_roles(records, options, task, is_other=is_other, ask=ask)
+    needs_labels = task not in UNLABELLED_TASKS
     paths: list[str] = []
     labels: list[str] = []
     numbers: list[int] = []
-    image, label = opened.columns["image"], opened.columns["label"]
-    for chunk in records.chunks([image, label]):
+    image, label = opened.columns["image"], opened.columns.get("label")
+    for chunk in records.chunks([image] if label is None else [image, label]):
+        of_rows = [None] * len(chunk.numbers) if label is None else chunk.columns[label]
         for number, path, name in zip(
-            chunk.numbers.tolist(), chunk.columns[image], chunk.columns[label], strict=True
+            chunk.numbers.tolist(), chunk.columns[image], of_rows, strict=True
         ):
-            if not path or not name:
+            if not path or (needs_labels and not name):
                 missing = "label" if path else "path of an image"
                 raise DataError(f"{records.where(number)}: got no {missing}; expected one.")
             paths.append(_inside(path, tree, records.where(number)))
-            labels.append(name)
+            labels.append(name or "")
             numbers.append(number)
     if not paths:
         raise DataError(f"{records.name}: got no rows; expected paths of images and labels.")
@@ -299,10 +309,11 @@ def _open_arrays(tree: FileTree, files: Sequence[str]) -> LabelledImages:
 # --- memory ---------------------------------------------------------------------------------------
 
 
-def images_in_memory(data: object) -> LabelledImages | None:
+def images_in_memory(data: object, needs_labels: bool = True) -> LabelledImages | None:
     """Return arrays with labels, or (image, label) pairs; None for other objects.
 
-    Arrays are a pair (images, labels), or a mapping with the keys image and label.
+    Arrays are a pair (images, labels), or a mapping with the keys image and label; without labels,
+    an array (N, Y, X[, C]) or a list of images.
     """
     if isinstance(data, Mapping) and {"image", "label"} <= {*data}:
         images, labels = list(data["image"]), list(data["label"])
@@ -310,6 +321,9 @@ def images_in_memory(data: object) -> LabelledImages | None:
             return _memory_source(images, labels)
     if isinstance(data, tuple) and len(data) == 2 and getattr(data[0], "ndim", 0) >= 3:
         return _memory_source(list(np.asarray(data[0])), list(data[1]))
+    if getattr(data, "ndim", 0) >= 3 and not needs_labels:
+        images = list(np.asarray(data))
+        return _memory_source(images, [""] * len(images))
     if getattr(data, "ndim", 0) >= 3:
         raise DataError(
             "got an array of images without labels; expected (images, labels), or a list of "
@@ -318,6 +332,8 @@ def images_in_memory(data: object) -> LabelledImages | None:
     if not isinstance(data, Sequence) or isinstance(data, str | bytes):
         return None  # an iterator is read only once, by the reader of records
     pairs = list(data)
+    if pairs and not needs_labels and all(map(is_raw_image, pairs)):
+        return _memory_source(pairs, [""] * len(pairs))
     is_pair = [
         isinstance(pair, tuple | list) and len(pair) == 2 and is_raw_image(pair[0])
         for pair in pairs

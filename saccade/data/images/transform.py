@@ -40,21 +40,25 @@ class ImageTransform(NamedTuple):
 
     def model_sizes(self) -> dict[str, int]:
         """Return the settings of a network that follow from the images."""
-        return {
-            "classes": len(self.labels),
-            "channels": self.channels,
-            "image_size": self.size,
-        }
+        return {"classes": len(self.labels), **self.pixel_sizes()}
+
+    def pixel_sizes(self) -> dict[str, int]:
+        """Return the settings of a network that follow from the images without their classes."""
+        return {"channels": self.channels, "image_size": self.size}
+
+    def without_labels(self) -> "ImageTransform":
+        """Return the same form and statistics of the pixels, for images of other classes."""
+        return self._replace(labels=[], met=[])
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return self._asdict()
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "ImageTransform":
+    def from_json(cls, values: dict[str, Any], min_labels: int = 1) -> "ImageTransform":
         """Rebuild the preprocessor from plain values."""
         found: ImageTransform = parse_structure(cls, values)
-        if not found.labels or len(found.labels) != len(found.met):
+        if len(found.labels) < min_labels or len(found.labels) != len(found.met):
             raise ValueError(f"got {len(found.labels):,} classes and {len(found.met):,} counts")
         if len({*found.labels}) < len(found.labels):
             raise ValueError("got a class twice")

@@ -95,6 +95,7 @@ WEIGHT_ROLE = Role("weight", "number", "Column with the weight of each row.", re
 
 TASK_ROLES: dict[str, tuple[Role, ...]] = {
     "classify": (TEXT_ROLE, LABEL_ROLE),
+    "contrastive": (IMAGE_ROLE, LABEL_ROLE._replace(required=False)),
     "forecast": (SERIES_ROLE, TIME_ROLE),
     "image": (IMAGE_ROLE, LABEL_ROLE),
     "kernel-regression": (),

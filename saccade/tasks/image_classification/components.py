@@ -10,6 +10,7 @@ from saccade.interop.efficientnet_lite import (
     read_imagenet_weights,
 )
 from saccade.interop.torchvision import load_torchvision_weights
+from saccade.models.contrastive import ContrastiveNetwork
 from saccade.models.efficientnet_lite import EfficientNetLite
 from saccade.models.image_base import ImageNetwork
 from saccade.models.image_config import EfficientNetLiteConfig, TorchvisionConfig
@@ -47,9 +48,19 @@ def load_published_weights(recipe: ImageRecipe, model: ImageNetwork) -> str | No
     return None
 
 
+def copy_encoder(model: ImageNetwork, other: ContrastiveNetwork) -> None:
+    """Copy the layers before the output layer from a contrastive network; that layer stays new."""
+    weights = other.encoder.state_dict()
+    output = f"{model.output_name}."
+    own = {name for name in model.state_dict() if not name.startswith(output)}
+    assert own == {*weights}, own.symmetric_difference(weights)
+    model.load_state_dict(weights, strict=False)
+
+
 IMAGE_NETWORK = ImageComponents(
     build_model=build_image_network,
     initialise=load_published_weights,
+    transfer_weights=copy_encoder,
     predictor=lambda *given: ImagePredictor(ImageScorer(*given)),
     evaluator=lambda *given: ImageEvaluator(ImageScorer(*given)),
     inspector=lambda *given: ImageInspector(ImageScorer(*given)),

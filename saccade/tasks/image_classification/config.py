@@ -1,10 +1,10 @@
 """Settings of the image classification task. Does not import torch."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from saccade.data.images.config import ImagesConfig
+from saccade.data.images.config import ImagesConfig, LabelledImagesConfig
 from saccade.models.choice import ModelChoice
 from saccade.models.image_config import ImageModelConfig, LeNetConfig
 from saccade.models.registry import IMAGE_MODELS
@@ -20,10 +20,18 @@ class ImageTrainConfig(TrainConfig):
     """Batch size in images."""
 
 
-class ImageRecipe(Recipe):
-    """Train a classifier on labelled images."""
+class ImagesRecipe(Recipe):
+    """Train a network on images."""
 
-    task: Literal["image"] = "image"
+    needs_labels: ClassVar[bool] = True
+
     data: ImagesConfig = ImagesConfig()
     model: Annotated[ImageModelConfig, ModelChoice(IMAGE_MODELS)] = LeNetConfig()
     train: ImageTrainConfig = ImageTrainConfig()
+
+
+class ImageRecipe(ImagesRecipe):
+    """Train a classifier on labelled images."""
+
+    task: Literal["image"] = "image"
+    data: LabelledImagesConfig = LabelledImagesConfig()

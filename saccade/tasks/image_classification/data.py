@@ -11,7 +11,7 @@ import numpy as np
 from saccade.config import override_settings
 from saccade.data.datasets import IMAGE_DATASETS
 from saccade.data.hashing import HashArray, hash_bytes
-from saccade.data.images.config import ImagesConfig
+from saccade.data.images.config import ImagesConfig, LabelledImagesConfig
 from saccade.data.images.decode import (
     DecodedImage,
     ImageForm,
@@ -55,7 +55,6 @@ from saccade.data.splits import (
 from saccade.data.tables.csv import pluralise
 from saccade.errors import DataError, bullet_list
 from saccade.io.id_files import stored_or_none
-from saccade.models.image_config import PretrainedImages
 from saccade.tasks.base import (
     Choice,
     PrepareContext,
@@ -63,7 +62,7 @@ from saccade.tasks.base import (
     fingerprint_arrays,
     role_choices,
 )
-from saccade.tasks.image_classification.config import ImageRecipe
+from saccade.tasks.image_classification.config import ImagesRecipe
 from saccade.tasks.length import evaluation_choice, warmup_choice
 from saccade.types.arrays import ByteArray, IntArray
 from saccade.types.progress import Progress
@@ -85,6 +84,7 @@ class ImageSplit:
     names: Sequence[str]  # of the rows
     unknown: Mapping[str, int] = field(default_factory=dict)  # unknown classes: number of images
     is_held_out: bool = True  # False: the training images themselves
+    reference: "ImageSplit | None" = None  # training images that these are compared with
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -107,13 +107,14 @@ class ImageSplit:
         )
 
 
-PreparedImages = PreparedData[ImageRecipe, ImageTransform, ImageSplit]
+PreparedImages = PreparedData[ImagesRecipe, ImageTransform, ImageSplit]
 
 
-def prepare_images(recipe: ImageRecipe, context: PrepareContext[ImageTransform]) -> PreparedImages:
+def prepare_images(recipe: ImagesRecipe, context: PrepareContext[ImageTransform]) -> PreparedImages:
     """Open the images, decode them into the scratch folder or memory, and divide them.
 
-    If the folder has the images of an earlier session, they are read from there.
+    A preprocessor without classes gives size and statistics of the images, and the classes are
+    those of the data. If the folder has the images of an earlier session, they are read from there.
     """
     folder, transform = context.scratch_dir, context.preprocessor
     if folder is not None and transform is not None and (folder / IMAGE_INDEX_FILE).exists():
@@ -121,7 +122,7 @@ def prepare_images(recipe: ImageRecipe, context: PrepareContext[ImageTransform])
         if (kept := stored_or_none(read)) is not None:
             return _prepared(recipe, transform, kept, [], [])
     context.on_progress("opening the images", 0, None)
-    images = _open(recipe.data)
+    images = _open(recipe)
     choices = role_choices(images.choices)
     data = recipe.data.model_dump(exclude_unset=True) | images.columns
     recipe = recipe.with_values(data=data)
@@ -134,9 +135,10 @@ def prepare_images(recipe: ImageRecipe, context: PrepareContext[ImageTransform])
     notes = [*images.notes, *_report_unreadable(images, decoded, recipe.data)]
     labels = [images.labels[row] for row in decoded.rows.tolist()]
     splits, more = _divide(images, decoded, labels, recipe.data)
-    transform = transform or _fit_transform(
-        images.name, decoded, labels, splits, form, recipe.model.pretrained_images
-    )
+    if transform is None or not transform.labels:
+        counts = _count_labels(images.name, labels, splits, recipe.needs_labels)
+        transform = transform or _fit_transform(decoded, splits, form, recipe)
+        transform = transform._replace(labels=[*counts], met=[*counts.values()])
     ids = transform.label_ids
     classes = np.array([ids.get(label, -1) for label in labels], np.int64)
     names = [images.names[row] for row in decoded.rows.tolist()]
@@ -144,6 +146,8 @@ def prepare_images(recipe: ImageRecipe, context: PrepareContext[ImageTransform])
     if folder is not None:
         write_image_index(folder, stored)
     unknown = Counter(label for label in labels if label not in ids)
+    if not recipe.needs_labels:
+        unknown.clear()
     prepared = _prepared(recipe, transform, stored, choices, [*notes, *more])
     prepared.notes.append(
         f"{len(prepared.splits['train']):,} training images, {len(transform.labels):,} classes."
@@ -160,7 +164,7 @@ def prepare_images(recipe: ImageRecipe, context: PrepareContext[ImageTransform])
 
 
 def _prepared(
-    recipe: ImageRecipe,
+    recipe: ImagesRecipe,
     transform: ImageTransform,
     stored: StoredImages,
     choices: list[Choice],
@@ -172,7 +176,8 @@ def _prepared(
     for number, name in enumerate(SPLIT_NAMES[1:], 1):
         found = _split(stored, number)
         splits[name] = found if len(found) else splits["train"]
-    model = recipe.model.model_dump(exclude_unset=True) | transform.model_sizes()
+    sizes = transform.model_sizes() if recipe.needs_labels else transform.pixel_sizes()
+    model = recipe.model.model_dump(exclude_unset=True) | sizes
     recipe, more = _with_length(recipe.with_values(model=model), len(train))
 
     def fingerprint() -> str:
@@ -188,7 +193,7 @@ def _split(stored: StoredImages, number: int) -> ImageSplit:
     return ImageSplit(stored.pixels, rows, stored.classes[rows], names)
 
 
-def _with_length(recipe: ImageRecipe, images: int) -> tuple[ImageRecipe, list[Choice]]:
+def _with_length(recipe: ImagesRecipe, images: int) -> tuple[ImagesRecipe, list[Choice]]:
     """Choose the number of steps from the number of images, unless it is set."""
     train = recipe.train
     if train.minutes is not None:
@@ -211,24 +216,25 @@ def _with_length(recipe: ImageRecipe, images: int) -> tuple[ImageRecipe, list[Ch
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _open(data: ImagesConfig) -> LabelledImages:
+def _open(recipe: ImagesRecipe) -> LabelledImages:
     """Open the source, and the held-out sources that are given."""
+    data = recipe.data
     source = resolve_source(data, SYNTHETIC_IMAGES, IMAGE_DATASETS, what="set of images")
     if isinstance(source, SyntheticSource):
         images = source.generate()
     elif isinstance(source, DatasetSource):
         images = open_published_images(source.dataset)
     else:
-        images = open_images(source.path, data)
+        images = open_images(source.path, data, task=recipe.task)
     given = {
-        name: open_images(path, data, is_other=True)
+        name: open_images(path, data, is_other=True, task=recipe.task)
         for name in SPLIT_NAMES[1:]
         if (path := getattr(data, name)) is not None
     }
     return combine_splits(images.name, {"train": images, **given}) if given else images
 
 
-def _choose_form(images: LabelledImages, recipe: ImageRecipe) -> tuple[ImageForm, list[Choice]]:
+def _choose_form(images: LabelledImages, recipe: ImagesRecipe) -> tuple[ImageForm, list[Choice]]:
     """Return size and channels by a sample of the images, where the settings leave them open."""
     headers: list[ImageHeader] = []
     for row in evenly_spaced_rows(len(images), HEADER_SAMPLE).tolist():
@@ -324,6 +330,8 @@ def _divide(
     else:
         splits[rest] = split_by_class(hashes[rest], classes, data.dev_share, data.test_share)
         notes = []
+    if isinstance(data, LabelledImagesConfig) and data.per_class is not None:
+        notes.append(_limit_classes(splits, hashes, labels, data.per_class, data.per_class_seed))
     if not (splits == TRAIN).any():
         raise DataError(
             f"{images.name}: got {len(rows):,} images, which are all held out; expected images to "
@@ -332,43 +340,63 @@ def _divide(
     return splits, notes
 
 
+def _limit_classes(
+    splits: SplitArray, hashes: HashArray, labels: Sequence[str], limit: int, seed: int
+) -> str:
+    """Leave out training images of classes that have more than `limit`; return a note.
+
+    Those of the smallest hashes of image and seed are kept, whatever the order of the images.
+    """
+    rows = np.flatnonzero(splits == TRAIN)
+    keys = hash_bytes(f"{hashes[row]}/{seed}".encode() for row in rows.tolist())
+    met: Counter[str] = Counter()
+    for row in rows[np.argsort(keys, kind="stable")].tolist():
+        met[labels[row]] += 1
+        if met[labels[row]] > limit:
+            splits[row] = LEFT_OUT
+    left_out = sum(max(0, count - limit) for count in met.values())
+    return f"{pluralise(left_out, 'training image')} left out (data.per_class={limit})."
+
+
 def _row_numbers(images: LabelledImages, rows: IntArray) -> IntArray:
     return rows if images.numbers is None else images.numbers[rows]
 
 
-def _fit_transform(
-    name: str,
-    decoded: DecodedImages,
-    labels: Sequence[str],
-    splits: SplitArray,
-    form: ImageForm,
-    expected: PretrainedImages | None = None,
-) -> ImageTransform:
-    """Return the classes and the statistics of the training images, or those of the weights."""
-    rows = np.flatnonzero(splits == TRAIN)
-    counts = Counter(labels[row] for row in rows.tolist())
-    if len(counts) < 2:
+def _count_labels(
+    name: str, labels: Sequence[str], splits: SplitArray, needs_labels: bool
+) -> dict[str, int]:
+    """Return the number of training images of each class, in natural order of the classes."""
+    counts = Counter(labels[row] for row in np.flatnonzero(splits == TRAIN).tolist())
+    if not needs_labels:
+        del counts[""]
+    elif len(counts) < 2:
         [(label, count)] = counts.items()
         raise DataError(
             f"{name}: got the same class ({label!r}) for all "
             f"{pluralise(count, 'training image')}; expected two classes or more, "
             "such as the sub-folders cat and dog."
         )
-    names = sorted(counts, key=natural_key)
+    return {label: counts[label] for label in sorted(counts, key=natural_key)}
+
+
+def _fit_transform(
+    decoded: DecodedImages, splits: SplitArray, form: ImageForm, recipe: ImagesRecipe
+) -> ImageTransform:
+    """Return the statistics of the training images, or those of the weights; no classes."""
+    rows = np.flatnonzero(splits == TRAIN)
+    expected = recipe.model.pretrained_images
     if expected:
         mean, deviation = [expected.mean] * form.channels, [expected.deviation] * form.channels
     else:
         mean, deviation = channel_statistics(decoded.pixels, rows)
-    return ImageTransform(
-        names, [counts[label] for label in names], *form, mean=mean, deviation=deviation
-    )
+    return ImageTransform([], [], *form, mean=mean, deviation=deviation)
 
 
 def load_images(
-    recipe: ImageRecipe, transform: ImageTransform, source: str | Path | object
+    recipe: ImagesRecipe, transform: ImageTransform, source: str | Path | object
 ) -> ImageSplit:
     """Read other labelled images; DataError if the classifier knows none of their classes."""
-    images = open_images(source, recipe.data, is_other=True)
+    images = open_images(source, recipe.data, is_other=True, task=recipe.task)
     rows = range(len(images))
     found = decode_images(images.read, rows, transform.form, recipe.data.max_pixels)
     decoded = collect_images(found, len(images), transform.form, None)
@@ -376,7 +404,7 @@ def load_images(
     ids = transform.label_ids
     labels = [images.labels[row] for row in decoded.rows.tolist()]
     unknown = Counter(label for label in labels if label not in ids)
-    if len(unknown) and unknown.total() == len(labels):
+    if recipe.needs_labels and len(unknown) and unknown.total() == len(labels):
         raise DataError(
             f"{images.name}: got the classes {', '.join(sorted(unknown)[:MAX_NAMED_IMAGES])}; "
             f"expected those of the run: {', '.join(transform.labels[:MAX_NAMED_IMAGES])}."

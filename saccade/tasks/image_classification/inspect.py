@@ -11,7 +11,7 @@ from saccade.errors import ConfigError
 from saccade.inspection.attention import capture_attention, has_attention
 from saccade.inspection.checks import BATCH_INVARIANCE, RELOAD_CONSISTENCY, CheckResult
 from saccade.inspection.figures import ConfusionMatrix, Figure
-from saccade.inspection.image_figures import ImageGrid, ImageMap, ImageMaps
+from saccade.inspection.image_figures import EmbeddingMap, ImageGrid, ImageMap, ImageMaps
 from saccade.inspection.image_maps import (
     attention_grid,
     enlarge_map,
@@ -19,14 +19,14 @@ from saccade.inspection.image_maps import (
     occlusion_map,
 )
 from saccade.inspection.invariants import LOGIT_TOLERANCE
-from saccade.models.image_base import ImageNetwork
+from saccade.inspection.projection import project_pca, spread_rows
 from saccade.nn.hooks import thread_hooks
 from saccade.registry import lookup
 from saccade.tasks.base import Inspector
 from saccade.tasks.image_classification.data import ImageSplit
 from saccade.tasks.image_classification.evaluate import score_images
-from saccade.tasks.image_classification.predict import ImagePredictor
-from saccade.tasks.image_classification.scorer import ImageScorer
+from saccade.tasks.image_classification.predict import ImagePredictor, ImageReader
+from saccade.tasks.image_classification.scorer import ImageEncoder, ImageScorer
 from saccade.types.arrays import FloatArray
 
 SHEET_IMAGES = 25  # of a contact sheet
@@ -34,31 +34,119 @@ MAX_TILES = 64  # filters or feature maps of a picture
 OCCLUDED_SHARE = 4  # a square of a quarter of the side
 OCCLUSION_STEPS = 16  # squares along a side, about
 MAX_MATRIX_CLASSES = 2000
+MAX_EMBEDDED_IMAGES = 2000
+THUMBNAILS = 24  # of a map of features
 
 
-class ImageInspector(Inspector[ImageSplit]):
-    """Shows which regions of an image led to its class."""
+class ImageFeatureInspector(Inspector[ImageSplit]):
+    """Shows filters, feature maps and the features of the images of a split."""
 
     has_attention = False
 
-    def __init__(self, scorer: ImageScorer):
-        self.scorer, self.model = scorer, scorer.model
-        self.predictor = ImagePredictor(scorer)
-        self.image_methods: tuple[str, ...] = ("grad_cam", "occlusion")
-        if has_attention(scorer.model):
-            self.image_methods = (*self.image_methods, "attention")
+    def __init__(self, scorer: ImageEncoder, predictor: ImageReader):
+        self.scorer, self.network, self.predictor = scorer, scorer.network, predictor
 
     def example_input(self, split: ImageSplit) -> str:
         """Return the name of a held-out image."""
         return split.names[0] if len(split) else ""
 
     def views(self) -> dict[str, str]:
-        """Return maps, filters and feature maps."""
+        """Return the map of the features, filters and feature maps."""
         return {
-            "IMAGE": "the regions that led to the class",
+            "--embedding": "the features of the held-out images in two dimensions",
             "--filters": "the kernels of the first convolution",
             "IMAGE --features LAYER": "the feature maps of a layer",
         }
+
+    def embedding_map(self, split: ImageSplit) -> EmbeddingMap:
+        """Return the features of at most 2,000 images of a split, projected by PCA."""
+        some = split.take(MAX_EMBEDDED_IMAGES)
+        projection = project_pca(self.scorer.split_features(some))
+        shown = spread_rows(projection.coordinates, THUMBNAILS)
+        return EmbeddingMap(
+            projection.coordinates,
+            projection.variance_ratios,
+            some.classes,
+            self.scorer.labels,
+            some.names,
+            shown,
+            list(some.pixels_at(shown)),
+        )
+
+    # --- filters and features ---------------------------------------------------------------------
+
+    def filters(self) -> ImageGrid:
+        """Return the kernels of the first convolution."""
+        for name, layer in self.network.named_modules():
+            if isinstance(layer, nn.Conv2d):
+                kernels = layer.weight.detach().double().cpu().numpy()
+                tiles = [_kernel_tile(kernel) for kernel in kernels[:MAX_TILES]]
+                captions = [str(number) for number in range(1, len(tiles) + 1)]
+                title = f"{len(tiles)} of {len(kernels)} filters of {name}"
+                return ImageGrid(tiles, captions, title)
+        raise ConfigError(
+            f"got {self.scorer.recipe.model_name}, which has no convolution; try saccade look RUN "
+            "IMAGE."
+        )
+
+    def layer_names(self) -> list[str]:
+        """Return the layers whose outputs are grids of features."""
+        kinds = (nn.Conv2d, nn.modules.pooling._MaxPoolNd, nn.modules.pooling._AvgPoolNd)
+        return [n for n, part in self.network.named_modules() if n and isinstance(part, kinds)]
+
+    @torch.no_grad()
+    def feature_maps(self, raw: Any, layer: str) -> ImageGrid:
+        """Return the channels that a layer computes of an image."""
+        names = dict(self.network.named_modules())
+        if layer not in names or not layer:
+            lookup(dict.fromkeys(self.layer_names()), layer, "layer")
+        outputs: list[Tensor] = []
+
+        def record(name: str, module: Any, inputs: Any, output: Tensor) -> None:
+            outputs.append(output)
+
+        pixels = self.predictor.pixels(raw)
+        with thread_hooks({layer: names[layer]}, record):
+            self.network.eval()(self.scorer.inputs(pixels[None]))
+        if not outputs or outputs[0].dim() != 4:
+            raise ConfigError(
+                f"got the layer {layer}, whose output is no grid of features; try one of "
+                f"{', '.join(self.layer_names())}."
+            )
+        channels = outputs[0][0].double().cpu().numpy()
+        tiles = list(channels[:MAX_TILES])
+        captions = [str(number) for number in range(1, len(tiles) + 1)]
+        return ImageGrid(tiles, captions, f"{len(tiles)} of {len(channels)} channels of {layer}")
+
+    # --- checks -----------------------------------------------------------------------------------
+
+    def checks(self, split: ImageSplit, count: int) -> Iterator[CheckResult]:
+        """Check that the outputs of an image do not depend on the others of its batch."""
+        pixels = split.take(count).pixels_at(np.arange(min(count, len(split))))
+        together = self.scorer.outputs(pixels)
+        alone = np.concatenate([self.scorer.outputs(image[None]) for image in pixels])
+        yield _compare(BATCH_INVARIANCE, together, alone)
+
+    def compare_reloaded(self, other: Any, split: ImageSplit, count: int) -> CheckResult:
+        """Check that the reloaded model gives the same outputs."""
+        pixels = split.take(count).pixels_at(np.arange(min(count, len(split))))
+        reloaded = type(self.scorer)(self.scorer.recipe, other, self.scorer.transform)
+        return _compare(RELOAD_CONSISTENCY, self.scorer.outputs(pixels), reloaded.outputs(pixels))
+
+
+class ImageInspector(ImageFeatureInspector):
+    """Shows which regions of an image led to its class."""
+
+    def __init__(self, scorer: ImageScorer):
+        super().__init__(scorer, ImagePredictor(scorer))
+        self.classifier, self.model = scorer, scorer.model
+        self.image_methods: tuple[str, ...] = ("grad_cam", "occlusion")
+        if has_attention(scorer.model):
+            self.image_methods = (*self.image_methods, "attention")
+
+    def views(self) -> dict[str, str]:
+        """Return maps of an image, and those of all image networks."""
+        return {"IMAGE": "the regions that led to the class", **super().views()}
 
     # --- maps of one image ------------------------------------------------------------------------
 
@@ -67,7 +155,7 @@ class ImageInspector(Inspector[ImageSplit]):
     ) -> ImageMaps:
         """Return maps of one image for its class, or for `output`, by one method or by all."""
         pixels = self.predictor.pixels(raw)
-        probabilities = self.scorer.probabilities(pixels[None])[0]
+        probabilities = self.classifier.probabilities(pixels[None])[0]
         chosen = int(probabilities.argmax())
         if output is not None:
             chosen = lookup(self.scorer.transform.label_ids, output, "class")
@@ -109,56 +197,11 @@ class ImageInspector(Inspector[ImageSplit]):
                 return ImageMap("Attention", _array(enlarge_map(grid, size)), f"layer {name}")
         return None
 
-    # --- filters and features ---------------------------------------------------------------------
-
-    def filters(self) -> ImageGrid:
-        """Return the kernels of the first convolution."""
-        for name, layer in self.model.named_modules():
-            if isinstance(layer, nn.Conv2d):
-                kernels = layer.weight.detach().double().cpu().numpy()
-                tiles = [_kernel_tile(kernel) for kernel in kernels[:MAX_TILES]]
-                captions = [str(number) for number in range(1, len(tiles) + 1)]
-                title = f"{len(tiles)} of {len(kernels)} filters of {name}"
-                return ImageGrid(tiles, captions, title)
-        raise ConfigError(
-            f"got {self.scorer.recipe.model_name}, which has no convolution; try saccade look RUN "
-            "IMAGE."
-        )
-
-    def layer_names(self) -> list[str]:
-        """Return the layers whose outputs are grids of features."""
-        kinds = (nn.Conv2d, nn.modules.pooling._MaxPoolNd, nn.modules.pooling._AvgPoolNd)
-        return [n for n, part in self.model.named_modules() if n and isinstance(part, kinds)]
-
-    @torch.no_grad()
-    def feature_maps(self, raw: Any, layer: str) -> ImageGrid:
-        """Return the channels that a layer computes of an image."""
-        names = dict(self.model.named_modules())
-        if layer not in names or not layer:
-            lookup(dict.fromkeys(self.layer_names()), layer, "layer")
-        outputs: list[Tensor] = []
-
-        def record(name: str, module: Any, inputs: Any, output: Tensor) -> None:
-            outputs.append(output)
-
-        pixels = self.predictor.pixels(raw)
-        with thread_hooks({layer: names[layer]}, record):
-            self.model.eval()(self.scorer.inputs(pixels[None]))
-        if not outputs or outputs[0].dim() != 4:
-            raise ConfigError(
-                f"got the layer {layer}, whose output is no grid of features; try one of "
-                f"{', '.join(self.layer_names())}."
-            )
-        channels = outputs[0][0].double().cpu().numpy()
-        tiles = list(channels[:MAX_TILES])
-        captions = [str(number) for number in range(1, len(tiles) + 1)]
-        return ImageGrid(tiles, captions, f"{len(tiles)} of {len(channels)} channels of {layer}")
-
     # --- report -----------------------------------------------------------------------------------
 
     def figures(self, splits: Mapping[str, ImageSplit]) -> dict[str, Figure]:
         """Return the confusion matrix and the most confident mistakes of the test split."""
-        scored = score_images(self.scorer, splits["test"])
+        scored = score_images(self.classifier, splits["test"])
         figures: dict[str, Figure] = {}
         if len(scored.labels) <= MAX_MATRIX_CLASSES:
             figures["confusion.png"] = ConfusionMatrix(scored.confusion, scored.labels)
@@ -171,22 +214,6 @@ class ImageInspector(Inspector[ImageSplit]):
             tiles = list(scored.split.pixels_at(rows))
             figures["mistakes.png"] = ImageGrid(tiles, captions, "Most confident mistakes")
         return figures
-
-    # --- checks -----------------------------------------------------------------------------------
-
-    def checks(self, split: ImageSplit, count: int) -> Iterator[CheckResult]:
-        """Check that the logits of an image do not depend on the others of its batch."""
-        pixels = split.take(count).pixels_at(np.arange(min(count, len(split))))
-        together = self.scorer.logits(pixels)
-        alone = np.concatenate([self.scorer.logits(image[None]) for image in pixels])
-        yield _compare(BATCH_INVARIANCE, together, alone)
-
-    def compare_reloaded(self, other: Any, split: ImageSplit, count: int) -> CheckResult:
-        """Check that the reloaded model gives the same logits."""
-        pixels = split.take(count).pixels_at(np.arange(min(count, len(split))))
-        assert isinstance(other, ImageNetwork)
-        reloaded = ImageScorer(self.scorer.recipe, other, self.scorer.transform)
-        return _compare(RELOAD_CONSISTENCY, self.scorer.logits(pixels), reloaded.logits(pixels))
 
 
 def _array(values: Tensor) -> FloatArray:

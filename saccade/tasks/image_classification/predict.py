@@ -1,6 +1,7 @@
 """Predicting the class of images: paths of files, bytes, arrays or Pillow images."""
 
 import os
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from saccade.data.images.decode import RawImage, UnreadableImage, decode_images
 from saccade.data.images.published import read_image
 from saccade.errors import ConfigError, DataError
 from saccade.tasks.base import PredictContext, Predictor
-from saccade.tasks.image_classification.scorer import PREDICT_IMAGES, ImageScorer
+from saccade.tasks.image_classification.scorer import PREDICT_IMAGES, ImageEncoder, ImageScorer
 from saccade.tasks.text_classification.predict import (
     MAX_LISTED_PROBABILITIES,
     RankedOptions,
@@ -36,14 +37,17 @@ class ImageInput(NamedTuple):
         return read_image(self.name)
 
 
-class ImagePredictor(Predictor[ImageInput]):
-    """Predicts the class of an image; an unreadable one has an error in place of an answer."""
+class ImageReader(Predictor[ImageInput]):
+    """Base of predictors of images; an unreadable one has an error in place of an answer."""
 
-    options = RankedOptions
     input_types = (str, os.PathLike, bytes, Image.Image, np.ndarray)
 
-    def __init__(self, scorer: ImageScorer):
-        self.scorer, self.labels = scorer, scorer.labels
+    def __init__(self, scorer: ImageEncoder):
+        self.scorer = scorer
+
+    @abstractmethod
+    def answer(self, pixels: ByteArray, options: Config) -> list[Prediction]:
+        """Return a prediction for each of some decoded images (N, Y, X, C)."""
 
     def parse(self, raw: object, number: int) -> ImageInput:
         """Return the image, not read yet."""
@@ -59,16 +63,15 @@ class ImagePredictor(Predictor[ImageInput]):
     def predict(
         self, inputs: Sequence[ImageInput], options: Config, context: PredictContext
     ) -> list[Prediction]:
-        """Return the `n_best` classes of each image with their probabilities."""
-        assert isinstance(options, RankedOptions)
+        """Return a prediction for each image, batch by batch."""
         predictions: list[Prediction] = []
         for start in range(0, len(inputs), PREDICT_IMAGES):
             some = inputs[start : start + PREDICT_IMAGES]
-            predictions += self._predict(some, options.n_best)
+            predictions += self._predict(some, options)
             context.on_progress("predicting", len(predictions), len(inputs))
         return predictions
 
-    def _predict(self, inputs: Sequence[ImageInput], n_best: int) -> list[Prediction]:
+    def _predict(self, inputs: Sequence[ImageInput], options: Config) -> list[Prediction]:
         limit = self.scorer.recipe.data.max_pixels
         form = self.scorer.transform.form
         decoded = list(
@@ -77,21 +80,13 @@ class ImagePredictor(Predictor[ImageInput]):
         readable = [
             image.pixels.reshape(form.shape) for image in decoded if image.pixels is not None
         ]
-        rows = iter(self.scorer.probabilities(np.stack(readable)) if readable else ())
+        answers = iter(self.answer(np.stack(readable), options) if readable else ())
         return [
-            self._ranked(next(rows), n_best)
+            next(answers)
             if image.pixels is not None
             else Prediction("", error=f"{given.name}: {image.error}")
             for given, image in zip(inputs, decoded, strict=True)
         ]
-
-    def _ranked(self, row: FloatArray, n_best: int) -> Prediction:
-        order = np.argsort(-row, kind="stable")[:n_best].tolist()
-        ranked = [Prediction(self.labels[i], float(row[i])) for i in order]
-        best = ranked[0]._replace(alternatives=tuple(ranked[1:]))
-        if len(self.labels) > MAX_LISTED_PROBABILITIES:
-            return best
-        return best._replace(probabilities=dict(zip(self.labels, row.tolist(), strict=True)))
 
     def pixels(self, raw: object) -> ByteArray:
         """Return one decoded image (Y, X, C); DataError if it cannot be read."""
@@ -103,3 +98,27 @@ class ImagePredictor(Predictor[ImageInput]):
         if image.pixels is None:
             raise DataError(f"{given.name}: {image.error}.")
         return image.pixels.reshape(form.shape)
+
+
+class ImagePredictor(ImageReader):
+    """Predicts the class of an image."""
+
+    options = RankedOptions
+
+    def __init__(self, scorer: ImageScorer):
+        super().__init__(scorer)
+        self.classifier, self.labels = scorer, scorer.labels
+
+    def answer(self, pixels: ByteArray, options: Config) -> list[Prediction]:
+        """Return the `n_best` classes of each image with their probabilities."""
+        assert isinstance(options, RankedOptions)
+        rows = self.classifier.probabilities(pixels)
+        return [self._ranked(row, options.n_best) for row in rows]
+
+    def _ranked(self, row: FloatArray, n_best: int) -> Prediction:
+        order = np.argsort(-row, kind="stable")[:n_best].tolist()
+        ranked = [Prediction(self.labels[i], float(row[i])) for i in order]
+        best = ranked[0]._replace(alternatives=tuple(ranked[1:]))
+        if len(self.labels) > MAX_LISTED_PROBABILITIES:
+            return best
+        return best._replace(probabilities=dict(zip(self.labels, row.tolist(), strict=True)))

@@ -1,4 +1,6 @@
-"""Logits and probabilities of images, of stored pixels or raw inputs. Keeps no state."""
+"""Features, logits and probabilities of stored pixels. Keeps no state."""
+
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -9,7 +11,7 @@ from saccade.data.images.augment import normalise_images, scale_pixels
 from saccade.data.images.transform import ImageTransform
 from saccade.estimators.temperature import stable_softmax
 from saccade.models.image_base import ImageNetwork
-from saccade.tasks.image_classification.config import ImageRecipe
+from saccade.tasks.image_classification.config import ImageRecipe, ImagesRecipe
 from saccade.tasks.image_classification.data import ImageSplit
 from saccade.tasks.neural import device_of
 from saccade.types.arrays import ByteArray, FloatArray
@@ -19,11 +21,11 @@ from saccade.types.shapes import Images
 PREDICT_IMAGES = 256  # images of a batch in prediction
 
 
-class ImageScorer:
+class ImageEncoder:
     """A network with the preprocessor of its images."""
 
-    def __init__(self, recipe: ImageRecipe, model: ImageNetwork, transform: ImageTransform):
-        self.recipe, self.model, self.transform = recipe, model, transform
+    def __init__(self, recipe: ImagesRecipe, network: ImageNetwork, transform: ImageTransform):
+        self.recipe, self.network, self.transform = recipe, network, transform
         self.labels = transform.labels
         self.mean = torch.tensor(transform.mean)
         self.deviation = torch.tensor(transform.deviation)
@@ -31,30 +33,66 @@ class ImageScorer:
     def inputs(self, pixels: ByteArray) -> Images:
         """Return stored pixels (N, Y, X, C) as the network takes them, on its device."""
         images = scale_pixels(torch.from_numpy(np.array(pixels)))
-        return normalise_images(images, self.mean, self.deviation).to(device_of(self.model))
+        return normalise_images(images, self.mean, self.deviation).to(device_of(self.network))
 
     @torch.no_grad()
+    def compute(
+        self, function: Callable[[Images], Tensor], pixels: ByteArray
+    ) -> Float[np.ndarray, "B D"]:
+        """Return what a function of the network computes of one batch, without dropout."""
+        was_training = self.network.training
+        self.network.eval()
+        found = function(self.inputs(pixels))
+        self.network.train(was_training)
+        return found.double().cpu().numpy()
+
+    def features(self, pixels: ByteArray) -> FloatArray:
+        """Return the inputs of the output layer (images, width) of one batch."""
+        return self.compute(self.network.embed, pixels)
+
+    def outputs(self, pixels: ByteArray) -> FloatArray:
+        """Return what the invariance checks compare: the features."""
+        return self.features(pixels)
+
+    def split_features(
+        self, split: ImageSplit, on_progress: Progress = ignore_progress
+    ) -> FloatArray:
+        """Return the features of a split, batch by batch."""
+        return by_batches(self.features, split, on_progress)
+
+
+def by_batches(
+    function: Callable[[ByteArray], FloatArray], split: ImageSplit, on_progress: Progress
+) -> FloatArray:
+    """Return what a function of pixels computes of all images of a split, batch by batch."""
+    found = []
+    for start in range(0, len(split), PREDICT_IMAGES):
+        rows = np.arange(start, min(start + PREDICT_IMAGES, len(split)))
+        found.append(function(split.pixels_at(rows)))
+        on_progress("evaluating", int(rows[-1]) + 1, len(split))
+    return np.concatenate(found)
+
+
+class ImageScorer(ImageEncoder):
+    """A classifier with the preprocessor of its images."""
+
+    def __init__(self, recipe: ImageRecipe, model: ImageNetwork, transform: ImageTransform):
+        super().__init__(recipe, model, transform)
+        self.model = model
+
     def logits(self, pixels: ByteArray) -> FloatArray:
         """Return (images, classes) of one batch."""
-        return self._logits(self.inputs(pixels)).double().cpu().numpy()
+        return self.compute(self.model, pixels)
 
-    def _logits(self, images: Images) -> Float[Tensor, "B V"]:
-        was_training = self.model.training
-        self.model.eval()
-        logits: Tensor = self.model(images)
-        self.model.train(was_training)
-        return logits
+    def outputs(self, pixels: ByteArray) -> FloatArray:
+        """Return what the invariance checks compare: the logits."""
+        return self.logits(pixels)
 
     def split_logits(
         self, split: ImageSplit, on_progress: Progress = ignore_progress
     ) -> FloatArray:
         """Return (images, classes) of a split, batch by batch."""
-        found = np.zeros((len(split), len(self.labels)))
-        for start in range(0, len(split), PREDICT_IMAGES):
-            rows = np.arange(start, min(start + PREDICT_IMAGES, len(split)))
-            found[rows] = self.logits(split.pixels_at(rows))
-            on_progress("evaluating", int(rows[-1]) + 1, len(split))
-        return found
+        return by_batches(self.logits, split, on_progress)
 
     def probabilities(self, pixels: ByteArray) -> FloatArray:
         """Return (images, classes): probabilities that sum to 1 for each image."""

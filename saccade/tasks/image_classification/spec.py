@@ -6,7 +6,7 @@ from saccade.data.images.transform import ImageTransform
 from saccade.data.records.role_names import TASK_ROLES
 from saccade.models.registry import IMAGE_MODELS
 from saccade.registry import import_when_called
-from saccade.tasks.base import AnyTaskSpec, TaskSpec
+from saccade.tasks.base import AnyTaskSpec, TaskSpec, Transfer
 from saccade.tasks.image_classification.config import ImageRecipe
 from saccade.tasks.image_classification.data import load_images, prepare_images
 
@@ -24,5 +24,6 @@ IMAGE_CLASSIFICATION: AnyTaskSpec = TaskSpec(
     components=import_when_called("saccade.tasks.image_classification.components:image_components"),
     roles=TASK_ROLES["image"],
     transferable_data_settings=("fit", "image", "label"),
+    transfers={"contrastive": Transfer(ImageTransform.without_labels, ("fit",))},
     scratch_name="images",
 )

@@ -1,0 +1,86 @@
+"""Map of images: their features in two dimensions, coloured by class, with some of the images."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.offsetbox import AnnotationBbox, OffsetImage
+
+from saccade.inspection.image_figures import EmbeddingMap
+from saccade.plots.fonts import fonts_for, missing_message, replace_missing
+from saccade.plots.style import (
+    LINE_COLORS,
+    MUTED_COLOR,
+    TEXT_COLOR,
+    LabelFont,
+    image_format,
+    write_figure,
+)
+
+EMBEDDING_INCHES = (8.0, 6.4)
+THUMBNAIL_POINTS = 22.0  # side of an image on the map
+MAX_LEGEND_CLASSES = 30  # the most frequent ones; the others are grey
+MARKERS = "os^Dv"  # next to the colours, which repeat
+
+
+def save_embedding_map(found: EmbeddingMap, path: Path) -> list[str]:
+    """Draw the map as PNG, SVG or PDF; return warnings."""
+    format = image_format(path)
+    font = LabelFont(*fonts_for("".join([*found.labels, "…"])))
+    figure = Figure(figsize=EMBEDDING_INCHES, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    _draw_points(axes, found, font)
+    for row, pixels in zip(found.thumbnail_rows.tolist(), found.thumbnails, strict=True):
+        _draw_thumbnail(axes, found.coordinates[row], pixels)
+    axes.margins(0.08)
+    axes.tick_params(labelbottom=False, labelleft=False, length=0)
+    for side in axes.spines.values():
+        side.set_color(MUTED_COLOR)
+        side.set_linewidth(0.5)
+    first, second = found.variance_ratios
+    axes.set_xlabel(f"PC1 ({first:.0%} of the variance)", fontsize=9, color=MUTED_COLOR)
+    axes.set_ylabel(f"PC2 ({second:.0%} of the variance)", fontsize=9, color=MUTED_COLOR)
+    title = f"Features of {len(found.names):,} held-out images, projected by PCA"
+    axes.set_title(title, color=TEXT_COLOR, fontsize=10, loc="left", fontweight="bold")
+    write_figure(figure, path, format)
+    return [missing_message(font.missing)] if font.missing else []
+
+
+def _draw_points(axes: Axes, found: EmbeddingMap, font: LabelFont) -> None:
+    """Draw the points of each class, and a legend of the most frequent ones."""
+    known = found.classes[found.classes >= 0]
+    counts = np.bincount(known, minlength=len(found.labels))
+    frequent = np.sort(np.argsort(-counts, kind="stable")[:MAX_LEGEND_CLASSES])
+    others = ~np.isin(found.classes, frequent)
+    axes.plot(*found.coordinates[others].T, "o", color=MUTED_COLOR, ms=3, mew=0, alpha=0.6)
+    for number, label in enumerate(frequent.tolist()):
+        points = found.coordinates[found.classes == label].T
+        if not points.size:
+            continue
+        round_ = number // len(LINE_COLORS)
+        marker = MARKERS[round_ % len(MARKERS)]
+        color = LINE_COLORS[number % len(LINE_COLORS)]
+        name = replace_missing(found.labels[label], font.missing)
+        axes.plot(*points, marker, color=color, ms=3.5, mew=0, alpha=0.75, label=name)
+    if len(known):
+        legend = axes.legend(
+            loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, markerscale=1.8
+        )
+        for text in legend.get_texts():
+            font.apply(text, 8.5)
+
+
+def _draw_thumbnail(axes: Axes, point: np.ndarray, pixels: np.ndarray) -> None:
+    side = max(pixels.shape[:2])
+    values = pixels[..., 0] if pixels.shape[2] == 1 else pixels
+    picture = OffsetImage(
+        values, zoom=THUMBNAIL_POINTS / side, cmap="gray", interpolation="nearest"
+    )
+    picture.get_children()[0].set_clim(0, 255)
+    frame = {"edgecolor": MUTED_COLOR, "linewidth": 0.5}
+    axes.add_artist(
+        AnnotationBbox(picture, (float(point[0]), float(point[1])), pad=0.05, bboxprops=frame)
+    )

@@ -1,0 +1,1 @@
+"""Contrastive learning: features of images from pairs of their views, without labels."""

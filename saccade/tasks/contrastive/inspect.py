@@ -1,0 +1,20 @@
+"""Map of the features, filters, feature maps, and invariance checks."""
+
+from collections.abc import Mapping
+
+from saccade.inspection.figures import Figure
+from saccade.tasks.contrastive.predict import FeaturePredictor
+from saccade.tasks.contrastive.scorer import ContrastiveScorer
+from saccade.tasks.image_classification.data import ImageSplit
+from saccade.tasks.image_classification.inspect import ImageFeatureInspector
+
+
+class ContrastiveInspector(ImageFeatureInspector):
+    """Shows the features of images."""
+
+    def __init__(self, scorer: ContrastiveScorer):
+        super().__init__(scorer, FeaturePredictor(scorer))
+
+    def figures(self, splits: Mapping[str, ImageSplit]) -> dict[str, Figure]:
+        """Return the map of the features of the test split."""
+        return {"embedding.png": self.embedding_map(splits["test"])}
