@@ -39,6 +39,8 @@ MODULES = (
     "saccade.plots.reliability",
     "saccade.plots.word_map",
     "saccade.plots.zipf",
+    "saccade.plots.embedding",
+    "saccade.tasks.contrastive.components",
     "saccade.tasks.forecasting.components",
     "saccade.tasks.image_classification.components",
     "saccade.tasks.kernel_regression.components",
@@ -89,6 +91,9 @@ CASES = {
     "table mlp": train("table", "table.csv", "mlp", *LOOP, target="kind"),
     "table svm": train("table", "table.csv", "svm", target="kind"),
     "image lenet": train("image", "images", "lenet", *LOOP),
+    "contrastive attention_cnn": train(
+        "contrastive", "images", "attention_cnn", "model.width=4", "train.batch_tokens=16", *LOOP
+    ),
     "table svr": train("table", "table.csv", "svr", target="size"),
     "classify ngrams": train("classify", "reviews.csv", "ngrams"),
     "classify fasttext": train("classify", "reviews.csv", "fasttext", "train.threads=1"),

@@ -181,7 +181,7 @@ def report_training(result: "TrainResult", json: bool) -> None:
     console.print(f"\nThe run is in {where}. Next:")
     console.print(f"  saccade predict {where} {example}", soft_wrap=True)
     console.print(f"  saccade evaluate {where} --all", soft_wrap=True)
-    if any(not arguments.startswith("-") for arguments in run.inspector.views()):
+    if any("--" not in arguments for arguments in run.inspector.views()):
         console.print(f"  saccade look {where} {example} --save map.png", soft_wrap=True)
 
 

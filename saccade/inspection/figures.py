@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.attribution import Attribution
-from saccade.inspection.image_figures import ImageGrid, ImageMaps
+from saccade.inspection.image_figures import EmbeddingMap, ImageGrid, ImageMaps
 from saccade.types.arrays import FloatArray
 
 DecisionFunction = Callable[[FloatArray], FloatArray]
@@ -540,5 +540,6 @@ Figure = (
     | ComparisonCurves
     | LayerBenchmark
     | ImageMaps
+    | EmbeddingMap
     | ImageGrid
 )

@@ -52,8 +52,8 @@ def alignment(one: Views, two: Views) -> Float[Tensor, ""]:
 def uniformity(vectors: Views) -> Float[Tensor, ""]:
     r"""log of the mean of exp(-2 ‖z_i - z_k‖²) over pairs i < k (Wang and Isola 2020, t = 2).
 
-    It is 0 if all vectors are equal, and smaller the more evenly they cover the sphere. The pairs
-    are computed at once: B²/2 numbers.
+    It is 0 if all vectors are equal, and smaller the more evenly they cover the sphere. All
+    B²/2 pairs are in memory together.
     """
     if len(vectors) < 2:
         raise ValueError(f"got {len(vectors)} vectors; expected two or more.")

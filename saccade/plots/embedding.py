@@ -43,7 +43,7 @@ def save_embedding_map(found: EmbeddingMap, path: Path) -> list[str]:
     first, second = found.variance_ratios
     axes.set_xlabel(f"PC1 ({first:.0%} of the variance)", fontsize=9, color=MUTED_COLOR)
     axes.set_ylabel(f"PC2 ({second:.0%} of the variance)", fontsize=9, color=MUTED_COLOR)
-    title = f"Features of {len(found.names):,} held-out images, projected by PCA"
+    title = f"Features of {len(found.names):,} images, projected by PCA"
     axes.set_title(title, color=TEXT_COLOR, fontsize=10, loc="left", fontweight="bold")
     write_figure(figure, path, format)
     return [missing_message(font.missing)] if font.missing else []
@@ -76,10 +76,9 @@ def _draw_points(axes: Axes, found: EmbeddingMap, font: LabelFont) -> None:
 def _draw_thumbnail(axes: Axes, point: np.ndarray, pixels: np.ndarray) -> None:
     side = max(pixels.shape[:2])
     values = pixels[..., 0] if pixels.shape[2] == 1 else pixels
-    picture = OffsetImage(
-        values, zoom=THUMBNAIL_POINTS / side, cmap="gray", interpolation="nearest"
-    )
-    picture.get_children()[0].set_clim(0, 255)
+    # three channels: grey values would be scaled to their own range
+    colours = values if values.ndim == 3 else np.repeat(values[..., None], 3, 2)
+    picture = OffsetImage(colours, zoom=THUMBNAIL_POINTS / side, interpolation="nearest")
     frame = {"edgecolor": MUTED_COLOR, "linewidth": 0.5}
     axes.add_artist(
         AnnotationBbox(picture, (float(point[0]), float(point[1])), pad=0.05, bboxprops=frame)

@@ -360,7 +360,7 @@ class Inspector(ABC, Generic[SplitT]):
 
 
 class Transfer(NamedTuple):
-    """How a run of another task is the start of a run of this one."""
+    """Rules by which a run of another task is the start of a run of this one."""
 
     preprocessor: Callable[[Any], Any]  # that of the other run → the part of it that is kept
     data_settings: tuple[str, ...] = ()  # settings of the data that are kept

@@ -63,7 +63,7 @@ def draw_corners(row: int) -> ByteArray:
 
 def _draw(pixels: ByteArray, shape: int, y: int, x: int, random: np.random.Generator) -> None:
     rows = [*SHAPES.values()][shape]
-    mask = np.array([[mark == "#" for mark in line] for line in rows])
+    mask = np.array([[pixel == "#" for pixel in line] for line in rows])
     brightness = random.integers(160, 256, dtype=np.uint8)
     region = pixels[y : y + SHAPE_SIDE, x : x + SHAPE_SIDE]
     region[mask] = brightness

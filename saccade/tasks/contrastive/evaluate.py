@@ -148,7 +148,8 @@ def labelled_reference(split: ImageSplit, limit: int | None = None) -> ImageSpli
     assert split.reference is not None
     reference = split.reference
     rows = np.flatnonzero(reference.classes >= 0)
-    rows = rows[evenly_spaced_rows(len(rows), min(limit or np.inf, MAX_REFERENCE_IMAGES))]
+    count = min(limit or MAX_REFERENCE_IMAGES, MAX_REFERENCE_IMAGES)
+    rows = rows[evenly_spaced_rows(len(rows), count)]
     return ImageSplit(
         reference.pixels,
         reference.rows[rows],

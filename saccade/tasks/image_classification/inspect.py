@@ -62,15 +62,15 @@ class ImageFeatureInspector(Inspector[ImageSplit]):
         """Return the features of at most 2,000 images of a split, projected by PCA."""
         some = split.take(MAX_EMBEDDED_IMAGES)
         projection = project_pca(self.scorer.split_features(some))
-        shown = spread_rows(projection.coordinates, THUMBNAILS)
+        drawn = spread_rows(projection.coordinates, THUMBNAILS)
         return EmbeddingMap(
             projection.coordinates,
             projection.variance_ratios,
             some.classes,
             self.scorer.labels,
             some.names,
-            shown,
-            list(some.pixels_at(shown)),
+            drawn,
+            list(some.pixels_at(drawn)),
         )
 
     # --- filters and features ---------------------------------------------------------------------
