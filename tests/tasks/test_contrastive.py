@@ -177,14 +177,11 @@ def test_images_without_labels(tmp_path: Path, no_report: None) -> None:
     assert load_run(run.folder).predict(str(tmp_path / "3.png")).values is not None
 
 
-def test_published_weights_are_refused() -> None:
-    recipe = resolve_recipe(
-        "contrastive", model="resnet18", changes={"model.weights": "x.safetensors"}
-    ).recipe
-    from saccade.tasks.contrastive.network import build_contrastive_network
-
+def test_published_weights_are_refused(run: Run) -> None:
+    changes = {"model.weights": "x.safetensors", "model.channels": 1, "model.image_size": 16}
+    recipe = resolve_recipe("contrastive", model="resnet18", changes=changes).recipe
     with pytest.raises(ConfigError, match="expected initial weights that are random"):
-        build_contrastive_network(recipe, None)  # type: ignore[arg-type]
+        run.components.build_model(recipe, run.preprocessor)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
