@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from saccade.errors import ConfigError, DataError
-from saccade.interop.torchvision import export_torchvision, load_torchvision_weights, output_layer
+from saccade.interop.torchvision import export_torchvision, load_torchvision_weights
 from saccade.models.image_config import ResNetConfig
 from saccade.models.registry import IMAGE_MODELS
 from saccade.models.resnet import ResNet
