@@ -18,6 +18,7 @@ from saccade.plots.style import (
     image_format,
     write_figure,
 )
+from saccade.plots.word_map import frame_projection
 
 EMBEDDING_INCHES = (8.0, 6.4)
 THUMBNAIL_POINTS = 22.0  # side of an image on the map
@@ -36,13 +37,7 @@ def save_embedding_map(found: EmbeddingMap, path: Path) -> list[str]:
     for row, pixels in zip(found.thumbnail_rows.tolist(), found.thumbnails, strict=True):
         _draw_thumbnail(axes, found.coordinates[row], pixels)
     axes.margins(0.08)
-    axes.tick_params(labelbottom=False, labelleft=False, length=0)
-    for side in axes.spines.values():
-        side.set_color(MUTED_COLOR)
-        side.set_linewidth(0.5)
-    first, second = found.variance_ratios
-    axes.set_xlabel(f"PC1 ({first:.0%} of the variance)", fontsize=9, color=MUTED_COLOR)
-    axes.set_ylabel(f"PC2 ({second:.0%} of the variance)", fontsize=9, color=MUTED_COLOR)
+    frame_projection(axes, found.variance_ratios)
     title = f"Features of {len(found.names):,} images, projected by PCA"
     axes.set_title(title, color=TEXT_COLOR, fontsize=10, loc="left", fontweight="bold")
     write_figure(figure, path, format)

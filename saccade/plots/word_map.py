@@ -103,13 +103,7 @@ def word_map_figure(map: WordMap, font: LabelFont) -> Figure:
     axes.plot(*points[:count].T, "o", color=LINE_COLORS[0], ms=5, mew=0, zorder=3)
     axes.margins(0.12)
     axes.set_aspect("equal", adjustable="datalim")
-    axes.tick_params(labelbottom=False, labelleft=False, length=0)
-    for side in axes.spines.values():
-        side.set_color(MUTED_COLOR)
-        side.set_linewidth(0.5)
-    first, second = projection.variance_ratios
-    axes.set_xlabel(f"PC1 ({first:.0%} of the variance)", fontsize=9, color=MUTED_COLOR)
-    axes.set_ylabel(f"PC2 ({second:.0%} of the variance)", fontsize=9, color=MUTED_COLOR)
+    frame_projection(axes, projection.variance_ratios)
     title = "Word vectors, projected by PCA"
     if map.neighbors:
         title += "; lines join nearest neighbours (cosine)"
@@ -117,6 +111,17 @@ def word_map_figure(map: WordMap, font: LabelFont) -> Figure:
     canvas.draw()
     label_points(axes, words, points, count, font)
     return figure
+
+
+def frame_projection(axes: Axes, variance_ratios: tuple[float, float]) -> None:
+    """Draw a thin frame without numbers, and the share of the variance of both axes."""
+    axes.tick_params(labelbottom=False, labelleft=False, length=0)
+    for side in axes.spines.values():
+        side.set_color(MUTED_COLOR)
+        side.set_linewidth(0.5)
+    first, second = variance_ratios
+    axes.set_xlabel(f"PC1 ({first:.0%} of the variance)", fontsize=9, color=MUTED_COLOR)
+    axes.set_ylabel(f"PC2 ({second:.0%} of the variance)", fontsize=9, color=MUTED_COLOR)
 
 
 def label_points(

@@ -60,7 +60,7 @@ def test_old_names_of_densenet_are_read(tmp_path: Path) -> None:
 
 
 def test_output_layer_of_each_network() -> None:
-    outputs = {name: output_layer(small_network(name)) for name in ("alexnet", "vgg11", "resnet18")}
+    outputs = {name: small_network(name).output_name for name in ("alexnet", "vgg11", "resnet18")}
     assert outputs == {"alexnet": "classifier.6", "vgg11": "classifier.6", "resnet18": "fc"}
 
 
