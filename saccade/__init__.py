@@ -74,6 +74,7 @@ def train(
     target: str | int | None = None,
     text: str | int | None = None,
     image: str | int | None = None,
+    caption: str | int | None = None,
     label: str | int | None = None,
     time: str | int | None = None,
     weight: str | int | None = None,
@@ -91,13 +92,15 @@ def train(
         what: name of a task or recipe, a .toml file, a data file, or a `Recipe`.
         data: a path, the name of a dataset, or data in memory: a pandas, polars or Arrow frame, a
             list of pairs, mappings or texts, a mapping from column to values, or an iterator;
-            images as a list of (image, label) or arrays (images, labels). Data in memory is
-            written next to the run folder.
+            images as a list of (image, label) or arrays (images, labels), for captions as a list
+            of (image, caption) or (image, captions). Data in memory is written next to the run
+            folder.
         source: column of the source texts (translate), by name or by position from 1; columns that
             are not given are inferred.
         target: column of the target texts, or to predict (translate, table, forecast).
         text: column of the texts (classify, language, vectors).
-        image: column of the paths of images (image).
+        image: column of the paths of images (image, caption).
+        caption: column of the captions of images (caption).
         label: column of the classes (classify, image).
         time: column of the time of each row (table, forecast).
         weight: column of the weight of each row (table).
@@ -125,7 +128,7 @@ def train(
         overwrite=overwrite, init_from=None if init_from is None else Path(init_from)
     )
     columns = {"source": source, "target": target, "text": text, "label": label, "time": time}
-    columns |= {"image": image, "weight": weight}
+    columns |= {"image": image, "caption": caption, "weight": weight}
     given = {role: str(c) for role, c in columns.items() if c is not None}
     settings = dict(set or {})
     if resume is not None:
@@ -148,8 +151,8 @@ def train(
     folder = Path("runs") / name if out is None else Path(out)
     settings |= _role_settings(recipe, given)
     if is_in_memory(data):
-        # refuses a name that does not exist, before a file is written
-        data = _write_data(data, folder, overwrite, task_of(recipe))
+        task = task_of(recipe)  # refuses a name that does not exist, before a file is written
+        data = _write_data(data, folder, overwrite, task)
     where = None if data is None else str(data)
     resolved = resolve_recipe(
         recipe, data=where, model=model, changes=settings, init_from=options.init_from
@@ -180,6 +183,7 @@ def finetune(
 
     from saccade.data.task_records import is_in_memory
     from saccade.errors import ConfigError
+    from saccade.io.run_folder import read_run_settings
     from saccade.runs.run import Run
     from saccade.workflows.finetune import (
         default_finetune_folder,
@@ -193,7 +197,8 @@ def finetune(
     folder = run.folder if isinstance(run, Run) else Path(run)
     new = default_finetune_folder(folder, online) if out is None else Path(out)
     if is_in_memory(data):
-        data = _write_data(data, new, overwrite)
+        task = read_run_settings(folder)["recipe"].get("task", "translate")
+        data = _write_data(data, new, overwrite, task)
     options = _train_options(progress)._replace(overwrite=overwrite)
     trained = _finish(finetune_run(folder, str(data), new, options, changes=set, online=online))
     for sentence in describe_transfer(transfer_reports(trained)) if progress else []:
@@ -221,11 +226,12 @@ def compare(
     from pathlib import Path
 
     from saccade.data.task_records import is_in_memory
+    from saccade.recipes.resolve import task_of
     from saccade.workflows.compare.compare import compare_models
 
     if is_in_memory(data):
         out = Path("runs") / f"compare-{_run_name(what)}" if out is None else Path(out)
-        data = _write_file(data, out.parent / "data" / out.name)
+        data = _write_file(data, out.parent / "data" / out.name, task_of(what))
     return compare_models(
         what,
         data=None if data is None else str(data),
@@ -281,7 +287,7 @@ def _role_settings(recipe: "str | Recipe | None", given: dict[str, str]) -> dict
     return {f"data.{role}": column for role, column in given.items()}
 
 
-def _write_data(data: Any, folder: "Path", overwrite: bool, task: str = "image") -> "Path":
+def _write_data(data: Any, folder: "Path", overwrite: bool, task: str) -> "Path":
     """Write data in memory next to the folder of a new run, unless the folder is taken."""
     from saccade.runs.workspace import check_folder_is_free
 
@@ -289,15 +295,18 @@ def _write_data(data: Any, folder: "Path", overwrite: bool, task: str = "image")
     return _write_file(data, folder.parent / "data" / folder.name, task)
 
 
-def _write_file(data: Any, path: "Path", task: str = "image") -> "Path":
+def _write_file(data: Any, path: "Path", task: str) -> "Path":
     """Write images in memory as an archive, and other data as records; return the path."""
-    from saccade.data.images.memory import write_images
+    from saccade.data.images.memory import write_captions, write_images
     from saccade.data.images.readers import UNLABELLED_TASKS
     from saccade.data.records.open import open_records
     from saccade.data.task_records import write_records
 
-    found = write_images(data, path, task not in UNLABELLED_TASKS)
-    return found or write_records(open_records(data), path)
+    if task == "caption":
+        written = write_captions(data, path)
+    else:
+        written = write_images(data, path, task not in UNLABELLED_TASKS)
+    return written or write_records(open_records(data), path)
 
 
 def _run_name(what: str) -> str:

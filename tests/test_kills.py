@@ -41,6 +41,7 @@ MODULES = (
     "saccade.plots.zipf",
     "saccade.plots.embedding",
     "saccade.tasks.contrastive.components",
+    "saccade.tasks.captioning.components",
     "saccade.tasks.forecasting.components",
     "saccade.tasks.image_classification.components",
     "saccade.tasks.kernel_regression.components",
@@ -58,6 +59,7 @@ LOOP = ("train.steps=6", "train.evaluate_every=3", "train.threads=1", "train.che
 WORDS = ("model.width=8", "data.max_new_tokens=8", "train.batch_tokens=128", *LOOP)
 HEADS = ("model.depth=1", "model.heads=2")
 VECTORS = ("model.width=8", "train.threads=1")
+CAPTIONS = ("model.width=8", "model.encoder_width=4", "train.batch_tokens=16")
 
 
 class Case(NamedTuple):
@@ -94,6 +96,7 @@ CASES = {
     "contrastive attention_cnn": train(
         "contrastive", "images", "attention_cnn", "model.width=4", "train.batch_tokens=16", *LOOP
     ),
+    "caption recurrent": train("caption", "captions.tsv", "recurrent", *CAPTIONS, *LOOP),
     "table svr": train("table", "table.csv", "svr", target="size"),
     "classify ngrams": train("classify", "reviews.csv", "ngrams"),
     "classify fasttext": train("classify", "reviews.csv", "fasttext", "train.threads=1"),
@@ -174,12 +177,15 @@ def write_data(folder: Path) -> None:
     (folder / "series.csv").write_text("value\n" + "".join(f"{v:.4f}\n" for v in values))
     points = "".join(f"{n / 10:.1f},{v:.4f}\n" for n, v in enumerate(values[:60]))
     (folder / "points.csv").write_text(f"x,y\n{points}")
-    for kind in ("dark", "light"):
+    kinds = ("dark", "light")
+    for kind in kinds:
         (folder / "images" / kind).mkdir(parents=True)
         for number in range(40):
             shade = draw.randrange(128) + 128 * (kind == "light")
             image = Image.new("L", (16, 16), shade)
             image.save(folder / "images" / kind / f"{number}.png")
+    captions = (f"images/{kind}/{n}.png\ta {kind} square\n" for kind in kinds for n in range(40))
+    (folder / "captions.tsv").write_text("".join(captions))
 
 
 def write_runs(server: CommandServer, folder: Path) -> None:

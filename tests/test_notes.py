@@ -45,7 +45,6 @@ def test_missing_subjects_are_few_and_named() -> None:
         "prompts",
         "contrastive learning",
         "reinforcement learning",
-        "captions of images",
     }
 
 

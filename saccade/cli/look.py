@@ -131,6 +131,7 @@ def look_command(
     saccade look runs/vectors king queen man woman --save words.png
     saccade look runs/fasttext walking --answer walked
     saccade look runs/photos cat.jpg --save why.png
+    saccade look runs/caption cat.jpg --save words.png
     saccade look runs/photos cat.jpg --features features.0 --save features.png
     saccade look runs/photos --filters --save filters.png
     saccade look runs/photos --embedding --save map.png
@@ -319,7 +320,7 @@ def _print_image_maps(found: "ImageExplanation", save: Path | None, json: bool) 
         print_json(found.to_dict())
         return
     print(f"→ {found.maps.output}  {found.maps.probability:.1%}\n")
-    print(found.terminal())
+    print(found.terminal(min(stdout_console().width, MAX_TERMINAL_WIDTH)))
 
 
 def _save(found: "Picture", path: Path | None, what: str) -> None:

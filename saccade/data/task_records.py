@@ -38,6 +38,7 @@ class RoleOptions(ReadOptions):
     target: str | int | None = None
     text: str | int | None = None
     image: str | int | None = None
+    caption: str | int | None = None
     label: str | int | None = None
     time: str | int | None = None
     weight: str | int | None = None

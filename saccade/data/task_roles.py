@@ -8,6 +8,7 @@ from saccade.errors import ConfigError
 
 # the role of a task that is predicted from
 INPUT_ROLES = {
+    "caption": "image",
     "classify": "text",
     "contrastive": "image",
     "image": "image",
@@ -15,7 +16,8 @@ INPUT_ROLES = {
     "translate": "source",
 }
 RESERVED_ROLES = ("query", "user", "item")  # of ranking
-ROLE_NAMES = ("source", "target", "text", "image", "label", "time", "weight", *RESERVED_ROLES)
+COLUMN_ROLES = ("source", "target", "text", "image", "caption", "label", "time", "weight")
+ROLE_NAMES = (*COLUMN_ROLES, *RESERVED_ROLES)
 
 
 def takes_paths(task: str) -> bool:
@@ -36,11 +38,13 @@ def data_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 def role_settings(task: str, columns: Mapping[str, str | None]) -> dict[str, str]:
     """Return the settings of columns given by role; ConfigError if the task has no such role.
 
-    The target of a classifier is its label.
+    The target of a classifier is its label, that of a captioner its caption.
     """
     given = {name: column for name, column in columns.items() if column is not None}
     if task in ("classify", "contrastive", "image") and "target" in given:
         given.setdefault("label", given.pop("target"))
+    if task == "caption" and "target" in given:
+        given.setdefault("caption", given.pop("target"))
     roles = [role.name for role in TASK_ROLES.get(task, ())]
     if unknown := [name for name in given if name not in roles]:
         has = ", ".join(f"--{name}" for name in roles) or "none"

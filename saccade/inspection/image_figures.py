@@ -8,17 +8,17 @@ from saccade.types.arrays import ByteArray, FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class ImageMap:
-    """A value for each pixel of an image."""
+    """A value for each pixel of an image, or for each cell of a grid over it."""
 
     name: str
-    values: FloatArray  # (Y, X)
+    values: FloatArray  # (Y, X), of the image or of a coarser grid
     description: str = ""
     is_signed: bool = False  # negative values count against the class
 
 
 @dataclass(frozen=True, eq=False)
 class ImageMaps:
-    """An image, the class that is explained, and maps of it."""
+    """An image, the class or the caption that is explained, and maps of it or of its words."""
 
     image: ByteArray  # (Y, X, C)
     output: str

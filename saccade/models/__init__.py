@@ -6,6 +6,12 @@ settings can be read without torch.
 
 from typing import TYPE_CHECKING, Any
 
+from saccade.models.caption_config import (
+    AttentiveCaptionerConfig,
+    CaptionerConfig,
+    CaptionTransformerConfig,
+    MeanCaptionerConfig,
+)
 from saccade.models.choice import ModelChoice
 from saccade.models.config import (
     AutoregressiveForecasterConfig,
@@ -48,6 +54,7 @@ from saccade.models.image_config import (
     VisionTransformerConfig,
 )
 from saccade.models.registry import (
+    CAPTION_MODELS,
     FORECASTING_MODELS,
     IMAGE_MODELS,
     KERNEL_MODELS,
@@ -67,6 +74,7 @@ if TYPE_CHECKING:
     from saccade.models.bahdanau import Bahdanau
     from saccade.models.base import CausalLM, EncoderDecoder, TokenModel
     from saccade.models.bidirectional_lm import BidirectionalLM
+    from saccade.models.captioning import CaptionTransformer, RecurrentCaptioner
     from saccade.models.conv_lm import ConvLM
     from saccade.models.conv_seq2seq import ConvSeq2Seq
     from saccade.models.densenet import DenseNet
@@ -103,6 +111,7 @@ _LAZY = {
     "Bahdanau": "saccade.models.bahdanau:Bahdanau",
     "BiLSTMClassifier": "saccade.models.text_classifiers:BiLSTMClassifier",
     "BidirectionalLM": "saccade.models.bidirectional_lm:BidirectionalLM",
+    "CaptionTransformer": "saccade.models.captioning:CaptionTransformer",
     "CausalLM": "saccade.models.base:CausalLM",
     "ConvLM": "saccade.models.conv_lm:ConvLM",
     "ConvSeq2Seq": "saccade.models.conv_seq2seq:ConvSeq2Seq",
@@ -120,6 +129,7 @@ _LAZY = {
     "MLP": "saccade.models.tabular:MLP",
     "NNLM": "saccade.models.nnlm:NNLM",
     "NiN": "saccade.models.nin:NiN",
+    "RecurrentCaptioner": "saccade.models.captioning:RecurrentCaptioner",
     "RecurrentForecaster": "saccade.models.forecasting:RecurrentForecaster",
     "RecurrentLM": "saccade.models.rnn_lm:RecurrentLM",
     "ResNet": "saccade.models.resnet:ResNet",
@@ -148,6 +158,7 @@ __all__ = [
     "AlexNetConfig",
     "AttentionCNN",
     "AttentionCNNConfig",
+    "AttentiveCaptionerConfig",
     "AutoregressiveForecaster",
     "AutoregressiveForecasterConfig",
     "Bahdanau",
@@ -156,6 +167,10 @@ __all__ = [
     "BiLSTMConfig",
     "BidirectionalLM",
     "BidirectionalLMConfig",
+    "CAPTION_MODELS",
+    "CaptionTransformer",
+    "CaptionTransformerConfig",
+    "CaptionerConfig",
     "CausalLM",
     "CellName",
     "ConvLM",
@@ -190,12 +205,14 @@ __all__ = [
     "LuongConfig",
     "MLP",
     "MLPConfig",
+    "MeanCaptionerConfig",
     "ModelChoice",
     "ModelEntry",
     "NNLM",
     "NNLMConfig",
     "NiN",
     "NiNConfig",
+    "RecurrentCaptioner",
     "RecurrentForecaster",
     "RecurrentForecasterConfig",
     "RecurrentLM",

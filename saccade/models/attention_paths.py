@@ -15,18 +15,19 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.models.base import EncoderDecoder
+from saccade.models.caption_config import RecurrentCaptionerConfig
 from saccade.models.config import BahdanauConfig, LuongConfig
 from saccade.nn.functional import Attention, attend_shared_memory
 from saccade.nn.hard_attention import SampledAttention
 from saccade.nn.kv_cache import KVCache
 from saccade.nn.masks import Mask
-from saccade.types.shapes import DecoderState, Hidden, Lengths, TokenIds, select_rows
+from saccade.types.shapes import DecoderState, Hidden, Lengths, Source, TokenIds, select_rows
 
 # query (R, 1, T, Q), keys and values of the source, and their mask, to contexts (R, 1, T, K)
 AttendMemoryFn = Callable[[Tensor, KVCache, Mask], Tensor]
 
 
-def path_samples(config: BahdanauConfig | LuongConfig) -> int:
+def path_samples(config: BahdanauConfig | LuongConfig | RecurrentCaptionerConfig) -> int:
     """Return the number of paths of each row that training samples; 0 for other estimators."""
     is_sampled = config.attention == "hard" and config.estimator == "score_function"
     return config.samples if is_sampled else 0
@@ -58,7 +59,7 @@ class AttentionPathDecoder(EncoderDecoder):
         """Decode T tokens with this function in place of the attention."""
 
     def sample_paths(
-        self, source: TokenIds, lengths: Lengths | None, target_in: Int[Tensor, "B U"]
+        self, source: Source, lengths: Lengths | None, target_in: Int[Tensor, "B U"]
     ) -> SampledPaths:
         """Decode the target along `path_samples` paths of each row, next to each other."""
         state = self.init_state(self.encode(source, lengths))

@@ -26,6 +26,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.models.attention_paths import AttendMemoryFn, AttentionPathDecoder, path_samples
+from saccade.models.caption_config import RecurrentCaptionerConfig
 from saccade.models.config import BahdanauConfig
 from saccade.nn.attention_scores import SAME_WIDTH_SCORES, make_score
 from saccade.nn.dropout import Dropout
@@ -46,46 +47,63 @@ class BahdanauMemory(NamedTuple):
     init_state: Float[Tensor, "B L E"]
 
 
-class Bahdanau(AttentionPathDecoder):
-    """Bidirectional encoder; decoder that attends to it from its previous state."""
+class AttentiveDecoder(AttentionPathDecoder):
+    """The recurrent decoder: it attends to the annotations from its previous state.
 
-    def __init__(self, config: BahdanauConfig):
-        super().__init__()
+    A subclass has the embedding `target` of the tokens, and `encode`, which ends with `remember`.
+    """
+
+    target: TokenEmbedding
+
+    def init_decoder(
+        self,
+        config: BahdanauConfig | RecurrentCaptionerConfig,
+        vocab_size: int,
+        memory_width: int,
+        bridge: tuple[int, int],
+    ) -> None:
+        """Make the layers of the decoder.
+
+        Args:
+            config: sizes, cell and attention.
+            vocab_size: of the target.
+            memory_width: width of an annotation.
+            bridge: inputs and outputs of the layer that makes the initial state.
+        """
         width, depth = config.width, config.depth
-        self.source = TokenEmbedding(config.source_vocab_size, width, dropout=config.dropout)
-        self.target = TokenEmbedding(config.target_vocab_size, width, dropout=config.dropout)
-        self.encoder = RNN(
-            config.cell, width, width, depth, bidirectional=True, dropout=config.dropout
-        )
-        is_narrow = config.score in SAME_WIDTH_SCORES
-        self.keys = nn.Linear(2 * width, width, bias=False) if is_narrow else None
-        score = make_score(config.score, width, width if is_narrow else 2 * width)
-        is_hard = config.attention == "hard"
-        self.attention = HardAttention(score, config.temperature) if is_hard else Attention(score)
+        if config.attention != "none":
+            is_narrow = config.score in SAME_WIDTH_SCORES
+            self.keys = nn.Linear(memory_width, width, bias=False) if is_narrow else None
+            score = make_score(config.score, width, width if is_narrow else memory_width)
+            is_hard = config.attention == "hard"
+            self.attention = (
+                HardAttention(score, config.temperature) if is_hard else Attention(score)
+            )
         self.path_samples = path_samples(config)
         self.first = RNNCell(config.cell, width, width)
         self.upper = nn.ModuleList(RNNCell(config.cell, width, width) for _ in range(depth - 1))
         self.gates = self.first.gates
-        self.values = nn.Linear(2 * width, self.gates + width, bias=False)  # W_c and U_c
-        state_width = CELLS[config.cell].state_vectors * width
-        self.bridge = nn.Linear(2 * state_width, state_width)
+        self.values = nn.Linear(memory_width, self.gates + width, bias=False)  # W_c and U_c
+        self.bridge = nn.Linear(*bridge)
         self.readout = nn.Linear(2 * width, width)
         self.dropout = Dropout(config.dropout)
-        self.output = nn.Linear(width, config.target_vocab_size)
+        self.output = nn.Linear(width, vocab_size)
         self.width = width
 
-    def encode(self, source: TokenIds, lengths: Lengths | None) -> BahdanauMemory:
-        """Compute the annotations, their keys and values, and the decoder's initial state."""
-        read = self.encoder(self.source(source), lengths)
-        annotations = read.outputs[:, None]  # (B, 1, S, 2D): one head
-        keys = annotations if self.keys is None else self.keys(annotations)
-        keys, values = self.attention.score.prepare(keys), self.values(annotations)
-        B, L, E = read.last_state.shape
-        start = self.bridge(read.last_state.reshape(B, L // 2, 2 * E)).tanh()
-        return BahdanauMemory(KVCache(keys, values, annotations.shape[2]), lengths, start)
+    def remember(
+        self,
+        annotations: Float[Tensor, "B S D"],
+        lengths: Lengths | None,
+        start: Float[Tensor, "B L E"],
+    ) -> BahdanauMemory:
+        """Return the memory: keys and values of the annotations, and the initial state."""
+        heads = annotations[:, None]  # (B, 1, S, D): one head
+        keys = heads if self.keys is None else self.keys(heads)
+        keys, values = self.attention.score.prepare(keys), self.values(heads)
+        return BahdanauMemory(KVCache(keys, values, heads.shape[2]), lengths, start)
 
     def init_state(self, memory: BahdanauMemory) -> DecoderState:
-        """Return s_0, made by the encoder's last states."""
+        """Return s_0, made by the encoder."""
         return DecoderState(memory, memory.init_state)
 
     def decode_hidden(self, ids: TokenIds, state: DecoderState) -> tuple[Hidden, DecoderState]:
@@ -124,3 +142,26 @@ class Bahdanau(AttentionPathDecoder):
         """Apply the readout tanh(U [s_t; e(y_{t-1})] + U_c c_t)."""
         state_and_token, context = hidden.split([2 * self.width, self.width], dim=-1)
         return self.dropout((self.readout(state_and_token) + context).tanh())
+
+
+class Bahdanau(AttentiveDecoder):
+    """Bidirectional encoder; decoder that attends to it from its previous state."""
+
+    def __init__(self, config: BahdanauConfig):
+        super().__init__()
+        width = config.width
+        self.source = TokenEmbedding(config.source_vocab_size, width, dropout=config.dropout)
+        self.target = TokenEmbedding(config.target_vocab_size, width, dropout=config.dropout)
+        self.encoder = RNN(
+            config.cell, width, width, config.depth, bidirectional=True, dropout=config.dropout
+        )
+        state_width = CELLS[config.cell].state_vectors * width
+        bridge = 2 * state_width, state_width
+        self.init_decoder(config, config.target_vocab_size, 2 * width, bridge)
+
+    def encode(self, source: TokenIds, lengths: Lengths | None) -> BahdanauMemory:
+        """Compute the annotations, their keys and values, and the decoder's initial state."""
+        read = self.encoder(self.source(source), lengths)
+        B, L, E = read.last_state.shape
+        start = self.bridge(read.last_state.reshape(B, L // 2, 2 * E)).tanh()
+        return self.remember(read.outputs, lengths, start)

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from saccade.nn.kernels.linear_cross_entropy import OutputLayer
-from saccade.types.shapes import DecoderState, Hidden, Lengths, Logits, TokenIds
+from saccade.types.shapes import DecoderState, Hidden, Lengths, Logits, Source, TokenIds
 
 
 class TokenModel(nn.Module):
@@ -48,11 +48,11 @@ class EncoderDecoder(TokenModel, ABC):
     """
 
     @abstractmethod
-    def encode(self, source: TokenIds, lengths: Lengths | None) -> Any:
+    def encode(self, source: Source, lengths: Lengths | None) -> Any:
         """Encode the source; returns the memory, a named tuple of tensors, batch first.
 
         Args:
-            source: token ids, padded at the end of each row.
+            source: token ids, padded at the end of each row, or images.
             lengths: number of tokens of each row; None if no row is padded.
         """
 
@@ -71,14 +71,14 @@ class EncoderDecoder(TokenModel, ABC):
 
     def forward(
         self,
-        source: TokenIds,
+        source: Source,
         target_in: Int[Tensor, "B U"],
         source_lengths: Lengths | None = None,
     ) -> Float[Tensor, "B U V"]:
         """Return the logits at every target position (teacher forcing).
 
         Args:
-            source: source ids, padded at the end of each row.
+            source: source ids, padded at the end of each row, or images.
             target_in: target ids, starting with bos.
             source_lengths: number of tokens of each source row; None if no row is padded.
         """
@@ -88,7 +88,7 @@ class EncoderDecoder(TokenModel, ABC):
 
     def target_hidden(
         self,
-        source: TokenIds,
+        source: Source,
         source_lengths: Lengths | None,
         target_in: Int[Tensor, "B U"],
         target_positions: Int[Tensor, " N"] | None = None,

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.errors import ConfigError
+from saccade.models.caption_config import CaptionerConfig
 from saccade.models.image_config import ImageModelConfig
 from saccade.nn.convolution import global_mean_pool
 from saccade.nn.meta import run_on_meta
@@ -109,7 +110,7 @@ def init_convolutions(model: nn.Module) -> None:
 
 
 def check_image_size(
-    layers: nn.Module, config: ImageModelConfig, name: str = ""
+    layers: nn.Module, config: ImageModelConfig | CaptionerConfig, name: str = ""
 ) -> tuple[int, ...]:
     """Return the shape of the output for one image, or raise a ConfigError if a layer has none.
 

@@ -1,9 +1,9 @@
 """Registries of the networks: tables name → (settings, network), one row per model.
 
-A new model is its settings in `config` (`image_config` for images), a file in this package and one
-row here. Networks are named by import path, so that settings can be read without torch. Estimators
-that a task offers next to its networks (n-grams, SVM, kernel regression) are added in the task:
-this package does not import `estimators`.
+A new model is its settings in `config` (`image_config` for images, `caption_config` for captions),
+a file in this package and one row here. Networks are named by import path, so that settings can be
+read without torch. Estimators that a task offers next to its networks (n-grams, SVM, kernel
+regression) are added in the task: this package does not import `estimators`.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from saccade.config import Config
+from saccade.models.caption_config import (
+    AttentiveCaptionerConfig,
+    CaptionTransformerConfig,
+    MeanCaptionerConfig,
+)
 from saccade.models.config import (
     AutoregressiveForecasterConfig,
     BahdanauConfig,
@@ -147,6 +152,18 @@ IMAGE_MODELS: dict[str, ModelEntry] = {
     "vgg19_bn": ModelEntry(VGGConfig, "saccade.models.vgg:VGG"),
     "vit": ModelEntry(
         VisionTransformerConfig, "saccade.models.vision_transformer:VisionTransformer"
+    ),
+}
+
+CAPTION_MODELS: dict[str, ModelEntry] = {
+    "recurrent": ModelEntry(
+        AttentiveCaptionerConfig, "saccade.models.captioning:RecurrentCaptioner"
+    ),
+    "recurrent_mean": ModelEntry(
+        MeanCaptionerConfig, "saccade.models.captioning:RecurrentCaptioner"
+    ),
+    "transformer": ModelEntry(
+        CaptionTransformerConfig, "saccade.models.captioning:CaptionTransformer"
     ),
 }
 

@@ -87,7 +87,8 @@ def _encoder_block(config: TransformerConfig) -> EncoderBlock:
     )
 
 
-def _decoder_block(config: TransformerConfig) -> DecoderBlock:
+def make_decoder_block(config: TransformerConfig) -> DecoderBlock:
+    """Return a block of the decoder."""
     width, heads, kv_heads = config.width, config.heads, config.kv_heads
     score, source_score = (make_score(config.score, width // heads) for _ in range(2))
     positions, p = _attention_positions(config), config.attention_dropout
@@ -109,39 +110,20 @@ def _real_positions(ids: TokenIds, lengths: Lengths | None) -> RealPositions | N
     return torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
 
 
-class Transformer(EncoderDecoder):
-    """A stack of encoder blocks, and a stack of causal decoder blocks with cross-attention."""
+class TransformerDecoder(EncoderDecoder):
+    """A stack of causal decoder blocks with cross-attention to the memory that `encode` returns.
 
-    def __init__(self, config: TransformerConfig):
-        super().__init__()
-        width = config.width
-        self.source = TokenEmbedding(
-            config.source_vocab_size, width, _embedding_positions(config), config.dropout
-        )
-        self.target = TokenEmbedding(
-            config.target_vocab_size, width, _embedding_positions(config), config.dropout
-        )
-        if config.shared_vocab:
-            self.source.table = self.target.table
-        self.encoder = nn.ModuleList(_encoder_block(config) for _ in range(config.depth))
-        self.decoder = nn.ModuleList(_decoder_block(config) for _ in range(config.depth))
-        self.window, self.norm_first = config.window, config.norm_first
-        # post-norm blocks end with a norm
-        last = config.norm if config.norm_first else "none"
-        self.encoder_norm, self.decoder_norm = (NORMS[last](width) for _ in range(2))
-        self.norm = config.norm
-        prune_heads(self, config.pruned_heads)
+    A subclass has the embedding `target` of the tokens, the blocks `decoder`, the last norm
+    `decoder_norm`, and the name `norm` of its kind.
+    """
 
-    def encode(self, source: TokenIds, lengths: Lengths | None) -> TransformerMemory:
-        """Encode the source and project the keys and values of every decoder layer."""
-        x = self.source(source)
-        mask = Mask.lengths(lengths)
-        if self.window is not None:
-            mask = mask & Mask.window(self.window)
-        real = _real_positions(source, lengths)
-        for block in self.encoder:
-            x = block(x, mask, real)
-        x = apply_norm(self.encoder_norm, x, real)
+    target: TokenEmbedding
+    decoder: nn.ModuleList
+    decoder_norm: nn.Module
+    norm: str
+
+    def remember(self, x: Hidden, lengths: Lengths | None) -> TransformerMemory:
+        """Project the keys and values of every decoder layer."""
         decoder: Iterable[Any] = self.decoder
         layers = tuple(block.source_attention.project_kv(x) for block in decoder)
         return TransformerMemory(layers, lengths)
@@ -166,3 +148,38 @@ class Transformer(EncoderDecoder):
     def output_layer(self) -> OutputLayer:
         """The target embeddings (tied)."""
         return OutputLayer(self.target.table.weight)
+
+
+class Transformer(TransformerDecoder):
+    """A stack of encoder blocks, and a stack of causal decoder blocks with cross-attention."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        width = config.width
+        self.source = TokenEmbedding(
+            config.source_vocab_size, width, _embedding_positions(config), config.dropout
+        )
+        self.target = TokenEmbedding(
+            config.target_vocab_size, width, _embedding_positions(config), config.dropout
+        )
+        if config.shared_vocab:
+            self.source.table = self.target.table
+        self.encoder = nn.ModuleList(_encoder_block(config) for _ in range(config.depth))
+        self.decoder = nn.ModuleList(make_decoder_block(config) for _ in range(config.depth))
+        self.window, self.norm_first = config.window, config.norm_first
+        # post-norm blocks end with a norm
+        last = config.norm if config.norm_first else "none"
+        self.encoder_norm, self.decoder_norm = (NORMS[last](width) for _ in range(2))
+        self.norm = config.norm
+        prune_heads(self, config.pruned_heads)
+
+    def encode(self, source: TokenIds, lengths: Lengths | None) -> TransformerMemory:
+        """Encode the source and project the keys and values of every decoder layer."""
+        x = self.source(source)
+        mask = Mask.lengths(lengths)
+        if self.window is not None:
+            mask = mask & Mask.window(self.window)
+        real = _real_positions(source, lengths)
+        for block in self.encoder:
+            x = block(x, mask, real)
+        return self.remember(apply_norm(self.encoder_norm, x, real), lengths)

@@ -20,6 +20,7 @@ PANEL_INCHES = 2.8
 TILE_INCHES = 1.25
 CAPTION_INCHES = 0.2  # of a line
 MAX_ACROSS = 8  # tiles of a row
+MAX_PANELS_ACROSS = 5  # maps of a row, the image among them
 MAP_OPACITY = 0.55
 MAX_CAPTION = 22  # characters of a line
 
@@ -33,10 +34,14 @@ def save_image_maps(found: ImageMaps, path: Path) -> list[str]:
     texts = [text for part in found.maps for text in (part.name, part.description)]
     font = _font(title, *texts)
     panels = 1 + len(found.maps)
-    figure = _empty_figure(panels * PANEL_INCHES, PANEL_INCHES + 0.7)
-    axes = figure.subplots(1, panels, squeeze=False)[0]
+    down = math.ceil(panels / MAX_PANELS_ACROSS)
+    across = math.ceil(panels / down)
+    figure = _empty_figure(across * PANEL_INCHES, down * (PANEL_INCHES + 0.35) + 0.35)
+    axes = figure.subplots(down, across, squeeze=False).flatten().tolist()
+    for panel in axes:
+        panel.axis("off")
     _draw_pixels(axes[0], found.image)
-    for part, panel in zip(found.maps, axes[1:], strict=True):
+    for part, panel in zip(found.maps, axes[1:], strict=False):
         _draw_map(panel, found.image, part)
         _caption(panel, part.name, font, 9)
         note = panel.text(0.5, -0.03, replace_missing(part.description, font.missing))
@@ -110,18 +115,21 @@ def _draw_pixels(axes: Axes, pixels: Any) -> None:
 
 
 def _draw_map(axes: Axes, image: Any, part: ImageMap) -> None:
-    """Draw a map over the grey image; of a signed one, white is zero."""
+    """Draw a map over the grey image, a cell over its pixels; of a signed one, white is zero."""
     grey = np.asarray(image, np.float64).mean(2)
     axes.imshow(grey, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
     largest = float(np.abs(part.values).max()) or 1.0
     colours: dict[str, Any] = {"cmap": "inferno", "vmin": 0.0, "vmax": largest}
     if part.is_signed:
         colours = {"cmap": SCORE_COLORMAP, "vmin": -largest, "vmax": largest}
-    axes.imshow(part.values, alpha=MAP_OPACITY, interpolation="nearest", **colours)
+    height, width = grey.shape
+    corners = (-0.5, width - 0.5, height - 0.5, -0.5)
+    axes.imshow(part.values, alpha=MAP_OPACITY, interpolation="nearest", extent=corners, **colours)
     axes.axis("off")
 
 
 SHADES = " ░▒▓█"
+MAP_GAP = 3  # columns between two maps in a terminal
 MAX_SHADED_SIDE = 24  # characters of a map in a terminal, two for each column
 
 
@@ -136,6 +144,20 @@ def render_image_map(part: ImageMap) -> str:
     levels = np.minimum((means / largest * len(SHADES)).astype(int), len(SHADES) - 1)
     lines = ["".join(2 * SHADES[level] for level in row).rstrip() for row in levels.tolist()]
     return "\n".join([f"{part.name} ({part.description})", *lines])
+
+
+def render_image_maps(parts: Sequence[ImageMap], width: int) -> str:
+    """Return maps as shades for a terminal, as many next to each other as fit into the width."""
+    blocks = [render_image_map(part).split("\n") for part in parts]
+    column = max(len(line) for block in blocks for line in block) + MAP_GAP
+    across = max(1, width // column)
+    rows = []
+    for start in range(0, len(blocks), across):
+        some = blocks[start : start + across]
+        height = max(map(len, some))
+        lines = zip(*(block + [""] * (height - len(block)) for block in some), strict=True)
+        rows.append("\n".join("".join(f"{x:{column}}" for x in line).rstrip() for line in lines))
+    return "\n\n".join(rows)
 
 
 def _block_edges(side: int) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from saccade.config import Config, override_settings
+from saccade.data.images.captions import open_captions
 from saccade.data.images.readers import has_images, open_images
 from saccade.data.parallel.readers import open_pairs
 from saccade.data.records.base import Records
@@ -144,7 +145,7 @@ def choose_task(data: str, changes: Mapping[str, Any]) -> TaskChoice:
     given &= {role.name for roles in TASK_ROLES.values() for role in roles}
     if given == {"target"}:
         return TaskChoice("table", "a target column is given")
-    for task in ("classify", "translate", "table", "forecast", "language", "image"):
+    for task in ("classify", "translate", "table", "forecast", "language", "image", "caption"):
         if given and given <= {role.name for role in TASK_ROLES[task]}:
             return TaskChoice(task, f"{_and(sorted(given))} given")
     if "," in data and not os.path.exists(data):
@@ -207,6 +208,9 @@ def _open_table(
 OpenFunction = Callable[[str, RoleOptions, AskColumn | None, bool], OpenedData]
 
 OPENERS: dict[str, OpenFunction] = {  # by task; the last argument: data of another run
+    "caption": lambda data, options, ask, is_other: (
+        open_captions(data, options, is_other=is_other, ask=ask).images
+    ),
     "classify": lambda data, options, ask, is_other: open_labelled_texts(
         data, options, is_other=is_other, ask=ask
     ),

@@ -15,6 +15,7 @@ from saccade.tasks.registry import read_recipe, task_spec_for
 
 RECIPES: LazyRegistry[Callable[..., Recipe]] = LazyRegistry(
     {
+        "caption": "saccade.recipes.image:caption_recipe",
         "classify": "saccade.recipes.word_vectors:classify_recipe",
         "contrastive": "saccade.recipes.image:contrastive_recipe",
         "copy": "saccade.recipes.translation:copy_recipe",

@@ -8,7 +8,7 @@ from saccade.runs.picture import Picture
 
 
 class ImageExplanation(Picture):
-    """Which regions of an image led to its class."""
+    """Which regions of an image led to its class, or to each word of its caption."""
 
     def __init__(self, maps: ImageMaps):
         self.maps = maps
@@ -23,9 +23,9 @@ class ImageExplanation(Picture):
 
     def terminal(self, width: int = 80, colour: bool = True) -> str:
         """Return the maps as shades for a terminal."""
-        from saccade.plots.images import render_image_map
+        from saccade.plots.images import render_image_maps
 
-        return "\n\n".join(render_image_map(part) for part in self.maps.maps)
+        return render_image_maps(self.maps.maps, width)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""

@@ -318,7 +318,8 @@ class Run:
         of them, all maps of the most informative kind are returned: cross, or self. A language
         model generates `max_new_tokens`, to the end of the line at most; of one without attention
         the result is its heat maps: gates and states, the influence of the context, or counts. Of a
-        classifier of images it is a map of each method: grad_cam, occlusion, attention.
+        classifier of images it is a map of each method: grad_cam, occlusion, attention; of a
+        captioner the attention of each word.
         """
         if self.inspector.image_methods:
             if any(given is not None for given in (kind, layer, head, max_new_tokens)):

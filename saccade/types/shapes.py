@@ -17,18 +17,19 @@ Lengths = Int[Tensor, " B"]
 Hidden = Float[Tensor, "B T D"]
 Logits = Float[Tensor, "B T V"]
 Images = Float[Tensor, "B C Y X"]  # normalised
+Source = Int[Tensor, "B S"] | Images  # what an encoder reads: token ids, or images
 MaySee = Bool[Tensor, "#B #H #T S"]  # True: this query may attend to that key
 
 
 class Batch(NamedTuple):
-    """A padded batch of sentence pairs.
+    """A padded batch of sentence pairs, or of images with captions.
 
     Rows are padded at the end; `source_lengths` is None if no row is padded. `target_positions`
     holds the flat indices (into B·T) of the target tokens, so that the output layer skips padding;
     `lines` the line numbers of the examples, for error messages.
     """
 
-    source: Int[Tensor, "B S"]
+    source: Source
     source_lengths: Lengths | None
     target_in: TokenIds  # starts with bos
     target_out: Int[Tensor, " N"]  # without padding, ends with eos

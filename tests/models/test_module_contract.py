@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import saccade.models
 from saccade.models import (
+    CAPTION_MODELS,
     FORECASTING_MODELS,
     IMAGE_MODELS,
     KERNEL_MODELS,
@@ -49,6 +50,7 @@ REGISTRIES = {
     "tabular": TABULAR_MODELS,
     "text_classification": TEXT_CLASSIFICATION_MODELS,
     "image": IMAGE_MODELS,
+    "caption": CAPTION_MODELS,
     "kernel": KERNEL_MODELS,
 }
 # of the networks that differ only in depth, the shallowest
@@ -86,7 +88,7 @@ def build(kind: str, name: str) -> nn.Module:
     entry = REGISTRIES[kind][name]
     if entry.model_class is KernelAttention:
         return KernelAttention(0.5, torch.linspace(0, 1, 6), torch.randn(6)).eval()
-    known = SIZES | (IMAGE_SIZES if kind == "image" else {})
+    known = SIZES | (IMAGE_SIZES if kind in ("image", "caption") else {})
     sizes = {key: value for key, value in known.items() if key in entry.config_class.model_fields}
     return entry.model_class(entry.config_class(name=name, **sizes)).double().eval()
 
@@ -106,6 +108,9 @@ def inputs_of(kind: str, rows: int = 3) -> tuple[Tensor, ...]:
             return (torch.randint(1, VOCAB, (rows, 7)),)
         case "image":
             return (torch.randn(rows, 3, 32, 32).double(),)
+        case "caption":
+            images = torch.randn(rows, 3, 32, 32).double()
+            return images, torch.randint(VOCAB, (rows, 7))
     return (torch.rand(rows).double(),)
 
 

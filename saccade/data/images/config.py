@@ -1,13 +1,14 @@
 """Settings of labelled images. Does not import torch."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from saccade.config import Config
 from saccade.data.source import DatasetSourceConfig
 from saccade.data.splits import SplitConfig
-from saccade.types.limits import MAX_COUNT, MAX_WIDTH
+from saccade.types.limits import MAX_COUNT, MAX_LENGTH, MAX_WIDTH
 
 MAX_IMAGE_PIXELS = 80_000_000  # of one image; 20,000 × 20,000 would take 1.2 GB
 FitName = Literal["crop", "pad", "stretch"]
@@ -30,13 +31,11 @@ class AugmentConfig(Config):
     """Side, in pixels, of a random square that is replaced by the mean colour."""
 
 
-class ImagesConfig(SplitConfig, DatasetSourceConfig):
+class ImageSourceConfig(SplitConfig, DatasetSourceConfig):
     """Source of images, how they are divided, decoded and augmented."""
 
     image: str | None = None
     """Column of a table with the paths of the images; inferred if not set."""
-    label: str | None = None
-    """Column of a table with the classes; inferred if not set."""
     fit: FitName = "crop"
     """How an image becomes a square: its centre, padded with black, or stretched."""
     unreadable: Literal["skip", "refuse"] = "skip"
@@ -44,6 +43,13 @@ class ImagesConfig(SplitConfig, DatasetSourceConfig):
     max_pixels: int = Field(MAX_IMAGE_PIXELS, ge=1, le=1 << 40)
     """Largest image, in pixels; the header of a file has its size, before it is decoded."""
     augment: AugmentConfig = AugmentConfig()
+
+
+class ImagesConfig(ImageSourceConfig):
+    """Source of images that may have classes, how they are divided, decoded and augmented."""
+
+    label: str | None = None
+    """Column of a table with the classes; inferred if not set."""
 
 
 class LabelledImagesConfig(ImagesConfig):
@@ -54,3 +60,18 @@ class LabelledImagesConfig(ImagesConfig):
     choice; dev and test keep theirs."""
     per_class_seed: int = Field(0, ge=0, le=MAX_COUNT)
     """Seed of the choice of `per_class`."""
+
+
+class CaptionsConfig(ImageSourceConfig):
+    """Source of images with captions, how they are divided, decoded and augmented."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {"stratify": "captions are no classes; try without it"}
+
+    caption: str | None = None
+    """Column of a table with the captions; inferred if not set."""
+    size: int | None = Field(None, ge=1, le=MAX_COUNT)
+    """Number of generated training scenes; 6,000 if not set."""
+    min_count: int = Field(2, ge=1, le=MAX_COUNT)
+    """Occurrences in the training captions below which a word is unknown."""
+    max_new_tokens: int = Field(40, ge=1, le=MAX_LENGTH)
+    """Number of words after which generation stops."""

@@ -4,13 +4,15 @@ import io
 import json
 import os
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from saccade.data.images.captions import captions_in_memory
 from saccade.data.images.decode import RawImage, UnreadableImage, image_of_pixels
-from saccade.data.images.readers import images_in_memory
+from saccade.data.images.readers import LabelledImages, images_in_memory
 from saccade.errors import DataError
 
 LABELS_FILE = "labels.jsonl"
@@ -25,6 +27,21 @@ def write_images(data: object, path: Path, needs_labels: bool = True) -> Path | 
     images = images_in_memory(data, needs_labels)
     if images is None:
         return None
+    return _write_archive(images, [[label] for label in images.labels], "label", path)
+
+
+def write_captions(data: object, path: Path) -> Path | None:
+    """Write images in memory, or those at paths, with their captions, as `write_images` does."""
+    captioned = captions_in_memory(data)
+    if captioned is None:
+        return None
+    return _write_archive(captioned.images, captioned.captions, "caption", path)
+
+
+def _write_archive(
+    images: LabelledImages, texts: Sequence[Sequence[str]], role: str, path: Path
+) -> Path:
+    """Write images and a table with a row for each text of an image."""
     if not len(images):
         raise DataError("got no images; expected at least one.")
     path = path.with_name(f"{path.name}.zip")
@@ -32,23 +49,27 @@ def write_images(data: object, path: Path, needs_labels: bool = True) -> Path | 
     part = path.with_name(f".{path.name}.part")
     lines = []
     with zipfile.ZipFile(part, "w") as archive:
-        for row, label in enumerate(images.labels):
+        for row, of_image in enumerate(texts):
             name = f"{row:07}.png"
-            archive.writestr(zipfile.ZipInfo(name), _encode(images.read(row), images.names[row]))
-            row_values = {"image": name} | ({"label": label} if label else {})
-            lines.append(json.dumps(row_values, ensure_ascii=False) + "\n")
+            archive.writestr(zipfile.ZipInfo(name), _read(images, row))
+            lines += [
+                json.dumps({"image": name} | ({role: text} if text else {}), ensure_ascii=False)
+                + "\n"
+                for text in of_image
+            ]
         archive.writestr(zipfile.ZipInfo(LABELS_FILE), "".join(lines))
     os.replace(part, path)
     return path
 
 
-def _encode(raw: RawImage, name: str) -> bytes:
-    if isinstance(raw, bytes):
-        return raw
+def _read(images: LabelledImages, row: int) -> bytes:
     try:
+        raw: RawImage = images.read(row)
+        if isinstance(raw, bytes):
+            return raw
         image = raw if isinstance(raw, Image.Image) else image_of_pixels(np.asarray(raw))
     except UnreadableImage as error:
-        raise DataError(f"{name}: {error}.") from None
+        raise DataError(f"{images.names[row]}: {error}.") from None
     content = io.BytesIO()
     image = (
         image if image.mode in ("1", "L", "LA", "I", "P", "RGB", "RGBA") else image.convert("RGB")

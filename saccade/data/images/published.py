@@ -10,29 +10,20 @@ import numpy as np
 from saccade.data.datasets import DatasetInfo, dataset_folder, fetch_dataset, is_local
 from saccade.data.images.corners import load_corner_images
 from saccade.data.images.decode import RawImage, UnreadableImage
+from saccade.data.images.digits import load_digits
 from saccade.data.images.readers import LabelledImages, open_images
+from saccade.data.images.scenes import make_scene
 from saccade.data.images.trees import open_tree, read_image_file
 from saccade.data.records.base import ReadOptions
-from saccade.errors import DataError, MissingPackageError
+from saccade.errors import DataError
 from saccade.types.progress import ProgressCallback
-
-DIGIT_LEVELS = 16  # of scikit-learn's digits
 
 
 def load_digit_images() -> LabelledImages:
-    """Return the 1,797 handwritten digits of scikit-learn, 8 × 8 pixels (UCI, Alpaydin 1998)."""
-    try:
-        from sklearn import datasets
-    except ImportError:
-        raise MissingPackageError(
-            "digits is a dataset of scikit-learn, which is not installed: pip install "
-            "'saccade[tables]'. Images of your own do not need it: saccade train image --data "
-            "FOLDER"
-        ) from None
-    found = datasets.load_digits()
-    pixels = np.floor(found.images * (255 / DIGIT_LEVELS) + 0.5).astype(np.uint8)
+    """Return the handwritten digits of scikit-learn."""
+    pixels, classes = load_digits()
     names = [f"digits#{row}" for row in range(len(pixels))]
-    return LabelledImages("digits", names, list(map(str, found.target)), pixels.__getitem__)
+    return LabelledImages("digits", names, list(map(str, classes)), pixels.__getitem__)
 
 
 SYNTHETIC_IMAGES: dict[str, Callable[[], LabelledImages]] = {
@@ -66,7 +57,7 @@ def read_image(name: str) -> RawImage:
     """Return an image by its name: a path, a member of an archive, or a row of an array.
 
     Names are those that runs report: cat/1.jpg, photos.zip#cat/1.jpg, train-images-idx3-ubyte#7,
-    and digits#7 for built-in images.
+    and digits#7 or scenes#7 for built-in images.
 
     Raises:
         UnreadableImage: if there is no such image.
@@ -75,6 +66,8 @@ def read_image(name: str) -> RawImage:
     if not part or not path or os.path.exists(name):
         return read_image_file(Path(os.path.expanduser(name)))
     try:
+        if path == "scenes" and part.isdecimal() and len(part) <= MAX_SCENE_FIGURES:
+            return make_scene(int(part)).pixels
         if path in SYNTHETIC_IMAGES:
             return _row(SYNTHETIC_IMAGES[path](), part)
         if not os.path.isfile(path):
@@ -91,6 +84,7 @@ def _row(images: LabelledImages, number: str) -> RawImage:
     return images.read(int(number))
 
 
+MAX_SCENE_FIGURES = 9  # of the number of a scene
 SPLITS = ("train", "test")
 
 

@@ -37,6 +37,8 @@ from saccade.io.signatures import binary_kind
 from saccade.types.arrays import IntArray
 
 TABLE_SUFFIXES = (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".tsv", ".xlsx")
+# role of the text of each image
+TEXT_OF_TASK = {"caption": "caption", "contrastive": "label", "image": "label"}
 MAX_NAMED_FILES = 3
 SIGNATURE_BYTES = 64
 UNLABELLED_TASKS = ("contrastive",)  # which need no classes
@@ -101,6 +103,35 @@ def open_images(
         records = open_records(f"{path}#{table}", options)
         return _open_table(records, tree, options, is_other, ask, task)
     return _open_class_folders(tree, task not in UNLABELLED_TASKS)
+
+
+def open_image_table(
+    data: str | Path | object,
+    options: ReadOptions,
+    task: str,
+    *,
+    is_other: bool = False,
+    ask: AskColumn | None = None,
+) -> LabelledImages:
+    """Open a table of paths of images and a text for each, the label or the caption of a task.
+
+    A folder or an archive has the table at its root. Arguments as in `open_images`.
+    """
+    if not isinstance(data, str | os.PathLike):
+        return _open_table(open_records(data), None, options, is_other, ask, task)
+    path = os.fspath(data)
+    tree = open_tree(path)
+    if tree is None:
+        folder = files_near(Path(path))
+        return _open_table(open_records(path, options), folder, options, is_other, ask, task)
+    table = _table_in(tree)
+    if table is None:
+        raise DataError(
+            f"{path}: got no table of paths and {TEXT_OF_TASK[task]}s; expected one at its root, "
+            "such as captions.tsv."
+        )
+    records = open_records(f"{path}#{table}", options)
+    return _open_table(records, tree, options, is_other, ask, task)
 
 
 def has_images(path: str) -> bool:
@@ -230,24 +261,24 @@ def _open_table(
 ) -> LabelledImages:
     """Open the images of a table; their paths are relative to its folder, and inside of it."""
     opened = find_roles(records, options, task, is_other=is_other, ask=ask)
-    needs_labels = task not in UNLABELLED_TASKS
+    needs_labels, text = task not in UNLABELLED_TASKS, TEXT_OF_TASK[task]
     paths: list[str] = []
     labels: list[str] = []
     numbers: list[int] = []
-    image, label = opened.columns["image"], opened.columns.get("label")
+    image, label = opened.columns["image"], opened.columns.get(text)
     for chunk in records.chunks([image] if label is None else [image, label]):
         of_rows = [None] * len(chunk.numbers) if label is None else chunk.columns[label]
         for number, path, name in zip(
             chunk.numbers.tolist(), chunk.columns[image], of_rows, strict=True
         ):
             if not path or (needs_labels and not name):
-                missing = "label" if path else "path of an image"
+                missing = text if path else "path of an image"
                 raise DataError(f"{records.where(number)}: got no {missing}; expected one.")
             paths.append(_inside(path, tree, records.where(number)))
             labels.append(name or "")
             numbers.append(number)
     if not paths:
-        raise DataError(f"{records.name}: got no rows; expected paths of images and labels.")
+        raise DataError(f"{records.name}: got no rows; expected paths of images and {text}s.")
     files = files_near(Path("x")) if tree is None else tree
 
     def read(row: int) -> RawImage:

@@ -62,13 +62,18 @@ class ImageTransform(NamedTuple):
             raise ValueError(f"got {len(found.labels):,} classes and {len(found.met):,} counts")
         if len({*found.labels}) < len(found.labels):
             raise ValueError("got a class twice")
-        if not 1 <= found.size <= MAX_WIDTH or found.channels not in (1, 3):
-            raise ValueError(f"got images of {found.size} pixels and {found.channels} channels")
-        if not found.channels == len(found.mean) == len(found.deviation):
-            raise ValueError("got means and deviations of other channels")
-        if not all(map(isfinite, found.mean)) or not all(0 < d < 1e3 for d in found.deviation):
-            raise ValueError("got a mean or a deviation out of range")
+        check_pixels(found.form, found.mean, found.deviation)
         return found
+
+
+def check_pixels(form: ImageForm, mean: Sequence[float], deviation: Sequence[float]) -> None:
+    """Raise a ValueError if no images have this form and these statistics."""
+    if not 1 <= form.size <= MAX_WIDTH or form.channels not in (1, 3):
+        raise ValueError(f"got images of {form.size} pixels and {form.channels} channels")
+    if not form.channels == len(mean) == len(deviation):
+        raise ValueError("got means and deviations of other channels")
+    if not all(map(isfinite, mean)) or not all(0 < d < 1e3 for d in deviation):
+        raise ValueError("got a mean or a deviation out of range")
 
 
 def choose_form(

@@ -69,6 +69,15 @@ IMAGE_ROLE = Role(
         " images filenames photo picture image_id bild imagen 图片 图像".split()
     ),
 )
+CAPTION_ROLE = Role(
+    "caption",
+    "text",
+    "Column with the captions of the images.",
+    aliases=tuple(
+        "captions description text sentence comment comments raw title alt alt_text legend"
+        " bildunterschrift legende leyenda 标题 描述".split()
+    ),
+)
 TABLE_TARGET_ROLE = Role(
     "target",
     "any",
@@ -94,6 +103,7 @@ TIME_ROLE = Role(
 WEIGHT_ROLE = Role("weight", "number", "Column with the weight of each row.", required=False)
 
 TASK_ROLES: dict[str, tuple[Role, ...]] = {
+    "caption": (IMAGE_ROLE, CAPTION_ROLE),
     "classify": (TEXT_ROLE, LABEL_ROLE),
     "contrastive": (IMAGE_ROLE, LABEL_ROLE._replace(required=False)),
     "forecast": (SERIES_ROLE, TIME_ROLE),

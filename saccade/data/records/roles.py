@@ -273,10 +273,12 @@ class _Resolution:
             return
         if len(self.records.columns) != 2 or not needed or len(free) != len(needed):
             return
-        if {role.kind for role in self.roles if role.required} != {"label", "text"}:
+        kinds = {role.kind for role in self.roles if role.required}
+        if kinds not in ({"label", "text"}, {"path", "text"}):
             return
-        if len(needed) == 1:
+        if len(needed) == 1 and needed[0].kind != "path":
             self.take(needed[0].name, free[0], "the other of two columns", is_inferred=True)
+        if len(needed) == 1 or "path" in kinds:
             return
         profiles = [self.profiles[column] for column in free]
         if profiles[0].rows < MIN_CLASS_ROWS:

@@ -8,6 +8,7 @@ from saccade.data.records.base import Records
 from saccade.data.records.parallel import PARALLEL_FORMAT
 from saccade.data.records.profile import ColumnProfile
 from saccade.data.records.role_names import (
+    CAPTION_ROLE,
     IMAGE_FILE_SUFFIXES,
     LABEL_ROLE,
     SERIES_ROLE,
@@ -53,12 +54,12 @@ def suggested_command(task: str, records: Records, roles: Mapping[str, str]) -> 
 def suggest_task(profiles: Profiles, records: Records) -> TaskSuggestion | None:
     """Return the task that the columns suggest; None without a column that can be used.
 
-    Paths of images and a class: image. Columns named "text" and "label": classify. Two texts:
-    translate. A text and a class: classify. A text alone: language. A time and a number: forecast.
-    Anything else with two columns or more: table.
+    Paths of images and a class: image; and a text: caption. Columns named "text" and "label":
+    classify. Two texts: translate. A text and a class: classify. A text alone: language. A time and
+    a number: forecast. Anything else with two columns or more: table.
     """
     used = {column: p for column, p in profiles.items() if p.kind not in UNUSED_KINDS}
-    images = _image_rule(profiles)
+    images = _image_rule(profiles) or _caption_rule(profiles)
     if images is not None:
         task, roles, reason = images
         return TaskSuggestion(task, roles, reason, suggested_command(task, records, roles))
@@ -83,6 +84,17 @@ def _image_rule(profiles: Profiles) -> _Found:
     label = named_column(LABEL_ROLE, labels) or labels[0]
     reason = f"{images[0]!r} has paths of images and {label!r} classes"
     return "image", {"image": images[0], "label": label}, reason
+
+
+def _caption_rule(profiles: Profiles) -> _Found:
+    """Paths of images and a text."""
+    images = [column for column, profile in profiles.items() if has_image_paths(profile)]
+    texts = text_columns({c: p for c, p in profiles.items() if c not in images})
+    if len(images) != 1 or not texts:
+        return None
+    caption = named_column(CAPTION_ROLE, texts) or texts[0]
+    reason = f"{images[0]!r} has paths of images and {caption!r} texts"
+    return "caption", {"image": images[0], "caption": caption}, reason
 
 
 def _named_classify_rule(used: Profiles) -> _Found:

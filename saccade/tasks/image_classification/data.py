@@ -11,7 +11,7 @@ import numpy as np
 from saccade.config import override_settings
 from saccade.data.datasets import IMAGE_DATASETS
 from saccade.data.hashing import HashArray, hash_bytes
-from saccade.data.images.config import ImagesConfig, LabelledImagesConfig
+from saccade.data.images.config import ImageSourceConfig, LabelledImagesConfig
 from saccade.data.images.decode import (
     DecodedImage,
     ImageForm,
@@ -55,6 +55,8 @@ from saccade.data.splits import (
 from saccade.data.tables.csv import pluralise
 from saccade.errors import DataError, bullet_list
 from saccade.io.id_files import stored_or_none
+from saccade.models.caption_config import CaptionerConfig
+from saccade.models.image_config import ImageModelConfig
 from saccade.tasks.base import (
     Choice,
     PrepareContext,
@@ -64,8 +66,9 @@ from saccade.tasks.base import (
 )
 from saccade.tasks.image_classification.config import ImagesRecipe
 from saccade.tasks.length import evaluation_choice, warmup_choice
+from saccade.training.config import TrainConfig
 from saccade.types.arrays import ByteArray, IntArray
-from saccade.types.progress import Progress
+from saccade.types.progress import Progress, ignore_progress
 
 HEADER_SAMPLE = 512  # images by whose headers size and channels are chosen
 MAX_NAMED_IMAGES = 5  # unreadable ones, in a note
@@ -127,14 +130,14 @@ def prepare_images(recipe: ImagesRecipe, context: PrepareContext[ImageTransform]
     data = recipe.data.model_dump(exclude_unset=True) | images.columns
     recipe = recipe.with_values(data=data)
     if transform is None:
-        form, size_choice = _choose_form(images, recipe)
+        form, size_choice = choose_image_form(images, recipe.model, recipe.data)
         choices += size_choice
     else:
         form = transform.form
-    decoded = _decode(images, form, recipe.data, folder, context.on_progress)
-    notes = [*images.notes, *_report_unreadable(images, decoded, recipe.data)]
+    decoded = decode_source(images, form, recipe.data, folder, context.on_progress)
+    notes = [*images.notes, *report_unreadable(images, decoded, recipe.data)]
     labels = [images.labels[row] for row in decoded.rows.tolist()]
-    splits, more = _divide(images, decoded, labels, recipe.data)
+    splits, more = divide_images(images, decoded, recipe.data, labels)
     if transform is None or not transform.labels:
         counts = _count_labels(images.name, labels, splits, recipe.needs_labels)
         transform = transform or _fit_transform(decoded, splits, form, recipe)
@@ -177,8 +180,9 @@ def _prepared(
         found = _split(stored, number)
         splits[name] = found if len(found) else splits["train"]
     sizes = transform.model_sizes() if recipe.needs_labels else transform.pixel_sizes()
-    model = recipe.model.model_dump(exclude_unset=True) | sizes
-    recipe, more = _with_length(recipe.with_values(model=model), len(train))
+    recipe = recipe.with_values(model=recipe.model.model_dump(exclude_unset=True) | sizes)
+    more = length_choices(recipe.train, len(train), DEFAULT_EPOCHS)
+    recipe = override_settings(recipe, {choice.path: choice.value for choice in more})
 
     def fingerprint() -> str:
         checksum = np.array([pixels_checksum(stored.pixels)], np.int64)
@@ -193,24 +197,24 @@ def _split(stored: StoredImages, number: int) -> ImageSplit:
     return ImageSplit(stored.pixels, rows, stored.classes[rows], names)
 
 
-def _with_length(recipe: ImagesRecipe, images: int) -> tuple[ImagesRecipe, list[Choice]]:
-    """Choose the number of steps from the number of images, unless it is set."""
-    train = recipe.train
+def length_choices(
+    train: TrainConfig, examples: int, epochs: int, unit: str = "images"
+) -> list[Choice]:
+    """Return the number of steps by the number of examples, unless it is set, and what follows."""
     if train.minutes is not None:
-        return recipe, []
+        return []
     choices = []
     steps = train.steps
     if steps is None:
-        epochs = DEFAULT_EPOCHS * images / train.batch_tokens
-        steps = int(min(max(epochs, MIN_DEFAULT_STEPS), MAX_DEFAULT_STEPS))
-        reason = f"{steps * train.batch_tokens / images:.3g} epochs of {images:,} images"
+        passes = epochs * examples / train.batch_tokens
+        steps = int(min(max(passes, MIN_DEFAULT_STEPS), MAX_DEFAULT_STEPS))
+        reason = f"{steps * train.batch_tokens / examples:.3g} epochs of {examples:,} {unit}"
         choices.append(Choice("train.steps", steps, reason))
     if train.warmup is None:
         choices.append(warmup_choice(steps))
     if train.evaluate_every is None:
         choices.append(evaluation_choice(steps))
-    values = {choice.path: choice.value for choice in choices}
-    return override_settings(recipe, values), choices
+    return choices
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -234,32 +238,35 @@ def _open(recipe: ImagesRecipe) -> LabelledImages:
     return combine_splits(images.name, {"train": images, **given}) if given else images
 
 
-def _choose_form(images: LabelledImages, recipe: ImagesRecipe) -> tuple[ImageForm, list[Choice]]:
+def choose_image_form(
+    images: LabelledImages, model: ImageModelConfig | CaptionerConfig, data: ImageSourceConfig
+) -> tuple[ImageForm, list[Choice]]:
     """Return size and channels by a sample of the images, where the settings leave them open."""
     headers: list[ImageHeader] = []
     for row in evenly_spaced_rows(len(images), HEADER_SAMPLE).tolist():
         try:
-            headers.append(read_header(images.read(row), recipe.data.max_pixels))
+            headers.append(read_header(images.read(row), data.max_pixels))
         except UnreadableImage:
             continue
-    model = recipe.model
     headers = headers or [ImageHeader(1, 1, False)]  # all are reported when they are decoded
     expected = model.pretrained_images
     size = model.image_size or (expected.size if expected else 0)
-    form, reason = choose_form(headers, size, model.channels, recipe.data.fit)
+    form, reason = choose_form(headers, size, model.channels, data.fit)
     if expected:
         reason = "the pretrained weights were trained on large images"
     chosen = [] if model.image_size else [Choice("model.image_size", form.size, reason)]
     return form, chosen
 
 
-def _decode(
+def decode_source(
     images: LabelledImages,
     form: ImageForm,
-    data: ImagesConfig,
+    data: ImageSourceConfig,
     folder: Path | None,
-    on_progress: Progress,
+    on_progress: Progress = ignore_progress,
 ) -> DecodedImages:
+    """Decode all images of a source into a folder, or memory."""
+
     def decoded() -> Iterator[DecodedImage]:
         rows = range(len(images))
         found = decode_images(images.read, rows, form, data.max_pixels)
@@ -271,8 +278,8 @@ def _decode(
     return collect_images(decoded(), len(images), form, folder)
 
 
-def _report_unreadable(
-    images: LabelledImages, decoded: DecodedImages, data: ImagesConfig
+def report_unreadable(
+    images: LabelledImages, decoded: DecodedImages, data: ImageSourceConfig
 ) -> list[str]:
     """Return a note about the images that are left out; DataError if they are refused."""
     errors = [f"{images.names[row]}: {reason}" for row, reason in decoded.errors.items()]
@@ -294,10 +301,16 @@ def _report_unreadable(
 # --- division -------------------------------------------------------------------------------------
 
 
-def _divide(
-    images: LabelledImages, decoded: DecodedImages, labels: Sequence[str], data: ImagesConfig
+def divide_images(
+    images: LabelledImages,
+    decoded: DecodedImages,
+    data: ImageSourceConfig,
+    labels: Sequence[str] | None = None,
 ) -> tuple[SplitArray, list[str]]:
-    """Return the split of each decoded image, by the settings or else by class, and notes."""
+    """Return the split of each decoded image, by the settings or else by class, and notes.
+
+    Without `labels`, images have no classes and are divided by their hashes.
+    """
     check_shares(data.dev_share, data.test_share)
     hashes = hash_bytes(image.tobytes() for image in decoded.pixels)
     rows = decoded.rows
@@ -314,9 +327,9 @@ def _divide(
         of_dev = np.flatnonzero(splits == 1)
         splits[np.setdiff1d(of_dev, of_dev[kept.rows])] = LEFT_OUT
     rest = np.flatnonzero([split in (None, "train") for split in own])
-    classes = [labels[row] for row in rest.tolist()]
-    if describe_division(data) or given:
-        is_stratified = not describe_division(data)
+    classes = None if labels is None else [labels[row] for row in rest.tolist()]
+    if classes is None or describe_division(data) or given:
+        is_stratified = classes is not None and not describe_division(data)
         numbers = _row_numbers(images, rows[rest])
         division = divide_rows(
             data.model_copy(update={"stratify": True}) if is_stratified else data,
@@ -324,6 +337,7 @@ def _divide(
             read_split_cells(images.records, data, numbers),
             classes,
             given,
+            is_exact=classes is None,
         )
         notes = [*kept.notes, *division.notes[is_stratified:]]
         splits[rest] = division.splits
@@ -331,6 +345,7 @@ def _divide(
         splits[rest] = split_by_class(hashes[rest], classes, data.dev_share, data.test_share)
         notes = []
     if isinstance(data, LabelledImagesConfig) and data.per_class is not None:
+        assert labels is not None
         notes.append(_limit_classes(splits, hashes, labels, data.per_class, data.per_class_seed))
     if not (splits == TRAIN).any():
         raise DataError(
@@ -400,7 +415,7 @@ def load_images(
     rows = range(len(images))
     found = decode_images(images.read, rows, transform.form, recipe.data.max_pixels)
     decoded = collect_images(found, len(images), transform.form, None)
-    notes = [*images.notes, *_report_unreadable(images, decoded, recipe.data)]
+    notes = [*images.notes, *report_unreadable(images, decoded, recipe.data)]
     ids = transform.label_ids
     labels = [images.labels[row] for row in decoded.rows.tolist()]
     unknown = Counter(label for label in labels if label not in ids)

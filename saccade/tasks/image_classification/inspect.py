@@ -77,17 +77,7 @@ class ImageFeatureInspector(Inspector[ImageSplit]):
 
     def filters(self) -> ImageGrid:
         """Return the kernels of the first convolution."""
-        for name, layer in self.network.named_modules():
-            if isinstance(layer, nn.Conv2d):
-                kernels = layer.weight.detach().double().cpu().numpy()
-                tiles = [_kernel_tile(kernel) for kernel in kernels[:MAX_TILES]]
-                captions = [str(number) for number in range(1, len(tiles) + 1)]
-                title = f"{len(tiles)} of {len(kernels)} filters of {name}"
-                return ImageGrid(tiles, captions, title)
-        raise ConfigError(
-            f"got {self.scorer.recipe.model_name}, which has no convolution; try saccade look RUN "
-            "IMAGE."
-        )
+        return first_filters(self.network, self.scorer.recipe.model_name)
 
     def layer_names(self) -> list[str]:
         """Return the layers whose outputs are grids of features."""
@@ -214,6 +204,18 @@ class ImageInspector(ImageFeatureInspector):
             tiles = list(scored.split.pixels_at(rows))
             figures["mistakes.png"] = ImageGrid(tiles, captions, "Most confident mistakes")
         return figures
+
+
+def first_filters(model: nn.Module, model_name: str) -> ImageGrid:
+    """Return the kernels of the first convolution of a network."""
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.Conv2d):
+            kernels = layer.weight.detach().double().cpu().numpy()
+            tiles = [_kernel_tile(kernel) for kernel in kernels[:MAX_TILES]]
+            captions = [str(number) for number in range(1, len(tiles) + 1)]
+            title = f"{len(tiles)} of {len(kernels)} filters of {name}"
+            return ImageGrid(tiles, captions, title)
+    raise ConfigError(f"got {model_name}, which has no convolution; try saccade look RUN IMAGE.")
 
 
 def _array(values: Tensor) -> FloatArray:

@@ -9,7 +9,13 @@ import numpy as np
 from PIL import Image
 
 from saccade.config import Config
-from saccade.data.images.decode import RawImage, UnreadableImage, decode_images
+from saccade.data.images.decode import (
+    DecodedImage,
+    ImageForm,
+    RawImage,
+    UnreadableImage,
+    decode_images,
+)
 from saccade.data.images.published import read_image
 from saccade.errors import ConfigError, DataError
 from saccade.tasks.base import PredictContext, Predictor
@@ -37,17 +43,13 @@ class ImageInput(NamedTuple):
         return read_image(self.name)
 
 
-class ImageReader(Predictor[ImageInput]):
-    """Base of predictors of images; an unreadable one has an error in place of an answer."""
+class ImageInputPredictor(Predictor[ImageInput]):
+    """Base of predictors of images: parses, reads and decodes them."""
 
     input_types = (str, os.PathLike, bytes, Image.Image, np.ndarray)
 
-    def __init__(self, scorer: ImageEncoder):
-        self.scorer = scorer
-
-    @abstractmethod
-    def answer(self, pixels: ByteArray, options: Config) -> list[Prediction]:
-        """Return a prediction for each of some decoded images (N, Y, X, C)."""
+    def __init__(self, form: ImageForm, max_pixels: int):
+        self.form, self.max_pixels = form, max_pixels
 
     def parse(self, raw: object, number: int) -> ImageInput:
         """Return the image, not read yet."""
@@ -59,6 +61,41 @@ class ImageReader(Predictor[ImageInput]):
             f"input {number}: got a {type(raw).__name__}; expected the path of an image, a Pillow "
             "image, an array (Y, X[, C]) or the bytes of a file."
         )
+
+    def decode(self, inputs: Sequence[ImageInput]) -> list[DecodedImage]:
+        """Return the pixels of each image, or why it cannot be read."""
+        rows = range(len(inputs))
+        found = decode_images(lambda row: inputs[row].read(), rows, self.form, self.max_pixels)
+        shape = self.form.shape
+        return [
+            image if image.pixels is None else DecodedImage(image.pixels.reshape(shape))
+            for image in found
+        ]
+
+    def pixels(self, raw: object) -> ByteArray:
+        """Return one decoded image (Y, X, C); DataError if it cannot be read."""
+        given = self.parse(raw, 1)
+        [image] = self.decode([given])
+        if image.pixels is None:
+            raise DataError(f"{given.name}: {image.error}.")
+        return image.pixels
+
+
+def unreadable(given: ImageInput, image: DecodedImage) -> Prediction:
+    """Return the prediction of an image that cannot be read."""
+    return Prediction("", error=f"{given.name}: {image.error}")
+
+
+class ImageReader(ImageInputPredictor):
+    """Base of predictors that answer each image by itself, an unreadable one with an error."""
+
+    def __init__(self, scorer: ImageEncoder):
+        super().__init__(scorer.transform.form, scorer.recipe.data.max_pixels)
+        self.scorer = scorer
+
+    @abstractmethod
+    def answer(self, pixels: ByteArray, options: Config) -> list[Prediction]:
+        """Return a prediction for each of some decoded images (N, Y, X, C)."""
 
     def predict(
         self, inputs: Sequence[ImageInput], options: Config, context: PredictContext
@@ -72,32 +109,13 @@ class ImageReader(Predictor[ImageInput]):
         return predictions
 
     def _predict(self, inputs: Sequence[ImageInput], options: Config) -> list[Prediction]:
-        limit = self.scorer.recipe.data.max_pixels
-        form = self.scorer.transform.form
-        decoded = list(
-            decode_images(lambda row: inputs[row].read(), range(len(inputs)), form, limit)
-        )
-        readable = [
-            image.pixels.reshape(form.shape) for image in decoded if image.pixels is not None
-        ]
+        decoded = self.decode(inputs)
+        readable = [image.pixels for image in decoded if image.pixels is not None]
         answers = iter(self.answer(np.stack(readable), options) if readable else ())
         return [
-            next(answers)
-            if image.pixels is not None
-            else Prediction("", error=f"{given.name}: {image.error}")
+            next(answers) if image.pixels is not None else unreadable(given, image)
             for given, image in zip(inputs, decoded, strict=True)
         ]
-
-    def pixels(self, raw: object) -> ByteArray:
-        """Return one decoded image (Y, X, C); DataError if it cannot be read."""
-        given = self.parse(raw, 1)
-        form = self.scorer.transform.form
-        [image] = decode_images(
-            lambda row: given.read(), range(1), form, self.scorer.recipe.data.max_pixels
-        )
-        if image.pixels is None:
-            raise DataError(f"{given.name}: {image.error}.")
-        return image.pixels.reshape(form.shape)
 
 
 class ImagePredictor(ImageReader):

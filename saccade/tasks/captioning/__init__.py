@@ -1,0 +1,1 @@
+"""Image captioning: generate a caption of an image."""
