@@ -38,7 +38,7 @@ class CaptionerConfig(Config):
     encoder_width: int | None = Field(None, ge=1, le=MAX_WIDTH)
     """Channels of the first stage of the encoder; 16 of `conv`, otherwise 32 if not set, which the
     weights of EfficientNet-Lite0 need."""
-    encoder_depth: int = Field(2, ge=1, le=MAX_POOLED_STAGES)
+    encoder_depth: int = Field(3, ge=1, le=MAX_POOLED_STAGES)
     """Encoder `conv`: number of stages, each of which halves the image and doubles the channels."""
     pretrained: bool = True
     """Encoder `efficientnet_lite0`: start from weights trained on ImageNet (extra
@@ -49,7 +49,7 @@ class CaptionerConfig(Config):
     """Width of embeddings, hidden states and cells of the grid."""
     depth: int = Field(1, ge=1, le=MAX_DEPTH)
     """Number of layers of the decoder."""
-    dropout: float = Field(0.1, ge=0, lt=1)
+    dropout: float = Field(0.2, ge=0, lt=1)
     """Dropout probability."""
 
     @property

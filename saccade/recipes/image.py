@@ -50,5 +50,5 @@ def caption_recipe(model: str = "recurrent") -> CaptionRecipe:
     return CaptionRecipe(
         data={"synthetic": "scenes", "dev_share": 0.1, "test_share": 0.1},
         model={"name": model},
-        train={"batch_tokens": 64, "learning_rate": 2e-3, "weight_decay": 0.05, "patience": 20},
+        train={"batch_tokens": 64, "learning_rate": 3e-3, "weight_decay": 0.05, "patience": 20},
     )

@@ -32,6 +32,7 @@ COLOURS = {"red": (230, 30, 30), "green": (30, 220, 30), "blue": (30, 60, 240)}
 SMALL = {
     "model.width": 16,
     "model.encoder_width": 6,
+    "model.encoder_depth": 2,
     "model.dropout": 0.0,
     "train.steps": 160,
     "train.evaluate_every": 80,

@@ -32,7 +32,7 @@ from saccade.data.word_splitting import join_words, split_words
 from saccade.errors import DataError
 from saccade.io.text_files import read_lines
 
-DEFAULT_SCENES = 6000  # for training
+DEFAULT_SCENES = 20_000  # for training
 SCENES = "scenes"
 
 

@@ -70,7 +70,7 @@ class CaptionsConfig(ImageSourceConfig):
     caption: str | None = None
     """Column of a table with the captions; inferred if not set."""
     size: int | None = Field(None, ge=1, le=MAX_COUNT)
-    """Number of generated training scenes; 6,000 if not set."""
+    """Number of generated training scenes; 20,000 if not set."""
     min_count: int = Field(2, ge=1, le=MAX_COUNT)
     """Occurrences in the training captions below which a word is unknown."""
     max_new_tokens: int = Field(40, ge=1, le=MAX_LENGTH)

@@ -8,7 +8,8 @@ A scene is a function of its number alone. Positions decide the caption: digits 
 of two that are left of or above each other the distance in that direction is at least 9 pixels and
 more than twice that in the other; a digit below both is at least 9 pixels below each of them, and
 at least as far below as to one side. The first `HELD_OUT_SCENES` numbers are test, as many after
-them dev, all others train; held-out scenes are made of digits that no training scene has.
+them dev, all others train; held-out scenes are made of digits that no training scene has. The
+digits of training scenes are varied a little (`vary_digit`), since there are only 1,797 of them.
 """
 
 from typing import NamedTuple
@@ -25,6 +26,10 @@ MIN_GAP = 9  # pixels between the corners of digits that are compared
 HELD_OUT_SCENES = 500
 SCENE_SEED = 1
 DIGIT_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+MAX_TURN = 0.2  # radians
+MAX_RESIZE = 0.15
+MAX_SHIFT = 0.5  # pixels
+MAX_DARKER = 0.2
 TEST_DIGITS, DEV_DIGITS = (0,), (1,)  # last figures of the row numbers of held-out digits
 
 
@@ -60,10 +65,32 @@ def make_scene(number: int) -> Scene:
     canvas = np.zeros((CANVAS, CANVAS), np.uint8)
     regions = []
     for (y, x), row in zip(corners, rows.tolist(), strict=True):
-        canvas[y : y + DIGIT_SIDE, x : x + DIGIT_SIDE] = digits.pixels[row]
+        pixels = digits.pixels[row]
+        if scene_split(number) == "train":
+            pixels = vary_digit(pixels, random)
+        canvas[y : y + DIGIT_SIDE, x : x + DIGIT_SIDE] = pixels
         regions.append(Region(DIGIT_WORDS[int(digits.classes[row])], y, x, DIGIT_SIDE))
     caption = layout.caption.format(*(_with_article(region.word) for region in regions))
     return Scene(canvas, caption, tuple(regions))
+
+
+def vary_digit(pixels: ByteArray, random: np.random.Generator) -> ByteArray:
+    """Return a digit turned, resized, moved and darkened a little, resampled bilinearly."""
+    turn = random.uniform(-MAX_TURN, MAX_TURN)
+    scale = random.uniform(1 - MAX_RESIZE, 1 + MAX_RESIZE)
+    shift = random.uniform(-MAX_SHIFT, MAX_SHIFT, 2)
+    middle = (DIGIT_SIDE - 1) / 2
+    grid = np.mgrid[:DIGIT_SIDE, :DIGIT_SIDE].reshape(2, -1) - middle
+    rotation = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]]) / scale
+    y, x = rotation @ grid + (middle + shift)[:, None] + 1  # of the padded digit
+    padded = np.pad(pixels.astype(np.float64), 2)
+    low_y, low_x = (np.clip(np.floor(v), 0, DIGIT_SIDE + 1).astype(np.int64) for v in (y, x))
+    part_y, part_x = np.clip(y - low_y, 0, 1), np.clip(x - low_x, 0, 1)
+    upper = padded[low_y + 1, low_x + 1] * (1 - part_x) + padded[low_y + 1, low_x + 2] * part_x
+    lower = padded[low_y + 2, low_x + 1] * (1 - part_x) + padded[low_y + 2, low_x + 2] * part_x
+    found = upper * (1 - part_y) + lower * part_y
+    darker = random.uniform(1 - MAX_DARKER, 1)
+    return np.floor(darker * found + 0.5).astype(np.uint8).reshape(pixels.shape)
 
 
 def _with_article(word: str) -> str:

@@ -63,7 +63,8 @@ from saccade.types.progress import ignore_progress
 from saccade.types.shapes import Batch, Images
 
 CAPTIONS_FILE = "captions.json"
-CAPTION_EPOCHS = 30
+SEEN_CAPTIONS = 200_000  # of all epochs, unless that is very few or many epochs
+MIN_EPOCHS, MAX_EPOCHS = 10, 30
 LENGTH_FACTOR, LENGTH_MARGIN = 1.2, 5  # of the longest training caption, for the limit in words
 
 
@@ -247,7 +248,9 @@ def _prepared(
     data.setdefault("max_new_tokens", LENGTH_MARGIN + int(LENGTH_FACTOR * longest))
     model = recipe.model.model_dump(exclude_unset=True) | transform.model_sizes()
     recipe = recipe.with_values(data=data, model=model)
-    more = length_choices(recipe.train, len(train.encoded), CAPTION_EPOCHS, "captions")
+    captions = len(train.encoded)
+    epochs = int(np.clip(SEEN_CAPTIONS // captions, MIN_EPOCHS, MAX_EPOCHS))
+    more = length_choices(recipe.train, captions, epochs, "captions")
     recipe = override_settings(recipe, {choice.path: choice.value for choice in more})
 
     def fingerprint() -> str:
