@@ -1,5 +1,6 @@
 """Small runs, exports and files that cases are changes of; each is made at its first use."""
 
+import io
 import os
 import random
 import tempfile
@@ -8,6 +9,9 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
 
 TRANSLATE = {"data.max_new_tokens": 8, "train.batch_tokens": 128}
 STEPS = {"train.steps": 3, "train.evaluate_every": 3, "train.checkpoint_seconds": 0}
@@ -93,6 +97,17 @@ BASES: dict[str, Base] = {
         },
         "cat",
     ),
+    "attention_cnn": Base("image", "attention_cnn", "photos", TINY, np.zeros((9, 8, 3), np.uint8)),
+    "resnet18": Base(
+        "contrastive", "resnet18", "photos", {**STEPS, "model.width": 2}, np.zeros((9, 8), np.uint8)
+    ),
+    "captioner": Base(
+        "caption",
+        "recurrent",
+        "captions.tsv",
+        {**TINY, "data.min_count": 1, "model.encoder_depth": 1, "model.encoder_width": 2},
+        np.zeros((8, 8), np.uint8),
+    ),
 }
 
 
@@ -112,12 +127,33 @@ def data_folder() -> Path:
     folder = shelf() / "data"
     folder.mkdir()
     for name, content in data_files().items():
-        (folder / name).write_text(content, encoding="utf-8")
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
     return folder
 
 
-def data_files() -> dict[str, str]:
-    """Return small files for every task."""
+def data_files() -> dict[str, bytes]:
+    """Return small files for every task, by their paths."""
+    return {name: text.encode() for name, text in _text_files().items()} | _photos()
+
+
+def _photos() -> dict[str, bytes]:
+    """Return images of two classes."""
+    return {
+        f"photos/{name}/{number}.png": _png(level + number)
+        for name, level in (("dark", 20), ("light", 200))
+        for number in range(10)
+    }
+
+
+def _png(level: int) -> bytes:
+    content = io.BytesIO()
+    pixels = (level + np.arange(8 * 8 * 3) % 30).reshape(8, 8, 3)
+    Image.fromarray(pixels.astype(np.uint8)).save(content, format="PNG")
+    return content.getvalue()
+
+
+def _text_files() -> dict[str, str]:
     draw = random.Random(7)
     words = dict.fromkeys("".join(draw.choices("abcdef", k=draw.randint(1, 5))) for _ in range(80))
     lines = [
@@ -143,6 +179,8 @@ def data_files() -> dict[str, str]:
         + "".join(f"{size},{colour},{'ab'[size > 4]}\n" for size, colour, noise in rows),
         "series.csv": "value\n" + "".join(f"{(n % 7) / 7:.3f}\n" for n in range(200)),
         "points.csv": "x,y\n" + "".join(f"{n / 40:.3f},{(n % 5) / 5:.3f}\n" for n in range(60)),
+        "captions.tsv": "image\tcaption\n"
+        + "".join(f"{name}\ta {name.split('/')[1]} image\n" for name in _photos()),
     }
 
 

@@ -18,7 +18,7 @@ from fuzz.contract import Violation, check_message, interrupted
 from fuzz.mutate import HOSTILE, expand, hostile_value, mutate_text
 from fuzz.sandbox import sandbox
 
-RUNS = ("bahdanau", "gru", "ngrams", "mlp", "skipgram", "kernel")
+RUNS = ("bahdanau", "gru", "ngrams", "mlp", "skipgram", "kernel", "attention_cnn", "captioner")
 EXIT_CODES = (0, 1, 2, 130)
 # short trainings: each option is in the command unless the case has it
 SHORT = {"train.steps": "2", "model.epochs": "1"}
@@ -73,9 +73,12 @@ def _arguments(content: bytes) -> list[str] | None:
 
 
 def _fill(folder: Path, runs: dict[str, Path], arguments: list[str]) -> None:
-    for name, text in data_files().items():
-        if any(name in argument for argument in arguments):
-            (folder / name).write_text(text, encoding="utf-8")
+    has_captions = any("captions.tsv" in argument for argument in arguments)
+    for name, content in data_files().items():
+        top = name.split("/")[0]
+        if any(top in argument for argument in arguments) or (top == "photos" and has_captions):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
     for name, run in runs.items():
         shutil.copytree(run, folder / "runs" / name)
     if any("vectors.txt" in argument for argument in arguments):
@@ -97,16 +100,19 @@ def _check(code: int, caught: list[BaseException | None]) -> None:
 # --- grammar --------------------------------------------------------------------------------------
 
 DATA = ("pairs.tsv", "text.txt", "labels.csv", "table.csv", "classes.csv", "series.csv")
+DATA += ("photos", "captions.tsv")
+PHOTO = "photos/dark/1.png"
 RUN_PATHS = tuple(f"runs/{name}" for name in RUNS)
 TASKS = "translate language classify table forecast vectors kernel-regression".split()
+TASKS += ["image", "caption", "contrastive"]
 SMALL_SETS = ("model.width=8", "train.steps=2", "data.tokenizer.kind=character", "train.threads=1")
 OUT = ("out", "runs/new", ".", "runs", "table.csv", "a/b/c", "runs/mlp", "")
 COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {  # choices of each argument
     "train": (TASKS + list(DATA), DATA),  # type: ignore[dict-item]
-    "predict": (RUN_PATHS, ("abc", "the cat", "size=3", "0.5")),
+    "predict": (RUN_PATHS, ("abc", "the cat", "size=3", "0.5", PHOTO)),
     "evaluate": (RUN_PATHS,),
     "show": (RUN_PATHS,),
-    "look": (RUN_PATHS, ("abc", "the cat", "a good film")),
+    "look": (RUN_PATHS, ("abc", "the cat", "a good film", PHOTO)),
     "check": (RUN_PATHS,),
     "data": (DATA,),
     "settings": (TASKS,),  # type: ignore[arg-type]
@@ -119,6 +125,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {  # choices of each argument
     "doctor": (TASKS, DATA),  # type: ignore[dict-item]
     "copy": (RUN_PATHS, OUT),
     "plot": (("activations", "signal", "losses", "init", "schedules"),),
+    "summary": (("lenet", "resnet18", "vit", "efficientnet_lite0"),),
     "demo": (),
 }
 
