@@ -41,6 +41,7 @@ from saccade.models.config import (
     TranslatorConfig,
 )
 from saccade.models.image_config import (
+    AirbenchConfig,
     AlexNetConfig,
     AttentionCNNConfig,
     DenseNetConfig,
@@ -69,6 +70,7 @@ from saccade.registry import import_attribute as _import_attribute
 from saccade.types.names import CellName, ScoreName
 
 if TYPE_CHECKING:
+    from saccade.models.airbench import Airbench
     from saccade.models.alexnet import AlexNet
     from saccade.models.attention_cnn import AttentionCNN
     from saccade.models.bahdanau import Bahdanau
@@ -105,6 +107,7 @@ if TYPE_CHECKING:
     from saccade.models.vision_transformer import VisionTransformer
 
 _LAZY = {
+    "Airbench": "saccade.models.airbench:Airbench",
     "AlexNet": "saccade.models.alexnet:AlexNet",
     "AttentionCNN": "saccade.models.attention_cnn:AttentionCNN",
     "AutoregressiveForecaster": "saccade.models.forecasting:AutoregressiveForecaster",
@@ -154,6 +157,8 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "Airbench",
+    "AirbenchConfig",
     "AlexNet",
     "AlexNetConfig",
     "AttentionCNN",

@@ -148,6 +148,14 @@ class DenseNetConfig(TorchvisionConfig, StemConfig):
     """Number of channels that each layer adds."""
 
 
+class AirbenchConfig(ImageModelConfig):
+    """Settings of a network that learns small images in few epochs (Jordan 2024)."""
+
+    name: Literal["airbench"] = "airbench"
+    width: int = Field(64, ge=1, le=MAX_WIDTH)
+    """Number of channels of the first group; the two others have four times as many."""
+
+
 class AttentionCNNConfig(ImageModelConfig):
     """Settings of a convolutional network with self-attention over its grid."""
 

@@ -40,6 +40,7 @@ from saccade.models.config import (
     TransformerXLConfig,
 )
 from saccade.models.image_config import (
+    AirbenchConfig,
     AlexNetConfig,
     AttentionCNNConfig,
     DenseNetConfig,
@@ -126,6 +127,7 @@ TEXT_CLASSIFICATION_MODELS: dict[str, ModelEntry] = {
 }
 
 IMAGE_MODELS: dict[str, ModelEntry] = {
+    "airbench": ModelEntry(AirbenchConfig, "saccade.models.airbench:Airbench"),
     "alexnet": ModelEntry(AlexNetConfig, "saccade.models.alexnet:AlexNet"),
     "attention_cnn": ModelEntry(AttentionCNNConfig, "saccade.models.attention_cnn:AttentionCNN"),
     "densenet121": ModelEntry(DenseNetConfig, "saccade.models.densenet:DenseNet"),

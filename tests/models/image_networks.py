@@ -8,6 +8,7 @@ from torch import nn
 from saccade.models.registry import IMAGE_MODELS
 
 SMALL: dict[str, dict[str, Any]] = {
+    "airbench": {"width": 4, "image_size": 20},
     "alexnet": {"width": 8, "hidden": 12, "grid": 2, "image_size": 64},
     "attention_cnn": {"width": 4, "heads": 2, "image_size": 16},
     "densenet121": {"width": 8, "growth": 4, "image_size": 32},

@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from saccade.models.airbench import Airbench
+from saccade.models.image_config import AirbenchConfig
 from tests.models.image_networks import random_images, small_network
 
 Weights = Mapping[str, Tensor]
@@ -36,6 +38,26 @@ def dense(w: Weights, name: str, x: Tensor) -> Tensor:
 def logits(model: Any, images: Tensor) -> Tensor:
     found: Tensor = model(images)
     return found
+
+
+def test_airbench() -> None:
+    model = small_network("airbench")
+    w, images = model.state_dict(), random_images(model)
+    x = F.gelu(norm(w, "norm", conv(w, "stem", images)))
+    for group in ("groups.0", "groups.1", "groups.2"):
+        x = F.max_pool2d(conv(w, f"{group}.conv1", x, padding=1), 2)
+        x = conv(w, f"{group}.conv2", F.gelu(norm(w, f"{group}.norm1", x)), padding=1)
+        x = F.gelu(norm(w, f"{group}.norm2", x))
+    torch.testing.assert_close(logits(model, images), x.amax((2, 3)) @ w["fc.weight"].T / 9)
+
+
+def test_airbench_starts_as_whitened_patches() -> None:
+    model = Airbench(AirbenchConfig(classes=5, channels=3, image_size=20, width=30))
+    kernels = model.stem.weight.detach().flatten(1)
+    torch.testing.assert_close(kernels[:12] @ kernels[:12].T, torch.eye(12))
+    torch.testing.assert_close(kernels[12:], -kernels[:12])
+    x = torch.randn(2, 24, 6, 6)
+    torch.testing.assert_close(model.groups[0].conv1(x)[:, :24], x)
 
 
 @pytest.mark.parametrize(("stem", "options"), [("imagenet", (4, 2)), ("small", (1, 1))])
