@@ -15,6 +15,7 @@ from PIL import Image
 
 TRANSLATE = {"data.max_new_tokens": 8, "train.batch_tokens": 128}
 STEPS = {"train.steps": 3, "train.evaluate_every": 3, "train.checkpoint_seconds": 0}
+STEPS["train.threads"] = 1  # with more, a step of a busy machine waits seconds for a thread
 TINY = {**STEPS, "model.width": 8}
 
 
