@@ -35,8 +35,8 @@ def test_multi30k_transformer_is_tiny() -> None:
         resolve_recipe("multi30k-transformer").recipe.train,
     )
     assert (model.depth, model.width, model.hidden, model.heads) == (4, 128, 256, 4)
-    assert (model.dropout, train.label_smoothing, train.batch_tokens) == (0.3, 0.1, 4096)
-    assert train.steps == 8000
+    assert (model.dropout, train.label_smoothing, model.norm_first) == (0.3, 0.1, True)
+    assert train.steps * train.batch_tokens < 8000 * 2 * 4096  # of the paper, on two devices
 
 
 @pytest.mark.parametrize("name", [*MULTI30K, "fra-eng"])
