@@ -13,6 +13,7 @@ from saccade.models.image_base import (
     scale_channels,
 )
 from saccade.models.image_config import AlexNetConfig
+from saccade.nn.convolution import Conv2d
 from saccade.nn.dropout import Dropout
 
 ALEXNET_CHANNELS = (64, 192, 384, 256)  # the fifth convolution has those of the fourth
@@ -39,11 +40,11 @@ class AlexNet(DenseHeadNetwork):
             nn.Conv2d(first, second, 5, padding=2),
             nn.ReLU(),
             nn.MaxPool2d(3, 2),
-            nn.Conv2d(second, third, 3, padding=1),
+            Conv2d(second, third, 3, padding=1),
             nn.ReLU(),
-            nn.Conv2d(third, last, 3, padding=1),
+            Conv2d(third, last, 3, padding=1),
             nn.ReLU(),
-            nn.Conv2d(last, last, 3, padding=1),
+            Conv2d(last, last, 3, padding=1),
             nn.ReLU(),
             nn.MaxPool2d(3, 2),
         )

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from saccade.models.image_base import ImageNetwork, check_image_size, init_convolutions
 from saccade.models.image_config import AttentionCNNConfig
-from saccade.nn.convolution import global_mean_pool
+from saccade.nn.convolution import Conv2d, global_mean_pool
 from saccade.nn.dropout import Dropout
 from saccade.nn.transformer import MultiHeadAttention
 from saccade.types.shapes import Images
@@ -46,7 +46,7 @@ class AttentionCNN(ImageNetwork):
         for stage in range(config.depth):
             outputs = config.width * 2**stage
             layers += [
-                nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
+                Conv2d(inputs, outputs, 3, padding=1, bias=False),
                 nn.BatchNorm2d(outputs),
                 nn.ReLU(),
                 nn.MaxPool2d(2),

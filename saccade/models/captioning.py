@@ -36,6 +36,7 @@ from saccade.models.transformer import (
     TransformerMemory,
     make_decoder_block,
 )
+from saccade.nn.convolution import Conv2d
 from saccade.nn.dropout import Dropout
 from saccade.nn.embedding import TokenEmbedding
 from saccade.nn.kv_cache import KVCache
@@ -83,7 +84,7 @@ def make_feature_layers(config: CaptionerConfig) -> nn.Module:
     for stage in range(config.encoder_depth):
         for _ in range(2):
             outputs = config.encoder_channels * 2**stage
-            conv = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+            conv = Conv2d(inputs, outputs, 3, padding=1, bias=False)
             layers += [conv, nn.BatchNorm2d(outputs), nn.ReLU()]
             inputs = outputs
         layers.append(nn.MaxPool2d(2))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from saccade.models.image_base import ImageNetwork, check_image_size, init_convolutions
 from saccade.models.image_config import DenseNetConfig
-from saccade.nn.convolution import global_mean_pool
+from saccade.nn.convolution import Conv2d, global_mean_pool
 from saccade.nn.dropout import Dropout
 from saccade.types.shapes import Images
 
@@ -34,7 +34,7 @@ class DenseLayer(nn.Module):
         self.norm1 = nn.BatchNorm2d(inputs)
         self.conv1 = nn.Conv2d(inputs, BOTTLENECK * growth, 1, bias=False)
         self.norm2 = nn.BatchNorm2d(BOTTLENECK * growth)
-        self.conv2 = nn.Conv2d(BOTTLENECK * growth, growth, 3, padding=1, bias=False)
+        self.conv2 = Conv2d(BOTTLENECK * growth, growth, 3, padding=1, bias=False)
 
     def forward(self, x: Images) -> Float[Tensor, "B D Y X"]:
         """Return [x; H(x)]."""

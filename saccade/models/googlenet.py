@@ -19,7 +19,7 @@ from saccade.models.image_base import (
     scale_channels,
 )
 from saccade.models.image_config import GoogLeNetConfig
-from saccade.nn.convolution import global_mean_pool
+from saccade.nn.convolution import Conv2d, global_mean_pool
 from saccade.nn.dropout import Dropout
 from saccade.types.shapes import Images
 
@@ -43,7 +43,7 @@ class ConvNormReLU(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0):
         super().__init__()
-        self.conv = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
+        self.conv = Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
         self.bn = nn.BatchNorm2d(outputs, eps=0.001)
 
     def forward(self, x: Images) -> Float[Tensor, "B D Y2 X2"]:

@@ -16,7 +16,7 @@ from saccade.models.image_base import (
     scale_channels,
 )
 from saccade.models.image_config import NiNConfig
-from saccade.nn.convolution import global_mean_pool
+from saccade.nn.convolution import Conv2d, global_mean_pool
 from saccade.nn.dropout import Dropout
 from saccade.types.shapes import Images
 
@@ -72,7 +72,7 @@ def _block(
 ) -> nn.Sequential:
     """Return a convolution and two 1 × 1 convolutions, each with ReLU."""
     return nn.Sequential(
-        nn.Conv2d(inputs, outputs, kernel, stride, padding),
+        Conv2d(inputs, outputs, kernel, stride, padding),
         nn.ReLU(),
         nn.Conv2d(outputs, outputs, 1),
         nn.ReLU(),

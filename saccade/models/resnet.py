@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from saccade.models.image_base import ImageNetwork, check_image_size, init_convolutions
 from saccade.models.image_config import ResNetConfig
-from saccade.nn.convolution import global_mean_pool
+from saccade.nn.convolution import Conv2d, global_mean_pool
 from saccade.nn.dropout import Dropout
 from saccade.types.shapes import Images
 
@@ -26,9 +26,9 @@ class BasicBlock(nn.Module):
 
     def __init__(self, inputs: int, width: int, stride: int = 1):
         super().__init__()
-        self.conv1 = nn.Conv2d(inputs, width, 3, stride, padding=1, bias=False)
+        self.conv1 = Conv2d(inputs, width, 3, stride, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.conv2 = Conv2d(width, width, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(width)
         self.downsample = make_shortcut(inputs, width, stride)
 
@@ -49,7 +49,7 @@ class Bottleneck(nn.Module):
         outputs = width * self.expansion
         self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
+        self.conv2 = Conv2d(width, width, 3, stride, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(width)
         self.conv3 = nn.Conv2d(width, outputs, 1, bias=False)
         self.bn3 = nn.BatchNorm2d(outputs)

@@ -14,6 +14,7 @@ from saccade.models.image_base import (
     scale_channels,
 )
 from saccade.models.image_config import VGGConfig
+from saccade.nn.convolution import Conv2d
 from saccade.nn.dropout import Dropout
 
 VGG_CHANNELS = (64, 128, 256, 512, 512)
@@ -53,7 +54,7 @@ def _stages(config: VGGConfig) -> list[nn.Module]:
     for published, convolutions in zip(VGG_CHANNELS, VGG_STAGES[name], strict=True):
         outputs = scale_channels(published, config.width, VGG_CHANNELS[0])
         for _ in range(convolutions):
-            layers.append(nn.Conv2d(inputs, outputs, 3, padding=1))
+            layers.append(Conv2d(inputs, outputs, 3, padding=1))
             if norm:
                 layers.append(nn.BatchNorm2d(outputs))
             layers.append(nn.ReLU())

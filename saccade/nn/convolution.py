@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from saccade.nn.kernels.winograd import is_winograd_faster, winograd_convolution
 from saccade.seeding import thread_generator
 from saccade.types.shapes import Images
 
@@ -110,6 +111,24 @@ def convolve_pixels(
     It mixes channels and no pixels, and changes the number of channels (Lin et al. 2014).
     """
     return F.linear(x.movedim(1, -1), weight, bias).movedim(-1, 1)
+
+
+PLAIN_3_BY_3 = ((3, 3), (1, 1), (1, 1), (1, 1), 1)  # kernel, stride, padding, dilation, groups
+
+
+class Conv2d(nn.Conv2d):
+    """torch's layer, with 3 × 3 kernels by Winograd's algorithm where that is faster."""
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        geometry = (self.kernel_size, self.stride, self.padding, self.dilation, self.groups)
+        if (
+            geometry != PLAIN_3_BY_3
+            or self.padding_mode != "zeros"
+            or not is_winograd_faster(input, weight)
+        ):
+            return super()._conv_forward(input, weight, bias)
+        y = winograd_convolution(input, weight)
+        return y if bias is None else y.add_(bias[:, None, None])
 
 
 # --- pooling --------------------------------------------------------------------------------------
