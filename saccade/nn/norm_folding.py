@@ -29,14 +29,20 @@ def fold_batch_norm(model: nn.Module, *example: Tensor) -> nn.Module:
     """Return a copy of a model in evaluation mode, with each batch norm that can be in its layer.
 
     A norm is folded if its only input is the output of one convolution or linear layer that nothing
-    else reads; others (before the convolution, as in DenseNet) stay. The copy has other parameters
-    than the model, and is for inference only.
+    else reads; others (before the convolution, as in DenseNet) stay. The copy is for inference
+    only. It has no memory of its own but for the layers with a folded norm: the weights of the
+    others are the model's.
 
     Args:
         model: any model with layers of torch.
         example: inputs of its `forward`, of which only shapes and types are used.
     """
-    folded = deepcopy(model).eval()
+    shared: dict[int, Any] = {
+        id(weight): nn.Parameter(weight.detach(), requires_grad=False)
+        for weight in model.parameters()
+    }
+    shared |= {id(buffer): buffer.detach() for buffer in model.buffers()}
+    folded = deepcopy(model, shared).eval()
     layers = dict(folded.named_modules())
     for norm_name, layer_name in _observe_pairs(folded, example).items():
         layer, norm = layers[layer_name], layers[norm_name]

@@ -58,6 +58,18 @@ def test_folding_leaves_the_model_as_it_was() -> None:
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
+def test_copy_shares_the_weights_of_layers_without_a_folded_norm() -> None:
+    model, x = trained(Forked()), torch.randn(2, 3, 6, 6)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    folded = fold_batch_norm(model, x)
+    own = {tensor.data_ptr() for tensor in model.state_dict().values()}
+    shared = {name for name, t in folded.state_dict().items() if t.data_ptr() in own}
+    assert {"forked.weight", "shared.bias", "shared_norm.running_var"} <= shared
+    assert not any(name.startswith(("plain", "dense")) for name in shared)
+    folded.double()  # converts the copy only
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
 def test_layer_with_a_forward_of_its_own_is_not_folded() -> None:
     class WithoutBias(nn.Conv2d):
         def forward(self, input: Tensor) -> Tensor:

@@ -32,7 +32,10 @@ from saccade.tasks.image_classification.config import ImageRecipe
 from saccade.tasks.image_classification.data import ImageSplit, prepare_images
 from saccade.tasks.image_classification.evaluate import small_pixels
 from saccade.tasks.image_classification.objective import even_batch_size
+from saccade.tasks.image_classification.scorer import ImageScorer
 from saccade.workflows.compare.compare import compare_models
+from tests.models.image_networks import small_network
+from tests.tolerances import float32_tolerance
 
 CLASSES = ("horizontal", "vertical", "square")
 TRAIN = {"train.steps": 60, "train.evaluate_every": 30, "train.batch_tokens": 16}
@@ -239,6 +242,29 @@ def test_predictions_of_any_kind_of_input_are_equal(run: Run, photos: Path) -> N
     assert {ranked.text, *(other.text for other in ranked.alternatives)} == {*CLASSES}
     with pytest.raises(ConfigError, match="expected the path of an image"):
         run.predictor.parse(3, 1)
+
+
+def test_logits_are_those_of_the_folded_network_with_its_present_weights() -> None:
+    network = small_network("vgg13_bn").float()
+    transform = ImageTransform(list("abcde"), [1] * 5, 32, 3, "crop", [0.5] * 3, [0.25] * 3)
+    scorer = ImageScorer(ImageRecipe(), network, transform)
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), np.uint8)
+    folded = scorer.inference_network()
+    assert not any(isinstance(part, nn.BatchNorm2d) for part in folded.modules())
+    assert scorer.inference_network() is folded
+    tolerance = float32_tolerance(network.double(), lambda: network(scorer.inputs(pixels).double()))
+    network.float()
+    for change in (lambda: None, lambda: network.train()(scorer.inputs(pixels)), perturb(network)):
+        change()  # nothing, the running statistics, a weight
+        with torch.no_grad():
+            expected = network.eval()(scorer.inputs(pixels)).numpy()
+        np.testing.assert_allclose(scorer.logits(pixels), expected, rtol=0, atol=tolerance)
+
+
+def perturb(network: nn.Module) -> Callable[[], object]:
+    """Return a function that changes one weight in place, as an optimizer does."""
+    weight = next(network.parameters()).detach()
+    return lambda: weight.add_(1.0)
 
 
 def test_unreadable_images_have_an_error_and_the_rest_an_answer(run: Run, photos: Path) -> None:

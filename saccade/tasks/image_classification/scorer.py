@@ -1,11 +1,11 @@
-"""Features, logits and probabilities of stored pixels. Keeps no state."""
+"""Features, logits and probabilities of stored pixels."""
 
 from collections.abc import Callable
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from saccade.data.images.augment import normalise_images, scale_pixels
 from saccade.data.images.transform import ImageTransform
@@ -18,7 +18,7 @@ from saccade.types.arrays import ByteArray, FloatArray
 from saccade.types.progress import Progress, ignore_progress
 from saccade.types.shapes import Images
 
-PREDICT_IMAGES = 256  # images of a batch in prediction
+PREDICT_IMAGES = 128  # images of a batch in prediction
 
 
 class ImageEncoder:
@@ -79,10 +79,23 @@ class ImageScorer(ImageEncoder):
     def __init__(self, recipe: ImageRecipe, model: ImageNetwork, transform: ImageTransform):
         super().__init__(recipe, model, transform)
         self.model = model
+        self._folded: tuple[list[tuple[int, int]], nn.Module] | None = None
+
+    def inference_network(self) -> nn.Module:
+        """Return the network with folded batch norms, of its present weights.
+
+        It is kept until the weights change: folding takes longer than one image.
+        """
+        weights = (*self.model.parameters(), *self.model.buffers())
+        versions = [(id(weight), weight._version) for weight in weights]
+        kept = self._folded
+        if kept is None or kept[0] != versions:
+            kept = self._folded = versions, self.model.folded()
+        return kept[1]
 
     def logits(self, pixels: ByteArray) -> FloatArray:
         """Return (images, classes) of one batch."""
-        return self.compute(self.model, pixels)
+        return self.compute(self.inference_network(), pixels)
 
     def outputs(self, pixels: ByteArray) -> FloatArray:
         """Return what the invariance checks compare: the logits."""
