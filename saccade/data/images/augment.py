@@ -66,10 +66,8 @@ def crop_padded(images: Images, padding: int, generator: Generator) -> Images:
     padding = min(padding, height - 1, width - 1)
     padded = F.pad(images, (padding,) * 4, mode="reflect")
     shifts = torch.randint(0, 2 * padding + 1, (2, count), generator=generator)
-    rows = shifts[0][:, None] + torch.arange(height)
-    columns = shifts[1][:, None] + torch.arange(width)
-    found = padded[torch.arange(count)[:, None, None], :, rows[:, :, None], columns[:, None, :]]
-    return found.permute(0, 3, 1, 2)
+    crops = padded.unfold(2, height, 1).unfold(3, width, 1)  # all of them, as views
+    return crops[torch.arange(count), :, shifts[0], shifts[1]]
 
 
 def crop_resized(images: Images, min_area: float, generator: Generator) -> Images:
