@@ -56,6 +56,27 @@ def test_only_the_gradients_that_are_needed() -> None:
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("is_inference", [False, True])
+def test_threads_compute_the_same_again(is_inference: bool) -> None:
+    x, kernel = random(9, 5, 8, 8).requires_grad_(), random(6, 5, 3, 3).requires_grad_()
+    gradient = random(9, 6, 8, 8)
+    found = []
+    try:
+        for threads in (1, 3, 3):
+            torch.set_num_threads(threads)
+            with torch.inference_mode(is_inference):
+                y = winograd_convolution(x, kernel)
+            assert y.is_inference() == is_inference
+            gradients = () if is_inference else torch.autograd.grad(y, [x, kernel], gradient)
+            found.append((y, *gradients))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(1)
+    for one, other, again in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+        assert torch.equal(other, again)
+
+
 def assert_rounded(found: Tensor, exact: Tensor) -> None:
     """Fail if values in float32 differ by more than 32 roundings, in the root mean square.
 

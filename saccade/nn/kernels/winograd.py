@@ -10,8 +10,9 @@ those of the definition. Tiles are transformed and multiplied some images at a t
 in the cache of the CPU (`benchmarks/kernels.py` has the times).
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +22,7 @@ from torch.autograd.function import once_differentiable
 
 from saccade.types.shapes import Images
 
+ItemT = TypeVar("ItemT")
 Kernel3 = Float[Tensor, "D C 3 3"]
 
 OUTPUTS = 4  # of a side of a tile
@@ -107,48 +109,78 @@ class _Winograd(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, kernel: Tensor) -> Tensor:
-        """Convolve some images at a time."""
+        """Keep the inputs, not their tiles."""
         ctx.save_for_backward(x, kernel)
-        y = _new_images(x, len(kernel))
-        pixels, outputs = x.permute(0, 2, 3, 1), y.permute(0, 2, 3, 1)
-        weight = _transform_kernel(kernel).transpose(1, 2)
-        for some in _chunks(x):
-            _multiply(_transform_inputs(pixels[some]), weight, outputs[some])
-        return y
+        return _convolve(x, _transform_kernel(kernel).transpose(1, 2))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return the gradients of the images and the kernel, those that are needed."""
         x, kernel = ctx.saved_tensors
-        pixels, gradients = x.permute(0, 2, 3, 1), gradient.permute(0, 2, 3, 1)
-        to_x = to_kernel = None
-        if ctx.needs_input_grad[0]:
-            to_x = _new_images(x, x.shape[1])
-            results = to_x.permute(0, 2, 3, 1)
-            weight = _transform_kernel(kernel, is_flipped=True)
-            for some in _chunks(x):
-                _multiply(_transform_inputs(gradients[some]), weight, results[some])
-        if ctx.needs_input_grad[1]:
-            total = x.new_empty(INPUTS**2, *kernel.shape[:2])
-            for some in _chunks(x):
-                tiles = _transform_gradients(gradients[some]).transpose(1, 2)
-                inputs = _transform_inputs(pixels[some])
-                total.baddbmm_(tiles, inputs, beta=1 if some.start else 0)
-            to_kernel = _kernel_gradient(total)
-        return to_x, to_kernel
+        to_x, to_kernel = ctx.needs_input_grad
+        return (
+            _convolve(gradient, _transform_kernel(kernel, is_flipped=True)) if to_x else None,
+            _kernel_gradient(gradient, x) if to_kernel else None,
+        )
 
 
-def _new_images(like: Tensor, channels: int) -> Tensor:
-    """Return memory for images of the same size, channels last."""
-    shape = (len(like), channels, *like.shape[2:])
-    return torch.empty(shape, dtype=like.dtype, memory_format=torch.channels_last)
+def _convolve(x: Tensor, weight: Tensor) -> Tensor:
+    """Convolve images with the transformed kernel (36, C, D), some images at a time."""
+    shape = (len(x), weight.shape[2], *x.shape[2:])
+    y = torch.empty(shape, dtype=x.dtype, memory_format=torch.channels_last)
+    pixels, outputs = x.permute(0, 2, 3, 1), y.permute(0, 2, 3, 1)
+
+    def convolve_some(some: slice) -> None:
+        _multiply(_transform_inputs(pixels[some]), weight, outputs[some])
+
+    _run_in_threads(convolve_some, _chunks(x))
+    return y
 
 
-def _chunks(x: Tensor) -> Iterator[slice]:
-    """Yield the images that are transformed together."""
+def _kernel_gradient(gradient: Tensor, x: Tensor) -> Tensor:
+    """Return the gradient of the kernel (D, C, 3, 3) for that of the outputs."""
+    gradients, pixels = gradient.permute(0, 2, 3, 1), x.permute(0, 2, 3, 1)
+    chunks = _chunks(x)
+    parts = min(torch.get_num_threads(), len(chunks))
+    totals = x.new_zeros(parts, INPUTS**2, gradient.shape[1], x.shape[1])  # of each thread
+
+    def accumulate(part: int) -> None:
+        for some in chunks[part::parts]:
+            tiles = _transform_gradients(gradients[some]).transpose(1, 2)
+            totals[part].baddbmm_(tiles, _transform_inputs(pixels[some]))
+
+    _run_in_threads(accumulate, range(parts))
+    of_kernel = _matrices(x)[0]
+    product = torch.kron(of_kernel, of_kernel).T @ totals.sum(0).view(INPUTS**2, -1)
+    return product.T.reshape(*totals.shape[2:], 3, 3).contiguous()
+
+
+def _run_in_threads(function: Callable[[ItemT], None], items: Sequence[ItemT]) -> None:
+    """Call a function for each item, in as many threads as torch has.
+
+    If torch divided each of the small operations over its threads, these would wait for each other
+    some thousand times in a training step, for long where other processes run.
+    """
+
+    def run(item: ItemT) -> None:
+        with torch.inference_mode():  # a new thread would record gradients
+            function(item)
+
+    threads = min(torch.get_num_threads(), len(items))
+    if threads == 1:
+        for item in items:
+            run(item)
+    else:
+        with ThreadPoolExecutor(threads, "winograd", torch.set_num_threads, (1,)) as pool:
+            list(pool.map(run, items))
+
+
+def _chunks(x: Tensor) -> list[slice]:
+    """Return the images that are transformed together; a chunk or more for each thread."""
     step = max(1, CHUNK_TILES // (_count_tiles(x.shape[2]) * _count_tiles(x.shape[3])))
-    return (slice(start, start + step) for start in range(0, len(x), step))
+    step = min(step, -(-len(x) // torch.get_num_threads()))
+    return [slice(start, start + step) for start in range(0, len(x), step)]
 
 
 def _count_tiles(side: int) -> int:
@@ -161,13 +193,6 @@ def _transform_kernel(kernel: Tensor, is_flipped: bool = False) -> Tensor:
     both = torch.kron(of_kernel, of_kernel)  # of rows and columns: (36, 9)
     product = (both.flip(1) if is_flipped else both) @ kernel.reshape(-1, 9).T
     return product.view(-1, *kernel.shape[:2])
-
-
-def _kernel_gradient(total: Tensor) -> Tensor:
-    """Return Gᵀ ∂ G (D, C, 3, 3) for the gradients ∂ (36, D, C)."""
-    of_kernel = _matrices(total)[0]
-    product = torch.kron(of_kernel, of_kernel).T @ total.view(len(total), -1)
-    return product.T.reshape(*total.shape[1:], 3, 3).contiguous()
 
 
 def _transform_inputs(pixels: Tensor) -> Tensor:
