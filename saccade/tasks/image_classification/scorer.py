@@ -14,6 +14,7 @@ from saccade.models.image_base import ImageNetwork
 from saccade.tasks.image_classification.config import ImageRecipe, ImagesRecipe
 from saccade.tasks.image_classification.data import ImageSplit
 from saccade.tasks.neural import device_of
+from saccade.training.device import tune_malloc
 from saccade.types.arrays import ByteArray, FloatArray
 from saccade.types.progress import Progress, ignore_progress
 from saccade.types.shapes import Images
@@ -29,6 +30,7 @@ class ImageEncoder:
         self.labels = transform.labels
         self.mean = torch.tensor(transform.mean)
         self.deviation = torch.tensor(transform.deviation)
+        tune_malloc()
 
     def inputs(self, pixels: ByteArray) -> Images:
         """Return stored pixels (N, Y, X, C) as the network takes them, on its device."""
