@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from saccade.models.image_base import ImageNetwork, check_image_size
 from saccade.models.image_config import AirbenchConfig
-from saccade.nn.convolution import global_max_pool
+from saccade.nn.convolution import Conv2d, global_max_pool
 from saccade.nn.dropout import Dropout
 from saccade.types.shapes import Images
 
@@ -69,8 +69,8 @@ class ConvolutionGroup(nn.Module):
 
     def __init__(self, inputs: int, outputs: int):
         super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.conv1 = Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        self.conv2 = Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.pool = nn.MaxPool2d(2)
         self.norm1, self.norm2 = make_norm_without_gain(outputs), make_norm_without_gain(outputs)
         for conv in (self.conv1, self.conv2):

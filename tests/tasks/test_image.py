@@ -261,6 +261,19 @@ def test_logits_are_those_of_the_folded_network_with_its_present_weights() -> No
         np.testing.assert_allclose(scorer.logits(pixels), expected, rtol=0, atol=tolerance)
 
 
+def test_logits_in_training_are_those_of_weights_changed_by_a_fused_optimizer() -> None:
+    network = small_network("vgg13_bn").float().train()
+    transform = ImageTransform(list("abcde"), [1] * 5, 32, 3, "crop", [0.5] * 3, [0.25] * 3)
+    scorer = ImageScorer(ImageRecipe(), network, transform)
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), np.uint8)
+    before = scorer.logits(pixels)
+    for weight in network.parameters():
+        weight.grad = torch.ones_like(weight)
+    torch.optim.AdamW(network.parameters(), lr=0.1, fused=True).step()
+    assert np.abs(scorer.logits(pixels) - before).min() > 1e-3
+    assert network.training
+
+
 def perturb(network: nn.Module) -> Callable[[], object]:
     """Return a function that changes one weight in place, as an optimizer does."""
     weight = next(network.parameters()).detach()

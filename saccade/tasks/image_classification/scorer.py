@@ -86,8 +86,11 @@ class ImageScorer(ImageEncoder):
     def inference_network(self) -> nn.Module:
         """Return the network with folded batch norms, of its present weights.
 
-        It is kept until the weights change: folding takes longer than one image.
+        It is kept until the weights change: folding takes longer than one image. In training it is
+        not kept, since fused optimizers change weights without a new version.
         """
+        if self.model.training:
+            return self.model.folded()
         weights = (*self.model.parameters(), *self.model.buffers())
         versions = [(id(weight), weight._version) for weight in weights]
         kept = self._folded
@@ -107,7 +110,8 @@ class ImageScorer(ImageEncoder):
         self, split: ImageSplit, on_progress: Progress = ignore_progress
     ) -> FloatArray:
         """Return (images, classes) of a split, batch by batch."""
-        return by_batches(self.logits, split, on_progress)
+        network = self.inference_network()
+        return by_batches(lambda pixels: self.compute(network, pixels), split, on_progress)
 
     def probabilities(self, pixels: ByteArray) -> FloatArray:
         """Return (images, classes): probabilities that sum to 1 for each image."""
