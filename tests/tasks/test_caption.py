@@ -196,6 +196,24 @@ def test_words_below_the_minimum_are_unknown(table: Path) -> None:
     assert "red" in all_rare.preprocessor.words
 
 
+def test_batches_of_a_trained_encoder_have_captions_of_all_lengths(table: Path) -> None:
+    """Batch norm of images of one length would have other statistics than in evaluation."""
+    are_mixed = {}
+    for encoder in ("conv", "efficientnet_lite0"):
+        changes = {"model.encoder": encoder, "model.image_size": 32, "model.encoder_width": None}
+        data = prepare_captions(make_recipe(table, **changes), PrepareContext())
+        model = task_spec_for(data.recipe).components(data.recipe).build_model
+        network = model(data.recipe, data.preprocessor)
+        objective = CaptionObjective(data.recipe, network, data.preprocessor, data.splits)
+        batches = objective.batches("train")
+        epoch = [next(batches) for _ in range(objective.batches_in_epoch())]
+        images = sorted(image for batch in epoch for image in batch.lines)
+        assert images == sorted(2 * [*range(32)])
+        are_mixed[encoder] = [batch.target_positions is not None for batch in epoch]  # padded
+    assert all(are_mixed["conv"])
+    assert not all(are_mixed["efficientnet_lite0"])  # frozen: batches with less padding
+
+
 def test_grids_of_a_frozen_encoder_are_computed_once(table: Path) -> None:
     changes = {"model.encoder": "efficientnet_lite0", "model.image_size": 32}
     changes |= {"model.encoder_width": None, "model.dropout": 0.0}

@@ -12,7 +12,7 @@ from torch import Tensor
 from saccade.data.images.augment import augment_images, normalise_images, scale_pixels
 from saccade.data.images.config import AugmentConfig
 from saccade.data.images.store import MAX_MEMORY_BYTES
-from saccade.data.samplers import bucketed_batches
+from saccade.data.samplers import bucketed_batches, shuffled_batches
 from saccade.errors import ConfigError
 from saccade.models.attention_paths import AttentionPathDecoder
 from saccade.models.base import EncoderDecoder
@@ -57,10 +57,19 @@ class CaptionObjective(StatelessObjective[Batch]):
             )
 
     def batches(self, split: str, start: int = 0) -> Iterator[Batch]:
-        """Yield shuffled batches without end; the n-th is a function of the seed and n."""
-        examples, seed = self.splits[split], self.settings.seed
+        """Yield shuffled batches without end; the n-th is a function of the seed and n.
+
+        Captions of similar length are in one batch only if the encoder is frozen: the length
+        depends on the image, so that batch norm would have other statistics in training.
+        """
+        examples = self.splits[split]
         lengths = examples.encoded.lengths
-        batches = bucketed_batches(lengths, self.batch_captions, seed, start)
+        order = self.batch_captions, self.settings.seed, start
+        batches = (
+            bucketed_batches(lengths, *order)
+            if self.is_frozen
+            else shuffled_batches(len(lengths), *order)
+        )
         for step, rows in enumerate(batches, start):
             yield examples.batch(rows, partial(self._source, split, step))
 
