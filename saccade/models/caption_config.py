@@ -1,5 +1,6 @@
 """Settings of the captioning networks. Does not import torch."""
 
+import math
 from typing import Literal
 
 from pydantic import Field
@@ -21,6 +22,9 @@ from saccade.types.limits import (
 )
 from saccade.types.names import ScoreName
 
+# of the encoder `conv`, if its depth is not set
+MAX_GRID_SIDE, MIN_STAGES = 8, 2
+
 
 class CaptionerConfig(Config):
     """Settings that every captioning network has: the encoder of the image, and sizes."""
@@ -33,13 +37,14 @@ class CaptionerConfig(Config):
     image_size: int = Field(0, ge=0, le=MAX_IMAGE_SIZE)
     """Side of the square images, in pixels; set from the data."""
     encoder: Literal["conv", "resnet18", "efficientnet_lite0"] = "conv"
-    """Network that turns an image into a grid of features: stages of two convolutions and a
-    pooling, a residual network, or EfficientNet-Lite0."""
+    """Network that turns an image into a grid of features: stages of convolutions and a pooling, a
+    residual network, or EfficientNet-Lite0."""
     encoder_width: int | None = Field(None, ge=1, le=MAX_WIDTH)
     """Channels of the first stage of the encoder; 16 of `conv`, otherwise 32 if not set, which the
     weights of EfficientNet-Lite0 need."""
-    encoder_depth: int = Field(3, ge=1, le=MAX_POOLED_STAGES)
-    """Encoder `conv`: number of stages, each of which halves the image and doubles the channels."""
+    encoder_depth: int | None = Field(None, ge=1, le=MAX_POOLED_STAGES)
+    """Encoder `conv`: number of stages, each of which halves the image and doubles the channels; if
+    not set, as many as leave at most 8 × 8 cells, at least 2."""
     pretrained: bool = True
     """Encoder `efficientnet_lite0`: start from weights trained on ImageNet (extra
     vision-weights)."""
@@ -56,6 +61,12 @@ class CaptionerConfig(Config):
     def encoder_channels(self) -> int:
         """Channels of the first stage of the encoder."""
         return self.encoder_width or (16 if self.encoder == "conv" else 32)
+
+    @property
+    def encoder_stages(self) -> int:
+        """Number of stages of the encoder `conv`."""
+        stages = math.ceil(math.log2(max(self.image_size, 1) / MAX_GRID_SIDE))
+        return self.encoder_depth or min(max(stages, MIN_STAGES), MAX_POOLED_STAGES)
 
     @property
     def pretrained_images(self) -> PretrainedImages | None:

@@ -9,6 +9,9 @@ by the score function (`attention_paths`). Without attention c_t is the mean of 
 al. 2015 read the image once, before the first word). `CaptionTransformer` is the decoder of
 `transformer` with the x_i as memory.
 
+The receptive field of `conv_stages` is small: of 32 × 32 pixels a cell covers 4 × 4 and depends on
+14 × 14, so that a word that names an object of 8 × 8 has to attend to a cell on it.
+
 Differs from the paper in the learned positions of the cells, which a small receptive field does not
 have by itself, in the readout (that of `bahdanau`), and in that there is no gate of the context.
 """
@@ -46,7 +49,8 @@ from saccade.nn.positional_encoding import SinusoidalPositions
 from saccade.nn.rnn import CELLS
 from saccade.types.shapes import DecoderState, Hidden, Images, Lengths, TokenIds
 
-POSITION_DEVIATION = 0.02  # of the initial positions
+# of the initial positions: with 0.02 attention learns much later which cell is left of which
+POSITION_DEVIATION = 0.5
 
 
 # --- the encoder ----------------------------------------------------------------------------------
@@ -79,18 +83,31 @@ def make_feature_layers(config: CaptionerConfig) -> nn.Module:
             **sizes,
         )
         return FeatureGrid(EfficientNetLite(lite))
+    return conv_stages(config.channels, config.encoder_channels, config.encoder_stages)
+
+
+def conv_stages(channels: int, width: int, depth: int) -> nn.Sequential:
+    """Return `depth` stages of 3 × 3 convolutions and a pooling, then a 1 × 1 convolution.
+
+    The first stage has one convolution, the others two, of twice the channels of the stage before.
+    The 1 × 1 convolution is a further layer of features with the same receptive field.
+    """
     layers: list[nn.Module] = []
-    inputs = config.channels
-    for stage in range(config.encoder_depth):
-        for _ in range(2):
-            outputs = config.encoder_channels * 2**stage
-            conv = Conv2d(inputs, outputs, 3, padding=1, bias=False)
-            layers += [conv, nn.BatchNorm2d(outputs), nn.ReLU()]
+    inputs, outputs = channels, width
+    for stage in range(depth):
+        for _ in range(1 if stage == 0 else 2):
+            layers += _convolution(inputs, outputs, 3)
             inputs = outputs
         layers.append(nn.MaxPool2d(2))
-    features = nn.Sequential(*layers)
+        outputs *= 2
+    features = nn.Sequential(*layers, *_convolution(inputs, outputs, 1))
     init_convolutions(features)
     return features
+
+
+def _convolution(inputs: int, outputs: int, size: int) -> list[nn.Module]:
+    conv = Conv2d(inputs, outputs, size, padding=size // 2, bias=False)
+    return [conv, nn.BatchNorm2d(outputs), nn.ReLU()]
 
 
 class GridEncoder(nn.Module):

@@ -19,6 +19,7 @@ from saccade.models.captioning import (
     CaptionTransformer,
     GridEncoder,
     RecurrentCaptioner,
+    conv_stages,
     coverage_loss,
 )
 from saccade.tasks.captioning.inspect import NumberedImages
@@ -175,6 +176,31 @@ def test_grids_of_frozen_features_replace_images() -> None:
         grids = model.encoder.features(images)
         assert grids.shape[1:] == model.encoder.grid_shape
         assert torch.equal(model(images, target), model(grids, target))
+
+
+def test_stages_leave_a_grid_of_eight_cells_a_side_or_less() -> None:
+    sides = {}
+    for size in (8, 16, 28, 32, 48, 64, 100):
+        config = AttentiveCaptionerConfig(**SIZES | {"image_size": size, "encoder_depth": None})
+        sides[size] = GridEncoder(config).grid_shape[1]
+    assert sides == {8: 2, 16: 4, 28: 7, 32: 8, 48: 6, 64: 8, 100: 6}
+    given = AttentiveCaptionerConfig(**SIZES | {"image_size": 32, "encoder_depth": 1})
+    assert GridEncoder(given).grid_shape[1] == 16
+
+
+def test_cells_of_two_stages_depend_on_fourteen_pixels() -> None:
+    torch.manual_seed(0)
+    layers = conv_stages(1, 4, 2).double().eval()
+    image = torch.randn(1, 1, 32, 32, dtype=torch.float64)
+    affects = set()
+    with torch.no_grad():
+        cell = layers(image)[0, :, 4, 3]
+        for y, x in product(range(32), range(32)):
+            changed = image.clone()
+            changed[0, 0, y, x] += 100  # more than any pooling hides
+            if not torch.equal(layers(changed)[0, :, 4, 3], cell):
+                affects.add((y, x))
+    assert affects == set(product(range(11, 25), range(7, 21)))
 
 
 def test_resnet_encoder_has_no_output_layer() -> None:
