@@ -214,7 +214,9 @@ def test_batches_of_a_trained_encoder_have_captions_of_all_lengths(table: Path) 
     assert not all(are_mixed["efficientnet_lite0"])  # frozen: batches with less padding
 
 
-def test_grids_of_a_frozen_encoder_are_computed_once(table: Path) -> None:
+def test_grids_of_a_frozen_encoder_are_computed_once(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     changes = {"model.encoder": "efficientnet_lite0", "model.image_size": 32}
     changes |= {"model.encoder_width": None, "model.dropout": 0.0}
     recipe = make_recipe(table, **changes)
@@ -235,6 +237,17 @@ def test_grids_of_a_frozen_encoder_are_computed_once(table: Path) -> None:
     with torch.no_grad():
         same = objective.loss(batch._replace(source=images))
     assert torch.allclose(loss.total.detach(), same.total, rtol=1e-4)
+    evaluator = components.evaluator(data.recipe, model, data.preprocessor)
+    first = evaluator.evaluate(train)
+    calls.clear()
+    assert evaluator.evaluate(train).metrics == first.metrics and not calls
+    limited = evaluator.evaluate(train, limit=10)
+    assert calls and limited["examples"] == 10
+    uncached = components.evaluator(data.recipe, model, data.preprocessor)
+    monkeypatch.setattr(
+        uncached, "_images", lambda split, rows: uncached.predictor.images(split.pixels_at(rows))
+    )
+    assert uncached.evaluate(train)["loss"] == pytest.approx(first["loss"], rel=1e-4)
     with pytest.raises(ConfigError, match="got data.augment with frozen features"):
         flipped = make_recipe(table, **changes, data__augment__flip=True)
         found = prepare_captions(flipped, PrepareContext())

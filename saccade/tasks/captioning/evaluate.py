@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,10 @@ from saccade.tasks.captioning.predict import CAPTIONED_TOGETHER, CaptionPredicto
 from saccade.tasks.neural import device_of
 from saccade.tasks.translation.evaluate import PER_TOKEN
 from saccade.tasks.translation.objective import batch_to, target_hidden
-from saccade.types.arrays import FloatArray
+from saccade.types.arrays import FloatArray, IntArray
 from saccade.types.progress import Progress, ignore_progress
 from saccade.types.results import ComparisonMetric, Evaluation, Prediction
+from saccade.types.shapes import Images
 
 LOSS_CAPTIONS = 256  # of a batch
 FLOOR_SAMPLE_IMAGES = 200  # training images by which the constant caption is chosen
@@ -50,6 +52,7 @@ class CaptionEvaluator(Evaluator[CaptionSplit]):
     def __init__(self, recipe: CaptionRecipe, model: EncoderDecoder, transform: CaptionTransform):
         self.recipe, self.model = recipe, model
         self.predictor = CaptionPredictor(recipe, model, transform)
+        self._last_grids: tuple[CaptionSplit, NDArray[np.float32]] | None = None
         self.is_exact = recipe.data.synthetic is not None
         self.metric = (
             ComparisonMetric("exact", True, 100.0)
@@ -73,7 +76,7 @@ class CaptionEvaluator(Evaluator[CaptionSplit]):
         hits: list[bool] = []
         for start in range(0, len(some), CAPTIONED_TOGETHER):
             rows = np.arange(start, min(start + CAPTIONED_TOGETHER, len(some)))
-            images = self.predictor.images(some.pixels_at(rows))
+            images = self._images(some, rows)
             found = self.predictor.search(images, settings, (rows + 1).tolist())
             ids = [hypotheses[0].ids for hypotheses in found]
             texts += [self.predictor.tokenizer.decode(words) for words in ids]
@@ -110,7 +113,7 @@ class CaptionEvaluator(Evaluator[CaptionSplit]):
         encoder: Any = self.model.encoder
         assert isinstance(encoder, GridEncoder)
         _, _, columns = encoder.grid_shape
-        cell = images.shape[-1] / columns
+        cell = self.predictor.form.size / columns
         hits = []
         cells = weights.argmax(-1).cpu().numpy()
         for row, words in enumerate(ids):
@@ -123,6 +126,18 @@ class CaptionEvaluator(Evaluator[CaptionSplit]):
                 hits.append(number < len(of_scene) and _contains(of_scene[number], *centre))
         return hits
 
+    def _images(self, split: CaptionSplit, rows: IntArray) -> Images:
+        """Return images as the network takes them; of a frozen encoder their grids.
+
+        The grids of a split are computed once, not in each evaluation.
+        """
+        if not self.recipe.model.has_frozen_encoder:
+            return self.predictor.images(split.pixels_at(rows))
+        if self._last_grids is None or not _have_same_images(self._last_grids[0], split):
+            self._last_grids = split, self.predictor.grids(split)
+        grids = self._last_grids[1]
+        return torch.from_numpy(np.array(grids[rows])).to(device_of(self.model))
+
     @torch.no_grad()
     def mean_loss(self, split: CaptionSplit) -> dict[str, float]:
         """Return the cross-entropy per word of the references, and the perplexity."""
@@ -132,7 +147,7 @@ class CaptionEvaluator(Evaluator[CaptionSplit]):
         order = np.argsort(split.encoded.lengths, kind="stable")
         for start in range(0, len(order), LOSS_CAPTIONS):
             rows = order[start : start + LOSS_CAPTIONS]
-            batch = split.batch(rows, lambda images: self.predictor.images(split.pixels_at(images)))
+            batch = split.batch(rows, partial(self._images, split))
             batch = batch_to(batch, device)
             hidden = target_hidden(self.model, batch)
             found = linear_cross_entropy(hidden, self.model.output_layer, batch.target_out)
@@ -201,6 +216,10 @@ def _words(texts: Sequence[str]) -> list[list[str]]:
 def _exact(captions: Sequence[str], references: Sequence[Sequence[str]]) -> FloatArray:
     pairs = zip(captions, references, strict=True)
     return np.array([float(caption in texts) for caption, texts in pairs], np.float64)
+
+
+def _have_same_images(one: CaptionSplit, other: CaptionSplit) -> bool:
+    return one.pixels is other.pixels and np.array_equal(one.rows, other.rows)
 
 
 def _contains(region: Region, y: float, x: float) -> bool:

@@ -1,6 +1,5 @@
 """Training objective of captioners: cross-entropy of the words, and penalties of the attention."""
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -11,23 +10,21 @@ from torch import Tensor
 
 from saccade.data.images.augment import augment_images, normalise_images, scale_pixels
 from saccade.data.images.config import AugmentConfig
-from saccade.data.images.store import MAX_MEMORY_BYTES
 from saccade.data.samplers import bucketed_batches, shuffled_batches
 from saccade.errors import ConfigError
 from saccade.models.attention_paths import AttentionPathDecoder
 from saccade.models.base import EncoderDecoder
-from saccade.models.captioning import GridEncoder, RecurrentCaptioner, coverage_loss
+from saccade.models.captioning import RecurrentCaptioner, coverage_loss
 from saccade.nn.kernels.linear_cross_entropy import linear_cross_entropy
 from saccade.tasks.captioning.config import CaptionRecipe
 from saccade.tasks.captioning.data import CaptionSplit, CaptionTransform
+from saccade.tasks.captioning.predict import CaptionPredictor
 from saccade.tasks.image_classification.objective import MAX_NAMED_ROWS, even_batch_size
 from saccade.tasks.neural import StatelessObjective, device_of
 from saccade.tasks.translation.objective import batch_to, score_function_loss, target_hidden
 from saccade.training.objective import Loss
 from saccade.types.arrays import IntArray
 from saccade.types.shapes import Batch, Images
-
-GRID_BATCH = 32  # images whose frozen features are computed together
 
 
 class CaptionObjective(StatelessObjective[Batch]):
@@ -44,8 +41,7 @@ class CaptionObjective(StatelessObjective[Batch]):
     ):
         super().__init__(recipe, model)
         self.splits, self.augment = splits, recipe.data.augment
-        self.mean = torch.tensor(transform.mean)
-        self.deviation = torch.tensor(transform.deviation)
+        self.predictor = CaptionPredictor(recipe, model, transform)
         captions = len(splits["train"].encoded)
         self.batch_captions = even_batch_size(captions, self.settings.batch_tokens)
         self.is_frozen = recipe.model.has_frozen_encoder
@@ -77,31 +73,12 @@ class CaptionObjective(StatelessObjective[Batch]):
         """Return augmented images, or the grids of a frozen encoder."""
         if self.is_frozen:
             if split not in self._grids:
-                self._grids[split] = self._compute_grids(self.splits[split])
+                self._grids[split] = self.predictor.grids(self.splits[split])
             return torch.from_numpy(np.array(self._grids[split][rows]))
         pixels = scale_pixels(torch.from_numpy(self.splits[split].pixels_at(rows)))
-        pixels = augment_images(pixels, self.augment, self.mean, self.settings.seed, step)
-        return normalise_images(pixels, self.mean, self.deviation)
-
-    @torch.no_grad()
-    def _compute_grids(self, examples: CaptionSplit) -> Any:
-        """Return the grid of each image, in memory or from 256 MB on in a temporary file."""
-        encoder: Any = self.model.encoder
-        assert isinstance(encoder, GridEncoder)
-        shape = (len(examples), *encoder.grid_shape)
-        grids: Any = np.empty(0, np.float32)
-        if 4 * int(np.prod(shape)) <= MAX_MEMORY_BYTES:
-            grids = np.empty(shape, np.float32)
-        else:
-            with tempfile.TemporaryFile() as file:
-                grids = np.memmap(file, np.float32, "w+", shape=shape)
-        device = device_of(self.model)
-        for start in range(0, len(examples), GRID_BATCH):
-            rows = np.arange(start, min(start + GRID_BATCH, len(examples)))
-            pixels = scale_pixels(torch.from_numpy(examples.pixels_at(rows)))
-            images = normalise_images(pixels, self.mean, self.deviation).to(device)
-            grids[rows] = encoder.features(images).cpu().numpy()
-        return grids
+        mean, deviation = self.predictor.mean, self.predictor.deviation
+        pixels = augment_images(pixels, self.augment, mean, self.settings.seed, step)
+        return normalise_images(pixels, mean, deviation)
 
     def batches_in_epoch(self) -> int:
         """Return how many batches contain every caption once."""

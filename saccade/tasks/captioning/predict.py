@@ -1,15 +1,18 @@
 """Captioning images: paths of files, bytes, arrays or Pillow images."""
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.config import Config
 from saccade.data.images.augment import normalise_images, scale_pixels
+from saccade.data.images.store import MAX_MEMORY_BYTES
 from saccade.data.special_tokens import BOS, EOS, PAD
 from saccade.decoding import (
     MAX_SEARCH_ROWS,
@@ -21,9 +24,10 @@ from saccade.decoding import (
 from saccade.errors import ConfigError
 from saccade.inspection.attention import capture_attention
 from saccade.models.base import EncoderDecoder
+from saccade.models.captioning import GridEncoder
 from saccade.tasks.base import PredictContext
 from saccade.tasks.captioning.config import CaptionRecipe
-from saccade.tasks.captioning.data import CaptionTransform
+from saccade.tasks.captioning.data import CaptionSplit, CaptionTransform
 from saccade.tasks.image_classification.predict import (
     ImageInput,
     ImageInputPredictor,
@@ -36,6 +40,7 @@ from saccade.types.results import Prediction
 from saccade.types.shapes import Images
 
 CAPTIONED_TOGETHER = 64  # images whose captions are generated together
+GRID_BATCH = 32  # images whose frozen features are computed together
 
 
 class CaptionPredictor(ImageInputPredictor):
@@ -91,6 +96,26 @@ class CaptionPredictor(ImageInputPredictor):
         """Return stored pixels (N, Y, X, C) as the network takes them, on its device."""
         images = scale_pixels(torch.from_numpy(np.array(pixels)))
         return normalise_images(images, self.mean, self.deviation).to(device_of(self.model))
+
+    @torch.no_grad()
+    def grids(self, examples: CaptionSplit) -> NDArray[np.float32]:
+        """Return the features of each image by a frozen encoder, for the network in place of it.
+
+        In memory, or from 256 MB on in a temporary file.
+        """
+        encoder: Any = self.model.encoder
+        assert isinstance(encoder, GridEncoder)
+        shape = (len(examples), *encoder.grid_shape)
+        grids: NDArray[np.float32]
+        if 4 * int(np.prod(shape)) <= MAX_MEMORY_BYTES:
+            grids = np.empty(shape, np.float32)
+        else:
+            with tempfile.TemporaryFile() as file:
+                grids = np.memmap(file, np.float32, "w+", shape=shape)
+        for start in range(0, len(examples), GRID_BATCH):
+            rows = np.arange(start, min(start + GRID_BATCH, len(examples)))
+            grids[rows] = encoder.features(self.images(examples.pixels_at(rows))).cpu().numpy()
+        return grids
 
     @torch.inference_mode()
     def search(
