@@ -39,8 +39,9 @@ def find_array_files(files: list[str]) -> list[str]:
 
 
 def _plain_name(name: str) -> str:
-    path = PurePosixPath(name)
-    return path.stem if path.suffix in COMPRESSED_SUFFIXES else path.name
+    last = name.rpartition("/")[2]
+    stem, dot, suffix = last.rpartition(".")
+    return stem if stem and dot + suffix in COMPRESSED_SUFFIXES else last
 
 
 def _is_idx_images(name: str) -> bool:

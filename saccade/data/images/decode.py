@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from saccade.data.images.config import MAX_IMAGE_PIXELS, FitName
 from saccade.types.arrays import ByteArray
@@ -161,7 +161,9 @@ def decode_image(image: Image.Image, form: ImageForm) -> ByteArray:
     try:
         image.draft(None, (side, side))  # None: the same mode
         image = _blended(_upright(image))
-        return np.array(_fitted(image.convert("L" if form.channels == 1 else "RGB"), form))
+        mode = "L" if form.channels == 1 else "RGB"
+        # Pillow copies an image that has the mode already
+        return np.array(_fitted(image if image.mode == mode else image.convert(mode), form))
     except UnreadableImage:
         raise
     except Exception as error:
@@ -172,7 +174,8 @@ def _upright(image: Image.Image) -> Image.Image:
     """Return the image as the camera was held; damaged EXIF data is ignored."""
     image.load()
     try:
-        return ImageOps.exif_transpose(image)
+        is_upright = image.getexif().get(ExifTags.Base.Orientation, 1) == 1
+        return image if is_upright else ImageOps.exif_transpose(image)
     except Exception:
         return image
 

@@ -94,11 +94,12 @@ def choose_form(
 
 def channel_statistics(pixels: ByteArray, rows: IntArray) -> tuple[list[float], list[float]]:
     """Return mean and deviation of each channel over some images, of values from 0 to 1."""
-    sums = np.zeros((2, pixels.shape[-1]))
+    counts = np.zeros((pixels.shape[-1], 256), np.int64)  # how often each channel has each value
     for start in range(0, len(rows), STATISTICS_ROWS):
-        values = pixels[rows[start : start + STATISTICS_ROWS]].astype(np.float64) / 255
-        sums += [values.sum((0, 1, 2)), (values**2).sum((0, 1, 2))]
-    count = max(1, len(rows) * pixels.shape[1] * pixels.shape[2])
-    mean = sums[0] / count
-    deviation = np.sqrt(np.maximum(sums[1] / count - mean**2, 0))
-    return mean.tolist(), np.maximum(deviation, MIN_DEVIATION).tolist()
+        some = pixels[rows[start : start + STATISTICS_ROWS]]
+        for channel, found in enumerate(counts):
+            found += np.bincount(some[..., channel].ravel(), minlength=256)
+    values, count = np.arange(256) / 255, max(1, len(rows) * pixels.shape[1] * pixels.shape[2])
+    mean = counts @ values / count
+    variance = (counts * (values - mean[:, None]) ** 2).sum(1) / count
+    return mean.tolist(), np.maximum(np.sqrt(variance), MIN_DEVIATION).tolist()
