@@ -7,8 +7,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .peers/.ready
 
-.PHONY: help setup demo format check test fuzz prove sizes bench bench-translate bench-answer bench-gpt bench-vectors pictures \
-	clean
+.PHONY: help setup demo format check test fuzz prove sizes bench bench-translate bench-answer bench-gpt bench-vectors \
+	bench-images pictures clean
 
 help:
 	@echo "make demo     install and train a date translator"
@@ -23,6 +23,7 @@ help:
 	@echo "make bench-translate  training speed against other tools, in a separate environment (.peers)"
 	@echo "make bench-vectors  word vectors against gensim and fastText"
 	@echo "make bench-gpt  GPT training and generation against Hugging Face"
+	@echo "make bench-images  image training, inference and decoding against plain torch and Pillow"
 	@echo "make bench-answer RUN=runs/mine  inference speed against other tools, with a run's weights"
 	@echo "make pictures the figures of the docs"
 	@echo "make clean    remove .venv, .peers and caches; runs stay"
@@ -119,6 +120,9 @@ bench-answer: $(PEERS)
 	@test -n "$(RUN)" || { \
 		echo "no run given; pass one: make bench-answer RUN=runs/mine"; exit 1; }
 	.peers/bin/python benchmarks/answering.py $(RUN) --json .peers/answering.json $(MORE)
+
+bench-images: $(READY)
+	$(BIN)/python benchmarks/images.py $(MORE)
 
 pictures: $(READY)
 	test -f runs/demo/report/curves.png || $(BIN)/saccade demo
