@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from saccade.runs.run import Run
@@ -93,8 +93,8 @@ def train(
         data: a path, the name of a dataset, or data in memory: a pandas, polars or Arrow frame, a
             list of pairs, mappings or texts, a mapping from column to values, or an iterator;
             images as a list of (image, label) or arrays (images, labels), for captions as a list
-            of (image, caption) or (image, captions). Data in memory is written next to the run
-            folder.
+            of (image, caption) or (image, captions), where an image may be a path. Data in memory
+            is written next to the run folder.
         source: column of the source texts (translate), by name or by position from 1; columns that
             are not given are inferred.
         target: column of the target texts, or to predict (translate, table, forecast).
@@ -152,7 +152,7 @@ def train(
     settings |= _role_settings(recipe, given)
     if is_in_memory(data):
         task = task_of(recipe)  # refuses a name that does not exist, before a file is written
-        data = _write_data(data, folder, overwrite, task)
+        data = _write_data(data, folder, overwrite, task, settings)
     where = None if data is None else str(data)
     resolved = resolve_recipe(
         recipe, data=where, model=model, changes=settings, init_from=options.init_from
@@ -197,8 +197,10 @@ def finetune(
     folder = run.folder if isinstance(run, Run) else Path(run)
     new = default_finetune_folder(folder, online) if out is None else Path(out)
     if is_in_memory(data):
-        task = read_run_settings(folder)["recipe"].get("task", "translate")
-        data = _write_data(data, new, overwrite, task)
+        before = read_run_settings(folder)["recipe"]
+        columns = {f"data.{name}": value for name, value in before.get("data", {}).items()}
+        task = before.get("task", "translate")
+        data = _write_data(data, new, overwrite, task, columns | dict(set or {}))
     options = _train_options(progress)._replace(overwrite=overwrite)
     trained = _finish(finetune_run(folder, str(data), new, options, changes=set, online=online))
     for sentence in describe_transfer(transfer_reports(trained)) if progress else []:
@@ -231,7 +233,7 @@ def compare(
 
     if is_in_memory(data):
         out = Path("runs") / f"compare-{_run_name(what)}" if out is None else Path(out)
-        data = _write_file(data, out.parent / "data" / out.name, task_of(what))
+        data = _write_file(data, out.parent / "data" / out.name, task_of(what), set or {})
     return compare_models(
         what,
         data=None if data is None else str(data),
@@ -287,26 +289,27 @@ def _role_settings(recipe: "str | Recipe | None", given: dict[str, str]) -> dict
     return {f"data.{role}": column for role, column in given.items()}
 
 
-def _write_data(data: Any, folder: "Path", overwrite: bool, task: str) -> "Path":
+def _write_data(
+    data: Any, folder: "Path", overwrite: bool, task: str, settings: "Mapping[str, Any]"
+) -> "Path":
     """Write data in memory next to the folder of a new run, unless the folder is taken."""
     from saccade.runs.workspace import check_folder_is_free
 
     check_folder_is_free(folder, overwrite)  # the run in it may use the file
-    return _write_file(data, folder.parent / "data" / folder.name, task)
+    return _write_file(data, folder.parent / "data" / folder.name, task, settings)
 
 
-def _write_file(data: Any, path: "Path", task: str) -> "Path":
+def _write_file(data: Any, path: "Path", task: str, settings: "Mapping[str, Any]") -> "Path":
     """Write images in memory as an archive, and other data as records; return the path."""
-    from saccade.data.images.memory import write_captions, write_images
-    from saccade.data.images.readers import UNLABELLED_TASKS
+    from saccade.data.images.memory import write_images
+    from saccade.data.images.readers import TEXT_OF_TASK
     from saccade.data.records.open import open_records
-    from saccade.data.task_records import write_records
+    from saccade.data.task_records import RoleOptions, write_records
 
-    if task == "caption":
-        written = write_captions(data, path)
-    else:
-        written = write_images(data, path, task not in UNLABELLED_TASKS)
-    return written or write_records(open_records(data), path)
+    if task not in TEXT_OF_TASK:
+        return write_records(open_records(data), path)
+    given = {role: settings.get(f"data.{role}") for role in ("image", TEXT_OF_TASK[task])}
+    return write_images(data, path, task, RoleOptions(**given))
 
 
 def _run_name(what: str) -> str:

@@ -36,6 +36,7 @@ PLUMBING = {
     "registry.py": "finds an object by name",
     "seeding.py": "seeds of random choices",
     "data/images/arrays.py": "recognises files of arrays",
+    "data/images/labelled.py": "images of a source, as a value",
     "data/images/transform.py": "chooses size and channels, and computes their statistics",
     "data/images/trees.py": "lists and opens the files of folders and archives",
     "data/prediction_inputs.py": "inputs of a frame or a list",

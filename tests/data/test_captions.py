@@ -16,9 +16,10 @@ from saccade.data.images.captions import (
     open_captions,
 )
 from saccade.data.images.config import CaptionsConfig
-from saccade.data.images.memory import write_captions
+from saccade.data.images.memory import write_images
 from saccade.data.images.published import read_image
 from saccade.data.images.scenes import CANVAS, DIGIT_WORDS, HELD_OUT_SCENES, make_scene
+from saccade.data.task_records import RoleOptions
 from saccade.errors import DataError
 
 pytest.importorskip("sklearn")
@@ -143,8 +144,49 @@ def test_columns_are_found_by_name_or_given(name: str, photos: Path) -> None:
 def test_a_caption_without_words_is_refused(photos: Path) -> None:
     path = photos / "captions.tsv"
     path.write_text("".join(f"{name}\t{text}\n" for name, text in [*ROWS, ("1.png", "...")]))
-    with pytest.raises(DataError, match=r"got '\.\.\.' as a caption of .*1\.png; expected words"):
+    with pytest.raises(DataError, match=r"line 7: got '\.\.\.' as a caption of .*1\.png; expected"):
         open_captions(path, CaptionsConfig())
+
+
+def test_all_rows_without_a_caption_are_named(photos: Path) -> None:
+    path = photos / "captions.csv"
+    rows = [
+        "image,caption",
+        "0.png,dark",
+        "1.png,",
+        ",grey",
+        "../2.png,grey",
+        "https://a.b/3.png,c",
+    ]
+    path.write_text("\n".join(rows), "utf-8")
+    with pytest.raises(DataError) as refused:
+        open_captions(path, CaptionsConfig())
+    expected = [
+        "got 4 rows that cannot be used",
+        "line 3: got no caption; expected one; fill it in, or remove the row.",
+        "line 4: got no path of an image; expected one; fill it in, or remove the row.",
+        "line 5: got '../2.png', which is outside of",
+        "line 6: got an address; expected the path of a file; try to download it first",
+    ]
+    lines = str(refused.value).splitlines()
+    assert len(lines) == len(expected)
+    assert all(part in line for part, line in zip(expected, lines, strict=True))
+
+
+@pytest.mark.parametrize(
+    "caption, words",
+    [
+        ("a 😀 face", "a face"),
+        ("مربع أحمر كبير", "مربع أحمر كبير"),
+        ("一个红色的方块。", "一个红色的方块"),
+        ('He said ""no"",\nthen', "he said no then"),
+    ],
+)
+def test_tables_with_bom_quotes_and_any_script(caption: str, words: str, photos: Path) -> None:
+    path = photos / "captions.csv"
+    lines = ["image,caption", *(f'{n}.png,"{caption}"' for n in range(4))]
+    path.write_bytes("\r\n".join(lines).encode("utf-8-sig"))
+    assert open_captions(path, CaptionsConfig()).captions == [(words,)] * 4
 
 
 def test_a_folder_without_a_table_is_refused(photos: Path) -> None:
@@ -158,8 +200,7 @@ def test_a_folder_without_a_table_is_refused(photos: Path) -> None:
 def test_pairs_in_memory_are_written_to_an_archive(photos: Path) -> None:
     pixels = np.full((8, 8), 9, np.uint8)
     data = [(photos / "0.png", ["One dark.", "two"]), (pixels, "three grey")]
-    path = write_captions(data, photos / "data" / "x")
-    assert path is not None
+    path = write_images(data, photos / "data" / "x", "caption", RoleOptions())
     again = open_captions(path, CaptionsConfig())
     assert again.captions == [("one dark", "two"), ("three grey",)]
     assert again.images.read(0) == (photos / "0.png").read_bytes()
@@ -167,15 +208,30 @@ def test_pairs_in_memory_are_written_to_an_archive(photos: Path) -> None:
         assert len(archive.namelist()) == 3
 
 
-@pytest.mark.parametrize("wrong", [[("x.png", [])], [("x.png", ["..."])], [("x.png", [3])]])
-def test_pairs_without_captions_are_refused(wrong: object) -> None:
-    with pytest.raises(DataError, match="image 1: got .* as captions"):
-        captions_in_memory(wrong)
+@pytest.mark.parametrize("caption", [[], ["..."], [3], None])
+def test_pairs_without_captions_are_refused(caption: object) -> None:
+    with pytest.raises(DataError, match=r"x.png: got \[.*\] as captions"):
+        captions_in_memory([("x.png", caption)])
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere.png: .*No such file"):
-        write_captions([(str(tmp_path / "nowhere.png"), "a")], tmp_path / "x")
+        data = [(str(tmp_path / "nowhere.png"), "a")]
+        write_images(data, tmp_path / "x", "caption", RoleOptions())
+    assert not [*tmp_path.iterdir()]
+
+
+def test_arrays_and_columns_have_captions(photos: Path) -> None:
+    images = np.zeros((2, 8, 8), np.uint8)
+    for data in ((images, ["a b", ["c", "d"]]), {"image": images, "caption": ["a b", ["c", "d"]]}):
+        assert open_captions(data, CaptionsConfig()).captions == [("a b",), ("c", "d")]
+    path = str(photos / "1.png")
+    repeated = open_captions([(path, "a b"), (path, "c")], CaptionsConfig())
+    assert repeated.captions == [("a b", "c")] and len(repeated.images) == 1
+    with pytest.raises(DataError, match="got 2 images and 1 captions; expected as many of both"):
+        open_captions((images, ["a"]), CaptionsConfig())
+    with pytest.raises(DataError, match="got an array of images without captions"):
+        open_captions(images, CaptionsConfig())
 
 
 def test_other_objects_are_no_pairs() -> None:

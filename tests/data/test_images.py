@@ -31,9 +31,10 @@ from saccade.data.images.decode import (
     open_image,
     read_header,
 )
+from saccade.data.images.labelled import LabelledImages
 from saccade.data.images.memory import write_images
 from saccade.data.images.published import load_digit_images, open_published_images, read_image
-from saccade.data.images.readers import LabelledImages, natural_key, open_images
+from saccade.data.images.readers import natural_key, open_images
 from saccade.data.images.store import (
     StoredImages,
     collect_images,
@@ -41,6 +42,7 @@ from saccade.data.images.store import (
     write_image_index,
 )
 from saccade.data.images.transform import ImageTransform, channel_statistics, choose_form
+from saccade.data.task_records import RoleOptions
 from saccade.errors import DataError, RunError
 
 FORM = ImageForm(8, 3)
@@ -224,6 +226,8 @@ def test_cifar_batches(tmp_path: Path) -> None:
     "make",
     [
         lambda images: (np.stack(images), ["a", "b"]),
+        lambda images: [np.stack(images), np.array(["a", "b"])],
+        lambda images: iter(zip(images, "ab", strict=True)),
         lambda images: list(zip(images, "ab", strict=True)),
         lambda images: [
             (Image.fromarray(image), name) for image, name in zip(images, "ab", strict=True)
@@ -234,18 +238,17 @@ def test_cifar_batches(tmp_path: Path) -> None:
             for image, name in zip(images, "ab", strict=True)
         ],
     ],
-    ids=["arrays", "pairs", "pillow", "mapping", "bytes"],
+    ids=["arrays", "list of arrays", "iterator", "pairs", "pillow", "mapping", "bytes"],
 )
 def test_images_in_memory_are_written_and_read_again(make: Any, tmp_path: Path) -> None:
     images = [noise(n) for n in range(2)]
-    path = write_images(make(images), tmp_path / "mine")
+    path = write_images(make(images), tmp_path / "mine", "image", RoleOptions())
     assert path == tmp_path / "mine.zip"
     for source in (path, make(images)):
         found = open_images(source, ImagesConfig())
         assert list(found.labels) == ["a", "b"]
         pixels = [decode_image(open_image(found.read(row)), FORM) for row in range(2)]
         assert np.array_equal(pixels, images)
-    assert write_images([{"text": "a", "label": "b"}], tmp_path / "other") is None
 
 
 def test_built_in_digits_are_those_of_scikit_learn() -> None:
@@ -433,14 +436,17 @@ def huge_png(width: int, height: int) -> bytes:
 
 BAD_IMAGES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", r"got an empty file \(0 bytes\)"),
-    "text": (b"hello, world", "got a file that is not an image"),
+    "text": (b"hello, world", "got a file that is not an image.*; try JPEG or PNG"),
+    "PostScript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "got PostScript"),
     "truncated": (png(size=(64, 64))[:-900], "got a damaged or truncated image"),
     "damaged": (png()[:60] + b"\0" * 40 + png()[100:], "got a damaged or truncated image"),
     "truncated jpeg": (
         encoded(Image.fromarray(noise(size=(64, 64))), "JPEG")[:900], "got a damaged or truncated"
     ),
     "one pixel": (png(size=(1, 1)), "got 1 × 1 pixels; expected at least 2 × 2"),
-    "20,000 × 20,000": (huge_png(20_000, 20_000), "pixels; expected at most 80,000,000"),
+    "20,000 × 20,000": (
+        huge_png(20_000, 20_000), "got 400,000,000 pixels; expected at most 80,000,000"
+    ),
     "10,000 × 10,000": (huge_png(10_000, 10_000), "got 10,000 × 10,000 pixels"),
 }  # fmt: skip
 
@@ -456,7 +462,8 @@ def test_bad_images_have_a_reason(case: str) -> None:
     "pixels, message",
     [
         (np.full((4, 4), 300), "got pixels from 300 to 300 of type int64; expected 0 to 255"),
-        (np.full((4, 4), 1.5), "expected 0 to 1"),
+        (np.full((4, 4), 1.5), "expected 0 to 1; try image / 255"),
+        (np.zeros((3, 5, 5)), r"with 1, 3 or 4 channels; try image.transpose\(1, 2, 0\)"),
         (np.full((4, 4), np.nan), "expected 0 to 1"),
         (np.zeros((4, 4, 2), np.uint8), r"got an array of shape \(4, 4, 2\)"),
         (np.full((4, 4), "a"), "expected numbers"),
@@ -477,7 +484,7 @@ def test_decoding_in_a_pool_keeps_the_order_and_names_the_unreadable() -> None:
             assert np.array_equal(image.pixels, noise(n))
         else:
             assert image == DecodedImage(
-                None, "got a file that is not an image, or of an unknown format"
+                None, "got a file that is not an image, or of an unknown format; try JPEG or PNG"
             )
 
 

@@ -1,4 +1,4 @@
-"""metrics.jsonl and the token ids of a run, replaced by anything: named, made again, or refused."""
+"""metrics.jsonl, token ids and decoded images, replaced by anything: named, made again, refused."""
 
 import json
 import logging
@@ -8,11 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from saccade import train
 from saccade.errors import RunError, SaccadeError
+from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, resume
+from saccade.tasks.base import PrepareContext
+from saccade.tasks.captioning.data import PreparedCaptions, prepare_captions
 
 LINES = [
     f"the {word} sat on the {other} mat"
@@ -135,3 +139,55 @@ def test_metrics_that_are_not_a_file_are_named(whole: Run, damage: str, tmp_path
     REPLACEMENTS[damage](folder / "metrics.jsonl")
     with pytest.raises(RunError, match=r"metrics\.jsonl is not a file"):
         load_run(folder).summary()
+
+
+# --- decoded images -------------------------------------------------------------------------------
+
+STORED = ("captions.json", "images.json", "pixels.bin")
+
+
+@pytest.fixture(scope="module")
+def decoded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, PreparedCaptions]:
+    """Return a folder of decoded images with captions, and what was prepared of them."""
+    photos, folder = (tmp_path_factory.mktemp(name) for name in ("photos", "decoded"))
+    for number in range(12):
+        Image.new("L", (16, 16), 20 * number).save(photos / f"{number}.png")
+    lines = (f"{n}.png\ta square of {'dark' if n < 6 else 'light'} grey\n" for n in range(12))
+    (photos / "captions.tsv").write_text("".join(lines))
+    recipe = resolve_recipe("caption", data=str(photos / "captions.tsv")).recipe
+    return folder, prepare_captions(recipe, PrepareContext(scratch_dir=folder))
+
+
+@pytest.mark.parametrize("name", STORED)
+@pytest.mark.parametrize("damage", REPLACEMENTS)
+def test_damaged_images_are_named_and_decoded_again(
+    name: str,
+    damage: str,
+    decoded: tuple[Path, PreparedCaptions],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    folder, before = decoded
+    shutil.copytree(folder, tmp_path / "images")
+    path = tmp_path / "images" / name
+    REPLACEMENTS[damage](path)
+    context = PrepareContext(scratch_dir=path.parent, preprocessor=before.preprocessor)
+    with caplog.at_level(logging.WARNING, "saccade"):
+        if damage == "a folder":
+            with pytest.raises(RunError, match=f"{name} could not be written: Is a directory"):
+                prepare_captions(before.recipe, context)
+        else:
+            assert prepare_captions(before.recipe, context).fingerprint() == before.fingerprint()
+            assert path.is_file() and not path.is_symlink()
+    if (name, damage) != ("images.json", "missing"):  # without it, images are decoded
+        assert str(path) in caplog.text and "read again" in caplog.text
+    assert {file.name for file in path.parent.iterdir()} == {*STORED}
+
+
+def test_file_in_the_position_of_the_images_is_named(
+    decoded: tuple[Path, PreparedCaptions], tmp_path: Path
+) -> None:
+    (tmp_path / "images").write_text("x")
+    context = PrepareContext(scratch_dir=tmp_path / "images")
+    with pytest.raises(RunError, match="images: got a file; expected a folder; try to remove it"):
+        prepare_captions(decoded[1].recipe, context)

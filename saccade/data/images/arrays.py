@@ -20,6 +20,7 @@ from saccade.types.arrays import ByteArray, IntArray
 IDX_UINT8 = b"\x00\x00\x08"  # then the number of dimensions
 CIFAR_RECORD = 1 + 3 * 32 * 32
 MAX_IDX_DIMENSIONS = 4
+UNLABELLED = -1  # class of an image whose labels are not known
 CLASS_NAME_FILES = ("batches.meta.txt", "classes.txt", "labels.txt")
 _IMAGES = re.compile(r"images(?=[-._]idx\d)|images(?=\.idx)")
 
@@ -53,8 +54,8 @@ def is_cifar_batch(name: str) -> bool:
     return re.fullmatch(r"(data|test)_batch(_\d+)?\.bin", _plain_name(name)) is not None
 
 
-def read_array_images(tree: FileTree, file: str) -> ArrayImages:
-    """Read an array of images and the classes that belong to it."""
+def read_array_images(tree: FileTree, file: str, needs_labels: bool = True) -> ArrayImages:
+    """Read an array of images and the classes that belong to it, of an idx file if it has any."""
     name = _plain_name(file)
     split = "test" if name.startswith(("t10k", "test")) else None
     if name.startswith(("train", "data_batch")):
@@ -66,7 +67,9 @@ def read_array_images(tree: FileTree, file: str) -> ArrayImages:
         raise DataError(
             f"{tree.label(file)}: got an array of shape {pixels.shape}; expected images (N, Y, X)."
         )
-    labels = _labels_file(tree, file)
+    labels = _labels_file(tree, file, needs_labels)
+    if labels is None:
+        return ArrayImages(file, pixels, np.full(len(pixels), UNLABELLED, np.int64), split)
     classes = parse_idx(tree.read_unpacked(labels), tree.label(labels))
     if classes.shape != pixels.shape[:1]:
         raise DataError(
@@ -76,13 +79,15 @@ def read_array_images(tree: FileTree, file: str) -> ArrayImages:
     return ArrayImages(file, pixels, classes.astype(np.int64), split)
 
 
-def _labels_file(tree: FileTree, file: str) -> str:
-    """Return the file of labels that belongs to a file of images."""
+def _labels_file(tree: FileTree, file: str, is_needed: bool) -> str | None:
+    """Return the file of labels that belongs to a file of images; None if it need not be there."""
     plain = str(PurePosixPath(file).with_name(_plain_name(file)))
     expected = re.sub(r"idx\d", "idx1", _IMAGES.sub("labels", plain))
     for suffix in ("", *COMPRESSED_SUFFIXES):
         if expected + suffix in tree.files:
             return expected + suffix
+    if not is_needed:
+        return None
     raise DataError(
         f"{tree.label(file)}: got images without labels; expected {expected} (or .gz) next to it."
     )

@@ -11,19 +11,23 @@ A caption is compared, and learned, as its words in lower case without punctuati
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
-
-import numpy as np
-from PIL import Image
 
 from saccade.data.datasets import DatasetInfo, dataset_folder, fetch_dataset
 from saccade.data.images.decode import RawImage
-from saccade.data.images.readers import LabelledImages, is_raw_image, open_image_table
+from saccade.data.images.in_memory import (
+    columns_in_memory,
+    is_image_value,
+    is_raw_image,
+    memory_names,
+    read_memory_image,
+)
+from saccade.data.images.labelled import LabelledImages, refuse_rows
+from saccade.data.images.readers import open_image_table
 from saccade.data.images.scenes import HELD_OUT_SCENES, Region, make_scene, scene_split
-from saccade.data.images.trees import FileTree, open_tree, read_image_file
+from saccade.data.images.trees import FileTree, open_tree
 from saccade.data.records.base import ReadOptions
 from saccade.data.records.roles import AskColumn
 from saccade.data.splits import SPLIT_NAMES
@@ -60,14 +64,20 @@ def group_captions(rows: LabelledImages) -> CaptionedImages:
     """Return the images of rows, each once, with the captions of all its rows."""
     first: dict[str, int] = {}
     captions: dict[str, dict[str, None]] = {}
+    complaints = []
     for row, (name, caption) in enumerate(zip(rows.names, rows.labels, strict=True)):
         text = normalise_caption(caption)
         if not text:
-            raise DataError(
-                f"{rows.name}: got {caption!r:.60} as a caption of {name}; expected words."
+            where = rows.name
+            if rows.records is not None and rows.numbers is not None:
+                where = rows.records.where(int(rows.numbers[row]))
+            complaints.append(
+                f"{where}: got {caption!r:.60} as a caption of {name}; expected words; fill it in, "
+                "or remove the row."
             )
         first.setdefault(name, row)
         captions.setdefault(name, {})[text] = None  # the same caption twice counts once
+    refuse_rows(rows.name, complaints)
     kept = list(first.values())
     images = replace(
         rows,
@@ -89,6 +99,7 @@ def open_captions(
 ) -> CaptionedImages:
     """Open images with captions of a table or in memory; arguments as in `open_images`."""
     if not isinstance(data, str | os.PathLike):
+        data = list(data) if isinstance(data, Iterator) else data
         found = captions_in_memory(data)
         if found is not None:
             return found
@@ -99,44 +110,56 @@ def open_captions(
 
 
 def captions_in_memory(data: object) -> CaptionedImages | None:
-    """Return (image, caption) or (image, captions) pairs; None for other objects."""
-    if not isinstance(data, Sequence) or isinstance(data, str | bytes) or not len(data):
-        return None
-    if not all(_is_pair(pair) for pair in data):
-        return None
-    images: list[Any] = [image for image, _ in data]
-    texts = [[given] if isinstance(given, str) else list(given) for _, given in data]
-    for number, given in enumerate(texts, 1):
-        if not given or not all(isinstance(text, str) and caption_words(text) for text in given):
+    """Return (image, caption) or (image, captions) pairs, or arrays; None for other objects.
+
+    Arrays are a pair (images, captions), or columns image and caption of a mapping or a frame.
+    """
+    columns = columns_in_memory(data, "caption")
+    if columns is None:
+        if getattr(data, "ndim", 0) >= 3:
             raise DataError(
-                f"image {number}: got {given!r:.80} as captions; expected one text or more, with "
-                "words."
+                "got an array of images without captions; expected (images, captions), or a list "
+                "of (image, caption)."
             )
-    captions = [tuple(dict.fromkeys(map(normalise_caption, given))) for given in texts]
-    names = [
-        os.fspath(image) if _is_path(image) else f"image {number}"
-        for number, image in enumerate(images, 1)
-    ]
-
-    def read(row: int) -> RawImage:
-        image = images[row]
-        if _is_path(image):
-            return read_image_file(Path(image))
-        return image if isinstance(image, Image.Image | bytes) else np.asarray(image)
-
-    firsts = [given[0] for given in captions]
-    return CaptionedImages(LabelledImages("the images", names, firsts, read), captions)
+        if not isinstance(data, Sequence) or isinstance(data, str | bytes) or not len(data):
+            return None
+        if not all(map(_is_pair, data)):
+            return None
+        columns = [pair[0] for pair in data], [pair[1] for pair in data]
+    images, given = columns
+    if len(images) != len(given):
+        raise DataError(
+            f"got {len(images):,} images and {len(given):,} captions; expected as many of both; "
+            "several captions of an image are a list."
+        )
+    names = memory_names(images)
+    texts = [list(some) if isinstance(some, tuple | list) else [some] for some in given]
+    refuse_rows(
+        "the images",
+        [
+            f"{name}: got {some!r:.80} as captions; expected one text or more, with words."
+            for name, some in zip(names, texts, strict=True)
+            if not some or not all(isinstance(t, str) and caption_words(t) for t in some)
+        ],
+    )
+    rows = [number for number, some in enumerate(texts) for _ in some]
+    return group_captions(
+        LabelledImages(
+            "the images",
+            [names[row] for row in rows],
+            [text for some in texts for text in some],
+            lambda row: read_memory_image(images[rows[row]]),
+        )
+    )
 
 
 def _is_pair(pair: object) -> bool:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         return False
     image, given = pair
-    return (is_raw_image(image) or _is_path(image)) and isinstance(given, str | tuple | list)
-
-
-def _is_path(image: object) -> bool:
-    return isinstance(image, str | os.PathLike)
+    if isinstance(image, str | os.PathLike):  # of other pairs, columns are found by contents
+        return is_image_value(image) or isinstance(given, tuple | list)
+    return is_raw_image(image)
 
 
 # --- generated scenes -----------------------------------------------------------------------------

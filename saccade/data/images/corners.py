@@ -10,7 +10,7 @@ that one threshold separates at most three of the four.
 import numpy as np
 
 from saccade.data.images.decode import RawImage
-from saccade.data.images.readers import LabelledImages
+from saccade.data.images.labelled import LabelledImages
 from saccade.seeding import generator
 from saccade.types.arrays import ByteArray
 

@@ -11,6 +11,7 @@ The size of an image is read from its header and checked before its pixels are d
 
 import io
 import os
+import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,7 @@ MIN_IMAGE_SIDE = 2
 MAX_IMAGE_BYTES = 1 << 29  # of an image file
 DRAFT_FACTOR = 2  # a JPEG is decoded at a reduced size that is still this much larger
 DECODED_TOGETHER = 32  # images that a thread takes at a time
+POSTSCRIPT_STARTS = (b"%!PS", b"\xc5\xd0\xd3\xc6")  # Pillow would run Ghostscript on such a file
 
 RawImage = bytes | NDArray[np.generic] | Image.Image
 _filters_lock = threading.Lock()  # filters of warnings belong to the process
@@ -90,12 +92,14 @@ def open_image(raw: RawImage, max_pixels: int = MAX_IMAGE_PIXELS) -> Image.Image
 def _open_file(content: bytes, max_pixels: int) -> Image.Image:
     if not content:
         raise UnreadableImage("got an empty file (0 bytes)")
+    if content.startswith(POSTSCRIPT_STARTS):
+        raise UnreadableImage("got PostScript, which is not read; expected pixels; try PNG")
     try:
         with _filters_lock, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the size is checked by us
             return Image.open(io.BytesIO(content))
-    except Image.DecompressionBombError:
-        raise UnreadableImage(_too_large("an image of more", max_pixels)) from None
+    except Image.DecompressionBombError as error:
+        raise UnreadableImage(_too_large(_pixels_of_bomb(error), max_pixels)) from None
     except Exception as error:  # decoders of many formats meet any bytes
         raise UnreadableImage(_reason(error)) from None
 
@@ -104,9 +108,15 @@ def _too_large(size: str, limit: int) -> str:
     return f"got {size} pixels; expected at most {limit:,} in all (data.max_pixels)"
 
 
+def _pixels_of_bomb(error: Image.DecompressionBombError) -> str:
+    """Return the number of pixels of an image of which Pillow refuses the header."""
+    found = re.search(r"\d+", str(error))
+    return f"{int(found[0]):,}" if found else "too many"
+
+
 def _reason(error: Exception) -> str:
     if isinstance(error, UnidentifiedImageError):
-        return "got a file that is not an image, or of an unknown format"
+        return "got a file that is not an image, or of an unknown format; try JPEG or PNG"
     if isinstance(error, SyntaxError | EOFError | OSError):
         return f"got a damaged or truncated image ({error})"
     return f"got a damaged image ({type(error).__name__}: {error})"
@@ -123,11 +133,16 @@ def image_of_pixels(pixels: NDArray[np.generic]) -> Image.Image:
     if values.ndim not in (2, 3) or (values.ndim == 3 and values.shape[2] not in (3, 4)):
         raise UnreadableImage(
             f"got an array of shape {np.shape(pixels)}; expected (Y, X), or (Y, X, C) with 1, 3 or "
-            "4 channels"
+            f"4 channels{_axes_advice(values)}"
         )
     if not values.size:
         raise UnreadableImage(f"got an array of shape {np.shape(pixels)}, without pixels")
     return Image.fromarray(byte_pixels(values))
+
+
+def _axes_advice(values: NDArray[np.generic]) -> str:
+    is_transposed = values.ndim == 3 and values.shape[0] in (1, 3, 4)
+    return "; try image.transpose(1, 2, 0)" if is_transposed else ""
 
 
 def byte_pixels(values: NDArray[np.generic]) -> ByteArray:
@@ -144,8 +159,13 @@ def byte_pixels(values: NDArray[np.generic]) -> ByteArray:
     if not (0 <= low and high <= top):  # NaN too
         raise UnreadableImage(
             f"got pixels from {low:g} to {high:g} of type {values.dtype}; expected 0 to {top:g}"
+            f"{_scale_advice(low, high, top)}"
         )
     return np.floor(numbers * (255 / top) + 0.5).astype(np.uint8)
+
+
+def _scale_advice(low: float, high: float, top: float) -> str:
+    return "; try image / 255" if top == 1 and 0 <= low and high <= 255 else ""
 
 
 def read_header(raw: RawImage, max_pixels: int = MAX_IMAGE_PIXELS) -> ImageHeader:

@@ -8,14 +8,18 @@ from pathlib import Path
 import numpy as np
 
 from saccade.data.datasets import DatasetInfo, dataset_folder, fetch_dataset, is_local
+from saccade.data.images.arrays import find_array_files
 from saccade.data.images.corners import load_corner_images
 from saccade.data.images.decode import RawImage, UnreadableImage
 from saccade.data.images.digits import load_digits
-from saccade.data.images.readers import LabelledImages, open_images
+from saccade.data.images.labelled import LabelledImages
+from saccade.data.images.readers import ADDRESS_REASON, open_images
 from saccade.data.images.scenes import make_scene
-from saccade.data.images.trees import open_tree, read_image_file
+from saccade.data.images.trees import ARCHIVE_BYTES, open_tree, read_image_file
 from saccade.data.records.base import ReadOptions
+from saccade.data.records.open import ADDRESSES
 from saccade.errors import DataError
+from saccade.io.archives import archive_kind
 from saccade.types.progress import ProgressCallback
 
 
@@ -62,9 +66,11 @@ def read_image(name: str) -> RawImage:
     Raises:
         UnreadableImage: if there is no such image.
     """
+    if name.startswith(ADDRESSES):
+        raise UnreadableImage(ADDRESS_REASON)
     path, _, part = name.rpartition("#")
     if not part or not path or os.path.exists(name):
-        return read_image_file(Path(os.path.expanduser(name)))
+        return _read_file(name)
     try:
         if path == "scenes" and part.isdecimal() and len(part) <= MAX_SCENE_FIGURES:
             return make_scene(int(part)).pixels
@@ -73,9 +79,20 @@ def read_image(name: str) -> RawImage:
         if not os.path.isfile(path):
             raise UnreadableImage("got no such file")
         tree = open_tree(path)
-        return tree.read(part) if tree else _row(open_images(path, ReadOptions()), part)
+        if tree is not None:
+            return tree.read(part)
+        return _row(open_images(path, ReadOptions(), task="contrastive"), part)  # without labels
     except DataError as error:
-        raise UnreadableImage(str(error)) from None
+        raise UnreadableImage(str(error).removesuffix(".")) from None
+
+
+def _read_file(name: str) -> bytes:
+    content = read_image_file(Path(os.path.expanduser(name)))
+    if archive_kind(content[:ARCHIVE_BYTES]):
+        raise UnreadableImage(f"got an archive; expected an image; try {name}#cat/1.jpg")
+    if find_array_files([os.path.basename(name)]):
+        raise UnreadableImage(f"got an array of images; expected an image; try {name}#0")
+    return content
 
 
 def _row(images: LabelledImages, number: str) -> RawImage:

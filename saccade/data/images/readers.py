@@ -3,7 +3,8 @@
     folder, archive   one sub-folder per class; train/, dev/ and test/ above them are splits
     table             CSV, TSV, JSON lines, …: paths, relative to its folder, and classes
     arrays            train-images-idx3-ubyte[.gz] with labels; data_batch_1.bin
-    memory            arrays (N, Y, X[, C]) with labels, or (image, label) pairs
+    memory            arrays (N, Y, X[, C]) with labels, (image, label) pairs, or a table; an image
+                      may be a path, relative to the working folder
 
 A task that learns without labels takes the same sources, a folder without sub-folders, a table
 without a column of classes, and an array of images; the class of an image without one is "".
@@ -14,27 +15,30 @@ Nothing is decoded here: `LabelledImages.read` returns the bytes of a file, or p
 import glob
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
-from PIL import Image
 
-from saccade.data.images.arrays import find_array_files, read_array_images, read_class_names
+from saccade.data.images.arrays import (
+    UNLABELLED,
+    find_array_files,
+    read_array_images,
+    read_class_names,
+)
 from saccade.data.images.decode import RawImage, UnreadableImage
-from saccade.data.images.trees import FileTree, check_tree, files_near, open_tree
+from saccade.data.images.in_memory import images_in_memory
+from saccade.data.images.labelled import LabelledImages, decodable, refuse_rows
+from saccade.data.images.trees import FileTree, check_tree, common_folder, files_near, open_tree
 from saccade.data.records.base import ReadOptions, Records
-from saccade.data.records.open import open_records
+from saccade.data.records.open import ADDRESSES, open_records
 from saccade.data.records.role_names import IMAGE_FILE_SUFFIXES, SPLIT_ALIASES
-from saccade.data.records.roles import AskColumn, RoleChoice
+from saccade.data.records.roles import AskColumn
 from saccade.data.task_records import describe_records, find_roles
 from saccade.errors import DataError
 from saccade.io.byte_source import plain_suffix
 from saccade.io.file_kinds import special_kind
 from saccade.io.signatures import binary_kind
-from saccade.types.arrays import IntArray
 
 TABLE_SUFFIXES = (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".tsv", ".xlsx")
 # role of the text of each image
@@ -42,25 +46,7 @@ TEXT_OF_TASK = {"caption": "caption", "contrastive": "label", "image": "label"}
 MAX_NAMED_FILES = 3
 SIGNATURE_BYTES = 64
 UNLABELLED_TASKS = ("contrastive",)  # which need no classes
-
-
-@dataclass(frozen=True, eq=False)
-class LabelledImages:
-    """Images with a class each, not decoded yet."""
-
-    name: str  # of the source, for messages
-    names: Sequence[str]  # of the images
-    labels: Sequence[str]  # "": none
-    read: Callable[[int], RawImage]
-    splits: Sequence[str | None] | None = None  # where the source is divided
-    records: Records | None = None  # of a table
-    numbers: IntArray | None = None  # rows of the table
-    columns: dict[str, str] = field(default_factory=dict)  # by role, of a table
-    choices: list[RoleChoice] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.names)
+ADDRESS_REASON = "got an address; expected the path of a file; try to download it first"
 
 
 def open_images(
@@ -80,13 +66,15 @@ def open_images(
         ask: function that asks the user which column has a role.
         task: name of the task, which has the roles of columns, and whether labels are needed.
     """
+    needs_labels = task not in UNLABELLED_TASKS
     if not isinstance(data, str | os.PathLike):
-        found = images_in_memory(data, task not in UNLABELLED_TASKS)
+        data = list(data) if isinstance(data, Iterator) else data
+        found = images_in_memory(data, needs_labels)
         return found or _open_table(open_records(data), None, options, is_other, ask, task)
-    path = os.fspath(data)
+    path = _local_path(data)
     tree = open_tree(path)
     if tree is None and find_array_files([os.path.basename(path)]):
-        return _open_arrays(files_near(Path(path)), [os.path.basename(path)])
+        return _open_arrays(files_near(Path(path)), [os.path.basename(path)], needs_labels)
     if tree is None and plain_suffix(path) in IMAGE_FILE_SUFFIXES:
         raise DataError(
             f"{path}: got one image; expected a folder with a sub-folder for each class, or a "
@@ -96,13 +84,24 @@ def open_images(
     if tree is None:
         folder = files_near(Path(path))
         return _open_table(open_records(path, options), folder, options, is_other, ask, task)
-    check_tree(tree)
+    check_tree(tree, needs_labels)
     if arrays := find_array_files(list(tree.files)):
-        return _open_arrays(tree, arrays)
+        return _open_arrays(tree, arrays, needs_labels)
     if table := _table_in(tree):
         records = open_records(f"{path}#{table}", options)
         return _open_table(records, tree, options, is_other, ask, task)
-    return _open_class_folders(tree, task not in UNLABELLED_TASKS)
+    return _open_class_folders(tree, needs_labels)
+
+
+def _local_path(data: str | os.PathLike[str]) -> str:
+    """Return the path of images; DataError if it is an address."""
+    path = os.fspath(data)
+    if path.startswith(ADDRESSES):
+        raise DataError(
+            f"got the address {path}; expected a folder, an archive or a table on this machine; "
+            "try to download it first."
+        )
+    return path
 
 
 def open_image_table(
@@ -119,7 +118,7 @@ def open_image_table(
     """
     if not isinstance(data, str | os.PathLike):
         return _open_table(open_records(data), None, options, is_other, ask, task)
-    path = os.fspath(data)
+    path = _local_path(data)
     tree = open_tree(path)
     if tree is None:
         folder = files_near(Path(path))
@@ -175,7 +174,8 @@ def find_images(text: str) -> list[str]:
 
 def _open_class_folders(tree: FileTree, needs_labels: bool) -> LabelledImages:
     images, others = _choose_images(tree)
-    paths = [PurePosixPath(name).parts for name in images]
+    enclosing = common_folder(images)
+    paths = [PurePosixPath(name.removeprefix(enclosing)).parts for name in images]
     splits: list[str | None] | None = None
     tops = {parts[0].casefold() for parts in paths if len(parts) > 1}
     if "train" in {SPLIT_ALIASES.get(top) for top in tops} and tops <= SPLIT_ALIASES.keys():
@@ -184,9 +184,10 @@ def _open_class_folders(tree: FileTree, needs_labels: bool) -> LabelledImages:
             paths = [parts[1:] for parts in paths]
     loose = [name for name, parts in zip(images, paths, strict=True) if len(parts) < 2]
     if not images:
+        expected = "a sub-folder of images for each class, such as cat/1.jpg"
         raise DataError(
-            f"{tree.name}: got no image{_named(others)}; expected a sub-folder of images for each "
-            f"class, such as cat/1.jpg."
+            f"{tree.name}: got no image{_named(others)}; expected "
+            f"{expected if needs_labels else 'images, such as 1.jpg'}."
         )
     if needs_labels and len(loose) == len(images):
         raise DataError(
@@ -207,8 +208,8 @@ def _open_class_folders(tree: FileTree, needs_labels: bool) -> LabelledImages:
     names = [images[row] for row in kept]
     return LabelledImages(
         tree.name,
-        [tree.label(name) for name in names],
-        [paths[row][0] if len(paths[row]) > 1 else "" for row in kept],
+        [decodable(tree.label(name)) for name in names],
+        [decodable(paths[row][0]) if len(paths[row]) > 1 else "" for row in kept],
         lambda row: tree.read(names[row]),
         None if splits is None else [splits[row] for row in kept],
         notes=notes,
@@ -265,18 +266,20 @@ def _open_table(
     paths: list[str] = []
     labels: list[str] = []
     numbers: list[int] = []
+    complaints: list[str] = []
     image, label = opened.columns["image"], opened.columns.get(text)
     for chunk in records.chunks([image] if label is None else [image, label]):
         of_rows = [None] * len(chunk.numbers) if label is None else chunk.columns[label]
         for number, path, name in zip(
             chunk.numbers.tolist(), chunk.columns[image], of_rows, strict=True
         ):
-            if not path or (needs_labels and not name):
-                missing = text if path else "path of an image"
-                raise DataError(f"{records.where(number)}: got no {missing}; expected one.")
-            paths.append(_inside(path, tree, records.where(number)))
-            labels.append(name or "")
-            numbers.append(number)
+            try:
+                paths.append(_inside(path or "", tree))
+                labels.append(_text_of(name, text, needs_labels))
+                numbers.append(number)
+            except ValueError as error:
+                complaints.append(f"{records.where(number)}: {error}.")
+    refuse_rows(records.name, complaints)
     if not paths:
         raise DataError(f"{records.name}: got no rows; expected paths of images and {text}s.")
     files = files_near(Path("x")) if tree is None else tree
@@ -297,18 +300,30 @@ def _open_table(
     )
 
 
-def _inside(path: str, tree: FileTree | None, where: str) -> str:
-    """Return a path relative to the folder of the table; DataError if it leads out of it."""
-    path = path.strip().replace("\\", "/")
+def _text_of(name: str | None, text: str, is_needed: bool) -> str:
+    """Return the label or the caption of a row; ValueError if there is none."""
+    if is_needed and not (name or "").strip():
+        raise ValueError(f"got no {text}; expected one; fill it in, or remove the row")
+    return name or ""
+
+
+def _inside(path: str, tree: FileTree | None) -> str:
+    """Return a path relative to the folder of the table; ValueError if it leads out of it."""
+    path = path.strip()
+    if not path:
+        raise ValueError("got no path of an image; expected one; fill it in, or remove the row")
+    if path.startswith(ADDRESSES):
+        raise ValueError(f"{ADDRESS_REASON} ({path:.200})")
+    path = path.replace("\\", "/")
     if tree is None:
-        return path
+        return os.path.expanduser(path)
     if os.path.isabs(path) and not tree.is_archive:
         path = os.path.relpath(path, os.path.abspath(tree.name))
     inside = os.path.normpath(path).replace(os.sep, "/")
     if inside.startswith("../") or inside == ".." or os.path.isabs(inside):
-        raise DataError(
-            f"{where}: got {path!r}, which is outside of {tree.name}; expected images in the "
-            "folder of the table; try to put the table into a folder above its images."
+        raise ValueError(
+            f"got {path!r}, which is outside of {tree.name}; expected images in the folder of the "
+            "table; try to put the table into a folder above its images"
         )
     return inside
 
@@ -316,16 +331,13 @@ def _inside(path: str, tree: FileTree | None, where: str) -> str:
 # --- arrays ---------------------------------------------------------------------------------------
 
 
-def _open_arrays(tree: FileTree, files: Sequence[str]) -> LabelledImages:
-    parts = [read_array_images(tree, file) for file in files]
+def _open_arrays(tree: FileTree, files: Sequence[str], needs_labels: bool) -> LabelledImages:
+    parts = [read_array_images(tree, file, needs_labels) for file in files]
     class_names = read_class_names(tree) or []
     names, labels, splits, rows = [], [], [], []
     for number, part in enumerate(parts):
         names += [f"{tree.label(part.file)}#{row}" for row in range(len(part.pixels))]
-        labels += [
-            class_names[value] if value < len(class_names) else str(value)
-            for value in part.classes.tolist()
-        ]
+        labels += [_class_name(value, class_names) for value in part.classes.tolist()]
         splits += [part.split] * len(part.pixels)
         rows += [(number, row) for row in range(len(part.pixels))]
 
@@ -337,58 +349,10 @@ def _open_arrays(tree: FileTree, files: Sequence[str]) -> LabelledImages:
     return LabelledImages(tree.name, names, labels, read, splits if is_divided else None)
 
 
-# --- memory ---------------------------------------------------------------------------------------
-
-
-def images_in_memory(data: object, needs_labels: bool = True) -> LabelledImages | None:
-    """Return arrays with labels, or (image, label) pairs; None for other objects.
-
-    Arrays are a pair (images, labels), or a mapping with the keys image and label; without labels,
-    an array (N, Y, X[, C]) or a list of images.
-    """
-    if isinstance(data, Mapping) and {"image", "label"} <= {*data}:
-        images, labels = list(data["image"]), list(data["label"])
-        if not all(isinstance(image, str) for image in images):
-            return _memory_source(images, labels)
-    if isinstance(data, tuple) and len(data) == 2 and getattr(data[0], "ndim", 0) >= 3:
-        return _memory_source(list(np.asarray(data[0])), list(data[1]))
-    if getattr(data, "ndim", 0) >= 3 and not needs_labels:
-        images = list(np.asarray(data))
-        return _memory_source(images, [""] * len(images))
-    if getattr(data, "ndim", 0) >= 3:
-        raise DataError(
-            "got an array of images without labels; expected (images, labels), or a list of "
-            "(image, label)."
-        )
-    if not isinstance(data, Sequence) or isinstance(data, str | bytes):
-        return None  # an iterator is read only once, by the reader of records
-    pairs = list(data)
-    if pairs and not needs_labels and all(map(is_raw_image, pairs)):
-        return _memory_source(pairs, [""] * len(pairs))
-    is_pair = [
-        isinstance(pair, tuple | list) and len(pair) == 2 and is_raw_image(pair[0])
-        for pair in pairs
-    ]
-    if not pairs or not all(is_pair):
-        return None
-    return _memory_source([pair[0] for pair in pairs], [pair[1] for pair in pairs])
-
-
-def is_raw_image(value: object) -> bool:
-    """Return True for a Pillow image, an array of two or more dimensions, or bytes of a file."""
-    return isinstance(value, Image.Image | bytes) or getattr(value, "ndim", 0) >= 2
-
-
-def _memory_source(images: list[Any], labels: Sequence[object]) -> LabelledImages:
-    if len(images) != len(labels):
-        raise DataError(
-            f"got {len(images):,} images and {len(labels):,} labels; expected as many of both."
-        )
-    raw: list[RawImage] = [
-        image if isinstance(image, Image.Image | bytes) else np.asarray(image) for image in images
-    ]
-    names = [f"image {number}" for number in range(1, len(raw) + 1)]
-    return LabelledImages("the images", names, [str(label) for label in labels], raw.__getitem__)
+def _class_name(value: int, names: Sequence[str]) -> str:
+    if value == UNLABELLED:
+        return ""
+    return names[value] if value < len(names) else str(value)
 
 
 def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:

@@ -21,6 +21,7 @@ from pydantic import Field
 from saccade.config import Config
 from saccade.data.images.decode import DecodedImage, ImageForm
 from saccade.data.splits import LEFT_OUT, SPLIT_NAMES, SplitArray
+from saccade.errors import RunError
 from saccade.io.atomic import corrupt_file_error, read_checksummed_json, write_checksummed_json
 from saccade.io.documents import parse_structure
 from saccade.types.arrays import ByteArray, IntArray
@@ -78,8 +79,7 @@ def collect_images(
                 pixels[len(rows)] = image.pixels.reshape(form.shape)
                 rows.append(row)
         return DecodedImages(pixels[: len(rows)], np.array(rows, np.int64), errors)
-    file: Any = tempfile.TemporaryFile() if folder is None else _open_part(folder)
-    with file:
+    with tempfile.TemporaryFile() if folder is None else _new_pixels(folder) as file:
         for row, image in enumerate(decoded):
             if image.pixels is None:
                 errors[row] = image.error
@@ -89,15 +89,28 @@ def collect_images(
         file.flush()
         if folder is not None:
             os.fsync(file.fileno())
-            os.replace(file.name, folder / PIXELS_FILE)
+            _replace_pixels(Path(file.name), folder / PIXELS_FILE)
         shape = (len(rows), *form.shape)
         mapped = np.memmap(file, np.uint8, "r", shape=shape) if rows else np.empty(shape, np.uint8)
     return DecodedImages(mapped, np.array(rows, np.int64), errors)
 
 
-def _open_part(folder: Path) -> Any:
-    folder.mkdir(parents=True, exist_ok=True)
+def _new_pixels(folder: Path) -> Any:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise RunError(f"{folder}: got a file; expected a folder; try to remove it.") from None
     return (folder / f".{PIXELS_FILE}.part").open("w+b")
+
+
+def _replace_pixels(part: Path, path: Path) -> None:
+    try:
+        os.replace(part, path)
+    except OSError as error:
+        part.unlink()
+        raise RunError(
+            f"{path} could not be written: {error.strerror or error}; try to remove it."
+        ) from None
 
 
 def write_image_index(folder: Path, stored: StoredImages) -> None:

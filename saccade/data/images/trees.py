@@ -89,7 +89,7 @@ def read_image_file(path: Path) -> bytes:
 
 def _archive_tree(source: ByteSource, kind: str) -> FileTree:
     reader = ArchiveReader(source, kind)
-    prefix = _common_folder(reader.names)
+    prefix = common_folder(reader.names)
     return FileTree(
         source.name,
         [name.removeprefix(prefix) for name in reader.names],
@@ -99,8 +99,8 @@ def _archive_tree(source: ByteSource, kind: str) -> FileTree:
     )
 
 
-def _common_folder(names: Sequence[str]) -> str:
-    """Return the folders that enclose all others of an archive: "photos/" of photos/cat/1.jpg."""
+def common_folder(names: Sequence[str]) -> str:
+    """Return the folders that enclose all other folders: "photos/" of photos/cat/1.jpg, …"""
     folders = [PurePosixPath(name).parts[:-1] for name in names]
     depth = 0
     while folders and all(
@@ -110,11 +110,12 @@ def _common_folder(names: Sequence[str]) -> str:
     return "".join(f"{part}/" for part in folders[0][:depth]) if depth else ""
 
 
-def check_tree(tree: FileTree) -> None:
+def check_tree(tree: FileTree, needs_labels: bool = True) -> None:
     """Raise a DataError if there is no file."""
     if not tree.files:
         kind = "archive" if tree.is_archive else "folder"
+        expected = "a sub-folder of images for each class" if needs_labels else "images"
+        example = f"{tree.name.rstrip('/')}/{'cat/' if needs_labels else ''}1.jpg"
         raise DataError(
-            f"{tree.name}: got an empty {kind}; expected a sub-folder of images for each class, "
-            f"such as {tree.name.rstrip('/')}/cat/1.jpg."
+            f"{tree.name}: got an empty {kind}; expected {expected}, such as {example}."
         )

@@ -356,9 +356,12 @@ class _Resolution:
             value = (
                 f"the same value ({profile.examples[0][:40]!r})" if profile.examples else "no value"
             )
+            missing = profile.rows - profile.known if profile.known else 0
+            rows = f"{'' if missing else 'all '}{profile.rows - missing:,} rows"
+            empty = f", and none in the other {missing:,}" if missing else ""
             raise DataError(
-                f"{name}: got {value} in all {profile.rows:,} rows of {label.column!r}, the label; "
-                f"expected two classes or more; {self._other_label()}"
+                f"{name}: got {value} in {rows} of {label.column!r}, the label{empty}; expected "
+                f"two classes or more; {self._other_label()}"
             )
 
     def _other_label(self) -> str:

@@ -220,7 +220,8 @@ def prepare_captions(
     prepared = _prepared(recipe, transform, stored, choices, [*notes, *more])
     train = prepared.splits["train"]
     prepared.notes.append(
-        f"{len(train):,} training images with {len(train.encoded):,} captions, "
+        f"{pluralise(len(train), 'training image')} with "
+        f"{pluralise(len(train.encoded), 'caption')}, "
         f"{pluralise(len(transform.words), 'word')}."
     )
     for name in SPLIT_NAMES[1:]:

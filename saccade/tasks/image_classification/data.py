@@ -20,12 +20,13 @@ from saccade.data.images.decode import (
     decode_images,
     read_header,
 )
+from saccade.data.images.labelled import LabelledImages
 from saccade.data.images.published import (
     SYNTHETIC_IMAGES,
     combine_splits,
     open_published_images,
 )
-from saccade.data.images.readers import LabelledImages, natural_key, open_images
+from saccade.data.images.readers import natural_key, open_images
 from saccade.data.images.store import (
     IMAGE_INDEX_FILE,
     DecodedImages,
@@ -152,9 +153,9 @@ def prepare_images(recipe: ImagesRecipe, context: PrepareContext[ImageTransform]
     if not recipe.needs_labels:
         unknown.clear()
     prepared = _prepared(recipe, transform, stored, choices, [*notes, *more])
-    prepared.notes.append(
-        f"{len(prepared.splits['train']):,} training images, {len(transform.labels):,} classes."
-    )
+    count = len(prepared.splits["train"])
+    known = f", {len(transform.labels):,} classes" if len(transform.labels) > 1 else ""
+    prepared.notes.append(f"{count:,} training image{'' if count == 1 else 's'}{known}.")
     for name in SPLIT_NAMES[1:]:
         if not prepared.splits[name].is_held_out:  # few images, or a share of 0
             note = f"No images are held out for {name}: the training images are used."
@@ -285,6 +286,7 @@ def report_unreadable(
     errors = [f"{images.names[row]}: {reason}" for row, reason in decoded.errors.items()]
     if not errors:
         return []
+    errors = [error.replace("\n", "\\n") for error in errors]  # of a path
     count = f"{pluralise(len(errors), 'image')} of {len(images):,}"
     if data.unreadable == "refuse" or not len(decoded.rows):
         listed = errors[:MAX_REFUSED_IMAGES]
@@ -292,6 +294,8 @@ def report_unreadable(
         advice = "" if data.unreadable == "skip" else " Try --set data.unreadable=skip."
         heading = f"{images.name}: {count} could not be read:"
         raise DataError(f"{bullet_list([*listed, *more], heading)}{advice}")
+    if len(errors) == 1:
+        return [f"Left out {errors[0]}."]
     listed = errors[:MAX_NAMED_IMAGES]
     more = [f"… and {len(errors) - len(listed):,} more"] if len(errors) > len(listed) else []
     heading = f"{images.name}: {count} could not be read and are left out:"
@@ -349,7 +353,7 @@ def divide_images(
         notes.append(_limit_classes(splits, hashes, labels, data.per_class, data.per_class_seed))
     if not (splits == TRAIN).any():
         raise DataError(
-            f"{images.name}: got {len(rows):,} images, which are all held out; expected images to "
+            f"{images.name}: got {pluralise(len(rows), 'image')}, all held out; expected images to "
             "train on; try more images, or smaller data.dev_share and data.test_share."
         )
     return splits, notes
