@@ -12,14 +12,17 @@ import pytest
 import torch
 
 from saccade.data.images.corners import SHAPE_SIDE, SIDE, draw_corners, load_corner_images
+from saccade.data.images.in_memory import images_in_memory
 from saccade.data.images.published import read_image
-from saccade.errors import ConfigError
+from saccade.errors import ConfigError, DataError
 from saccade.estimators.nearest_neighbours import classify_by_neighbours, nearest_rows
 from saccade.models.contrastive import ContrastiveNetwork
 from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.tasks.base import PrepareContext
+from saccade.tasks.contrastive.data import prepare_contrastive
+from saccade.tasks.image_classification import data as image_data
 from saccade.tasks.image_classification.data import prepare_images
 from tests.models.image_networks import SMALL as NETWORKS
 from tests.models.image_networks import random_images, small_network
@@ -175,6 +178,25 @@ def test_images_without_labels(tmp_path: Path, no_report: None) -> None:
     assert run.preprocessor.labels == []
     assert found.omitted["linear_probe"] == "the images have no labels" and not found.floors
     assert load_run(run.folder).predict(str(tmp_path / "3.png")).values is not None
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_few_images(count: int) -> None:
+    data = np.random.default_rng(0).integers(0, 256, (count, 8, 8), np.uint8)
+    recipe = recipe_for("contrastive", data__dev_share=0.13, data__test_share=0.13)
+    images = images_in_memory(data, needs_labels=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(image_data, "_open", lambda recipe: images)
+        if count == 1:
+            with pytest.raises(DataError, match="got 1 training image; expected 2 or more"):
+                prepare_contrastive(recipe, PrepareContext())
+            return
+        found = prepare_contrastive(recipe, PrepareContext())
+    assert all(len(split) > 1 and split.reference is not None for split in found.splits.values())
+    assert not found.splits["dev"].is_held_out
+    if count == 8:
+        assert any("One image is held out for dev" in note for note in found.notes)
+    assert f"{len(found.splits['train'])} training images." in found.notes
 
 
 def test_published_weights_are_refused(run: Run) -> None:
