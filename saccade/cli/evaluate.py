@@ -104,13 +104,19 @@ def evaluate_command(
     details = len(evaluation) - len({*headline, *COUNT_NAMES} & {*evaluation})
     if headline and details and not all:
         more = f"{details} more metric{'s' if details > 1 else ''}"
-        stderr_console().print(f"{more} with --all, and in --json.")
+        tables = listed_tables(evaluation, True).keys() - listed_tables(evaluation, False).keys()
+        also = f"; so are scores {' and '.join(sorted(map(_in_text, tables)))}" if tables else ""
+        stderr_console().print(f"{more} with --all, and in --json{also}.")
     for note in evaluation.notes:
         stderr_console().print(note)
     if confusion := confusion_table(evaluation):
         console.print("", confusion)
     for title, rows in listed_tables(evaluation, all).items():
         console.print(f"\n{title}", rows_table(rows), sep="\n")
+
+
+def _in_text(title: str) -> str:
+    return title.removesuffix(":").lower()
 
 
 def _evaluate_mixture(

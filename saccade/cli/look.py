@@ -1,5 +1,6 @@
 """`saccade look`: attributions, attention, gradients, graph or word map of a run."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from saccade.cli.console import (
 )
 from saccade.cli.opening import open_run
 from saccade.cli.options import ImageOption, JsonOption, RunArgument
+from saccade.data.task_roles import takes_paths
 from saccade.errors import ConfigError
 from saccade.io.run_folder import read_run_settings
 from saccade.types.limits import MAX_COUNT, MAX_DEPTH, MAX_WIDTH
@@ -156,7 +158,7 @@ def look_command(
         raise ConfigError(f"got no input; {open_run(run).describe_views()}")
     elif features is not None:
         picture = save or run / "report" / "features.png"
-        _print_tiles(run, " ".join(text), features, picture, json)
+        _print_tiles(run, _one_input(run, text), features, picture, json)
     else:
         options = {
             "answer": answer,
@@ -166,7 +168,22 @@ def look_command(
             "method": method,
             "max_new_tokens": max_new_tokens,
         }
-        _print_prediction(run, " ".join(text), options, save, json)
+        _print_prediction(run, _one_input(run, text), options, save, json)
+
+
+def _one_input(run: Path, parts: list[str]) -> str:
+    """Return the text of several words, or the path of one image."""
+    from saccade.data.images.readers import find_images
+
+    joined = " ".join(parts)  # of a text, or of a path with spaces
+    if not takes_paths(read_run_settings(run)["recipe"]["task"]) or os.path.isfile(joined):
+        return joined
+    found = [path for part in parts for path in find_images(part)]
+    if len(found) > 1:
+        raise ConfigError(
+            f"got {len(found):,} images; expected one; try saccade look {run} {found[0]}"
+        )
+    return found[0]
 
 
 def _print_word_map(folder: Path, words: list[str], save: Path | None, json: bool) -> None:
@@ -319,7 +336,9 @@ def _print_image_maps(found: "ImageExplanation", save: Path | None, json: bool) 
     if json:
         print_json(found.to_dict())
         return
-    print(f"→ {found.maps.output}  {found.maps.probability:.1%}\n")
+    from saccade.plots.images import format_probability
+
+    print(f"→ {found.maps.output}  {format_probability(found.maps.probability)}\n")
     print(found.terminal(min(stdout_console().width, MAX_TERMINAL_WIDTH)))
 
 

@@ -33,9 +33,10 @@ def save_embedding_map(found: EmbeddingMap, path: Path) -> list[str]:
     figure = Figure(figsize=EMBEDDING_INCHES, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    _draw_points(axes, found, font)
+    colours = _draw_points(axes, found, font)
     for row, pixels in zip(found.thumbnail_rows.tolist(), found.thumbnails, strict=True):
-        _draw_thumbnail(axes, found.coordinates[row], pixels)
+        colour = colours.get(int(found.classes[row]), MUTED_COLOR)
+        _draw_thumbnail(axes, found.coordinates[row], pixels, colour)
     axes.margins(0.08)
     frame_projection(axes, found.variance_ratios)
     title = f"Features of {len(found.names):,} images, projected by PCA"
@@ -44,8 +45,9 @@ def save_embedding_map(found: EmbeddingMap, path: Path) -> list[str]:
     return [missing_message(font.missing)] if font.missing else []
 
 
-def _draw_points(axes: Axes, found: EmbeddingMap, font: LabelFont) -> None:
-    """Draw the points of each class, and a legend of the most frequent ones."""
+def _draw_points(axes: Axes, found: EmbeddingMap, font: LabelFont) -> dict[int, str]:
+    """Draw the points of each class with a legend of the most frequent ones; return colours."""
+    colours: dict[int, str] = {}
     known = found.classes[found.classes >= 0]
     counts = np.bincount(known, minlength=len(found.labels))
     frequent = np.sort(np.argsort(-counts, kind="stable")[:MAX_LEGEND_CLASSES])
@@ -57,7 +59,7 @@ def _draw_points(axes: Axes, found: EmbeddingMap, font: LabelFont) -> None:
             continue
         round_ = number // len(LINE_COLORS)
         marker = MARKERS[round_ % len(MARKERS)]
-        color = LINE_COLORS[number % len(LINE_COLORS)]
+        color = colours[label] = LINE_COLORS[number % len(LINE_COLORS)]
         name = replace_missing(found.labels[label], font.missing)
         axes.plot(*points, marker, color=color, ms=3.5, mew=0, alpha=0.75, label=name)
     if len(known):
@@ -66,15 +68,17 @@ def _draw_points(axes: Axes, found: EmbeddingMap, font: LabelFont) -> None:
         )
         for text in legend.get_texts():
             font.apply(text, 8.5)
+    return colours
 
 
-def _draw_thumbnail(axes: Axes, point: np.ndarray, pixels: np.ndarray) -> None:
+def _draw_thumbnail(axes: Axes, point: np.ndarray, pixels: np.ndarray, colour: str) -> None:
+    """Draw an image at its point, in a frame of the colour of its class."""
     side = max(pixels.shape[:2])
     values = pixels[..., 0] if pixels.shape[2] == 1 else pixels
     # three channels: grey values would be scaled to their own range
     colours = values if values.ndim == 3 else np.repeat(values[..., None], 3, 2)
     picture = OffsetImage(colours, zoom=THUMBNAIL_POINTS / side, interpolation="nearest")
-    frame = {"edgecolor": MUTED_COLOR, "linewidth": 0.5}
+    frame = {"edgecolor": colour, "linewidth": 1.5}
     axes.add_artist(
         AnnotationBbox(picture, (float(point[0]), float(point[1])), pad=0.05, bboxprops=frame)
     )

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from saccade.inspection.image_figures import ImageGrid, ImageMap, ImageMaps
 from saccade.plots.attribution import SCORE_COLORMAP
@@ -23,12 +24,14 @@ MAX_ACROSS = 8  # tiles of a row
 MAX_PANELS_ACROSS = 5  # maps of a row, the image among them
 MAP_OPACITY = 0.55
 MAX_CAPTION = 22  # characters of a line
+NOTE_TOP = -0.13  # of the description below a map and its scale, in heights of the map
 
 
 def save_image_maps(found: ImageMaps, path: Path) -> list[str]:
     """Draw the image and each of its maps as PNG, SVG or PDF; return warnings."""
     format = image_format(path)
-    title = f"{found.output} {found.probability:.1%}"
+    # the probability first: next to a caption from right to left, its figures would be moved
+    title = f"{format_probability(found.probability)} {found.output}"
     if found.source:
         title = f"{Path(found.source).name}: {title}"
     texts = [text for part in found.maps for text in (part.name, part.description)]
@@ -36,15 +39,15 @@ def save_image_maps(found: ImageMaps, path: Path) -> list[str]:
     panels = 1 + len(found.maps)
     down = math.ceil(panels / MAX_PANELS_ACROSS)
     across = math.ceil(panels / down)
-    figure = _empty_figure(across * PANEL_INCHES, down * (PANEL_INCHES + 0.35) + 0.35)
+    figure = _empty_figure(across * PANEL_INCHES, down * (PANEL_INCHES + 0.6) + 0.35)
     axes = figure.subplots(down, across, squeeze=False).flatten().tolist()
     for panel in axes:
         panel.axis("off")
     _draw_pixels(axes[0], found.image)
     for part, panel in zip(found.maps, axes[1:], strict=False):
-        _draw_map(panel, found.image, part)
+        _add_scale(figure, panel, _draw_map(panel, found.image, part))
         _caption(panel, part.name, font, 9)
-        note = panel.text(0.5, -0.03, replace_missing(part.description, font.missing))
+        note = panel.text(0.5, NOTE_TOP, replace_missing(part.description, font.missing))
         note.set_transform(panel.transAxes)
         note.set_ha("center")
         note.set_va("top")
@@ -114,7 +117,7 @@ def _draw_pixels(axes: Axes, pixels: Any) -> None:
     axes.axis("off")
 
 
-def _draw_map(axes: Axes, image: Any, part: ImageMap) -> None:
+def _draw_map(axes: Axes, image: Any, part: ImageMap) -> AxesImage:
     """Draw a map over the grey image, a cell over its pixels; of a signed one, white is zero."""
     grey = np.asarray(image, np.float64).mean(2)
     axes.imshow(grey, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
@@ -124,10 +127,29 @@ def _draw_map(axes: Axes, image: Any, part: ImageMap) -> None:
         colours = {"cmap": SCORE_COLORMAP, "vmin": -largest, "vmax": largest}
     height, width = grey.shape
     corners = (-0.5, width - 0.5, height - 0.5, -0.5)
-    axes.imshow(part.values, alpha=MAP_OPACITY, interpolation="nearest", extent=corners, **colours)
+    drawn = axes.imshow(
+        part.values, alpha=MAP_OPACITY, interpolation="nearest", extent=corners, **colours
+    )
     axes.axis("off")
+    return drawn
 
 
+def _add_scale(figure: Figure, axes: Axes, drawn: AxesImage) -> None:
+    """Add the colours of a map with their smallest and largest value below it."""
+    low, high = drawn.get_clim()
+    bar = figure.colorbar(drawn, cax=axes.inset_axes((0.15, -0.055, 0.7, 0.03)), ticks=[low, high],
+                          orientation="horizontal")  # fmt: skip
+    bar.ax.set_xticklabels([f"{value:.2g}" for value in (low, high)])
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=0, pad=1.5, labelsize=6.5, labelcolor=MUTED_COLOR)
+
+
+def format_probability(value: float) -> str:
+    """Return a probability in percent, a very small one as a power of ten."""
+    return f"{value:.1%}" if value >= MIN_PERCENT or value == 0 else f"{value:.1e}"
+
+
+MIN_PERCENT = 0.0005  # below which 0.0 % would be shown
 SHADES = " ░▒▓█"
 MAP_GAP = 3  # columns between two maps in a terminal
 MAX_SHADED_SIDE = 24  # characters of a map in a terminal, two for each column

@@ -253,6 +253,9 @@ HeatMapKey = tuple[str, int]  # kind and layer, counted from 1
 AttentionKey = tuple[str, int, int]  # kind, layer and head, the last two counted from 1
 
 
+NO_IMAGES = "got no model of images; expected a run of the task image, caption or contrastive."
+
+
 class Inspector(ABC, Generic[SplitT]):
     """Shows what a trained model does: attention, attributions, figures, invariance checks."""
 
@@ -308,19 +311,22 @@ class Inspector(ABC, Generic[SplitT]):
         self, raw: Any, method: str | None = None, output: str | None = None
     ) -> ImageMaps:
         """Return which regions of an image led to its class, or to `output`."""
-        raise ConfigError("got a model without images; expected a run of the task image.")
+        raise ConfigError("got no model of images; expected a run of the task image or caption.")
 
     def filters(self) -> ImageGrid:
         """Return the kernels of the first convolution."""
-        raise ConfigError("got a model without images; expected a run of the task image.")
+        raise ConfigError(NO_IMAGES)
 
     def feature_maps(self, raw: Any, layer: str) -> ImageGrid:
         """Return the channels that a layer computes of an image."""
-        raise ConfigError("got a model without images; expected a run of the task image.")
+        raise ConfigError(NO_IMAGES)
 
     def embedding_map(self, split: SplitT) -> EmbeddingMap:
         """Return the features of the images of a split, projected to two dimensions."""
-        raise ConfigError("got a model without images; expected a run of the task image.")
+        raise ConfigError(
+            "got a model without a feature vector for each image; expected a run of the task image "
+            "or contrastive."
+        )
 
     def figures(self, splits: Mapping[str, SplitT]) -> dict[str, Figure]:
         """Return the figures of the training report by file name."""

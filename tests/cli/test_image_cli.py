@@ -106,6 +106,7 @@ def test_evaluation_saves_pictures(
 ) -> None:
     found = saccade("evaluate", run, "--data", colours, "--save", tmp_path / "pictures")
     assert found.code == 0 and "majority class" in found.out
+    assert "1 more metric with --all, and in --json; so are scores by class." in found.err
     assert (tmp_path / "pictures" / "confusion.png").stat().st_size > 1000
     values = json.loads(saccade("evaluate", run, "--data", colours, "--json").out)
     assert values["accuracy"] > 0.9 and values["examples"] == 40
@@ -124,6 +125,11 @@ def test_look_at_an_image(
     assert len(json.loads(shown.out)["tiles"]) == 4
     listed = saccade("look", run)
     assert listed.code == 2 and "--filters" in listed.message
+    for other in (colours / "red" / "4.png", colours / "blue"):
+        several = saccade("look", run, image, other)
+        assert several.code == 2 and "images; expected one; try saccade look" in several.message
+    pattern = saccade("look", run, colours / "red" / "3*.png")
+    assert pattern.out.startswith("→ red")
     refused = saccade("look", run, image, "--layer", 1)
     assert refused.code == 2 and "one of grad_cam, occlusion" in refused.message
     missing = saccade("look", run, "missing.png")
@@ -146,6 +152,14 @@ def png(size: tuple[int, int] = (8, 8), level: int = 0) -> bytes:
     content = io.BytesIO()
     Image.new("L", size, level).save(content, "PNG")
     return content.getvalue()
+
+
+def test_one_unreadable_image_is_left_out(saccade: Callable[..., Any], tmp_path: Path) -> None:
+    folder = write_colours(tmp_path / "photos", 4)
+    (folder / "red" / "new\nline.png").write_bytes(b"")
+    found = saccade("train", folder, "--set", "train.steps=1", "--out", tmp_path / "run")
+    assert found.code == 0
+    assert "Left out" in found.err and "new\\nline.png: got an empty file" in found.err
 
 
 BAD_DATA: dict[str, tuple[Callable[[Path], Path], str]] = {

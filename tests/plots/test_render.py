@@ -14,7 +14,7 @@ from saccade.inspection import figures
 from saccade.inspection.activations import activation_curve, gelu_approximations
 from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.attribution import Attribution
-from saccade.inspection.image_figures import ImageGrid, ImageMap, ImageMaps
+from saccade.inspection.image_figures import EmbeddingMap, ImageGrid, ImageMap, ImageMaps
 from saccade.inspection.signal_propagation import propagate
 from saccade.plots.comparison import (
     comparison_figure,
@@ -81,6 +81,15 @@ FIGURES: list[figures.Figure] = [
         "photos/cat.jpg",
     ),
     ImageGrid([np.eye(3), np.zeros((2, 2, 1), np.uint8)], ["1", "cat 90%\nis dog"], "Mistakes"),
+    EmbeddingMap(
+        np.eye(2),
+        (0.6, 0.4),
+        np.array([0, -1]),
+        ["cat"],
+        ["1.png", "2.png"],
+        np.array([1]),
+        [np.zeros((2, 2, 1), np.uint8)],
+    ),
 ]
 
 

@@ -374,12 +374,27 @@ def test_look_takes_another_caption(run: Run, table: Path) -> None:
     own = run.look(path)
     again = run.look(path, answer=own.maps.output)
     assert again.maps.probability == pytest.approx(own.maps.probability, rel=1e-4)
-    with pytest.raises(DataError, match="'yellow', which is in no training caption"):
-        run.look(path, answer="a yellow square")
+    expected = "got 'yellow', 'dog' in a caption; expected words that occur at least 2 times"
+    with pytest.raises(DataError, match=expected):
+        run.look(path, answer="a yellow square dog")
     with pytest.raises(DataError, match="expected words"):
         run.look(path, answer="?!")
     with pytest.raises(ConfigError, match="method"):
         run.look(path, method="grad_cam")
+
+
+def test_feature_maps_of_the_encoder(run: Run, table: Path) -> None:
+    path = table.parent / "1.png"
+    found = run.feature_maps(path, "encoder.features.0").grid
+    pixels = run.predictor.pixels(path)[None]  # type: ignore[attr-defined]
+    [first, *_] = [part for part in run.model.modules() if isinstance(part, torch.nn.Conv2d)]
+    expected = first(run.predictor.images(pixels))[0].detach().numpy()  # type: ignore[attr-defined]
+    assert np.allclose(np.stack(found.tiles), expected, atol=1e-5)
+    assert "--features LAYER" in run.describe_views()
+    with pytest.raises(ConfigError, match="Did you mean 'encoder.features.0'"):
+        run.feature_maps(path, "features.0")
+    with pytest.raises(ConfigError, match="expected a run of the task image or contrastive"):
+        run.embedding()
 
 
 def test_a_model_without_attention_has_no_maps(

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from saccade.data.images.captions import normalise_caption
+from saccade.data.images.captions import caption_words, normalise_caption
 from saccade.data.samplers import evenly_spaced_rows
 from saccade.data.special_tokens import EOS, UNK
+from saccade.data.tables.csv import pluralise
 from saccade.errors import ConfigError, DataError
 from saccade.inspection.attention import has_attention
 from saccade.inspection.checks import RELOAD_CONSISTENCY, CheckResult
@@ -35,7 +36,7 @@ from saccade.tasks.base import Inspector
 from saccade.tasks.captioning.config import CaptionRecipe
 from saccade.tasks.captioning.data import CaptionSplit, CaptionTransform
 from saccade.tasks.captioning.predict import CaptionPredictor
-from saccade.tasks.image_classification.inspect import first_filters
+from saccade.tasks.image_classification.inspect import first_filters, layer_channels
 from saccade.tasks.translation.predict import TRANSLATION_SPECIAL_TOKENS
 from saccade.types.shapes import DecoderState, Images, Lengths, Logits, TokenIds
 
@@ -58,9 +59,12 @@ class CaptionInspector(Inspector[CaptionSplit]):
         return split.names[0] if len(split) else ""
 
     def views(self) -> dict[str, str]:
-        """Return attention, of models that have any, and filters."""
+        """Return attention, of models that have any, filters and feature maps."""
         maps = {"IMAGE": "attention of each word"} if has_attention(self.model) else {}
-        return maps | {"--filters": "the kernels of the first convolution"}
+        return maps | {
+            "--filters": "the kernels of the first convolution",
+            "IMAGE --features LAYER": "the feature maps of a layer",
+        }
 
     def image_maps(
         self, raw: Any, method: str | None = None, output: str | None = None
@@ -102,8 +106,12 @@ class CaptionInspector(Inspector[CaptionSplit]):
         if not words:
             raise DataError(f"got {output!r:.60} as a caption; expected words.")
         if UNK in words:
-            unknown = normalise_caption(output).split()[words.index(UNK)]
-            raise DataError(f"got the word {unknown!r}, which is in no training caption.")
+            texts = caption_words(output)
+            unknown = [repr(text) for text, id in zip(texts, words, strict=True) if id == UNK]
+            raise DataError(
+                f"got {', '.join(unknown)} in a caption; expected words that occur at least "
+                f"{pluralise(self.recipe.data.min_count, 'time')} in the training captions."
+            )
         return words, self._probability(images, words)
 
     @torch.no_grad()
@@ -117,6 +125,11 @@ class CaptionInspector(Inspector[CaptionSplit]):
     def filters(self) -> ImageGrid:
         """Return the kernels of the first convolution."""
         return first_filters(self.model, self.recipe.model_name)
+
+    def feature_maps(self, raw: Any, layer: str) -> ImageGrid:
+        """Return the channels that a layer of the encoder computes of an image."""
+        images = self.predictor.images(self.predictor.pixels(raw)[None])
+        return layer_channels(self.model, layer, lambda: self.model.eval().encode(images, None))
 
     # --- report -----------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Maps of the regions that led to a class, contact sheets, filters, and invariance checks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -79,34 +79,10 @@ class ImageFeatureInspector(Inspector[ImageSplit]):
         """Return the kernels of the first convolution."""
         return first_filters(self.network, self.scorer.recipe.model_name)
 
-    def layer_names(self) -> list[str]:
-        """Return the layers whose outputs are grids of features."""
-        kinds = (nn.Conv2d, nn.modules.pooling._MaxPoolNd, nn.modules.pooling._AvgPoolNd)
-        return [n for n, part in self.network.named_modules() if n and isinstance(part, kinds)]
-
-    @torch.no_grad()
     def feature_maps(self, raw: Any, layer: str) -> ImageGrid:
         """Return the channels that a layer computes of an image."""
-        names = dict(self.network.named_modules())
-        if layer not in names or not layer:
-            lookup(dict.fromkeys(self.layer_names()), layer, "layer")
-        outputs: list[Tensor] = []
-
-        def record(name: str, module: Any, inputs: Any, output: Tensor) -> None:
-            outputs.append(output)
-
-        pixels = self.predictor.pixels(raw)
-        with thread_hooks({layer: names[layer]}, record):
-            self.network.eval()(self.scorer.inputs(pixels[None]))
-        if not outputs or outputs[0].dim() != 4:
-            raise ConfigError(
-                f"got the layer {layer}, whose output is no grid of features; try one of "
-                f"{', '.join(self.layer_names())}."
-            )
-        channels = outputs[0][0].double().cpu().numpy()
-        tiles = list(channels[:MAX_TILES])
-        captions = [str(number) for number in range(1, len(tiles) + 1)]
-        return ImageGrid(tiles, captions, f"{len(tiles)} of {len(channels)} channels of {layer}")
+        images = self.scorer.inputs(self.predictor.pixels(raw)[None])
+        return layer_channels(self.network, layer, lambda: self.network.eval()(images))
 
     # --- checks -----------------------------------------------------------------------------------
 
@@ -151,7 +127,7 @@ class ImageInspector(ImageFeatureInspector):
             chosen = lookup(self.scorer.transform.label_ids, output, "class")
         methods = self.image_methods
         if method is not None:
-            lookup(dict.fromkeys(methods), method, "method for images of this model")
+            lookup(dict.fromkeys(methods), method, "map of this model")
             methods = (method,)
         image = self.scorer.inputs(pixels[None])[0]
         maps = [self._map(name, image, chosen) for name in methods]
@@ -198,12 +174,40 @@ class ImageInspector(ImageFeatureInspector):
         rows = scored.mistakes(SHEET_IMAGES)
         if len(rows):
             captions = [
-                f"{found['predicted']} {found['probability']:.0%}\nis {found['true']}"
+                f"{found['true']}\n→ {found['probability']:.0%} {found['predicted']}"
                 for found in scored.describe_mistakes(SHEET_IMAGES)
             ]
             tiles = list(scored.split.pixels_at(rows))
-            figures["mistakes.png"] = ImageGrid(tiles, captions, "Most confident mistakes")
+            figures["mistakes.png"] = ImageGrid(
+                tiles, captions, "True class → most confident mistake"
+            )
         return figures
+
+
+@torch.no_grad()
+def layer_channels(model: nn.Module, layer: str, compute: Callable[[], object]) -> ImageGrid:
+    """Return the channels that a layer of a network computes when `compute` is called."""
+    names = dict(model.named_modules())
+    kinds = (nn.Conv2d, nn.modules.pooling._MaxPoolNd, nn.modules.pooling._AvgPoolNd)
+    grids = [name for name, part in names.items() if name and isinstance(part, kinds)]
+    if layer not in names or not layer:
+        lookup(dict.fromkeys(grids), layer, "layer")
+    outputs: list[Tensor] = []
+
+    def record(name: str, module: Any, inputs: Any, output: Tensor) -> None:
+        outputs.append(output)
+
+    with thread_hooks({layer: names[layer]}, record):
+        compute()
+    if not outputs or not isinstance(outputs[0], Tensor) or outputs[0].dim() != 4:
+        raise ConfigError(
+            f"got the layer {layer}, whose output is no grid of features; try one of "
+            f"{', '.join(grids)}."
+        )
+    channels = outputs[0][0].double().cpu().numpy()
+    tiles = list(channels[:MAX_TILES])
+    captions = [str(number) for number in range(1, len(tiles) + 1)]
+    return ImageGrid(tiles, captions, f"{len(tiles)} of {len(channels)} channels of {layer}")
 
 
 def first_filters(model: nn.Module, model_name: str) -> ImageGrid:
