@@ -217,7 +217,8 @@ def comparison_table(
     rows: "list[ModelResults]", metric: "ComparisonMetric", compared: str
 ) -> "Table":
     """Return a row per model: means over the seeds, and the range of the test score."""
-    table = make_table(compared, "parameters", "tokens/s", "dev", "test", "seeds", "seconds", "ms")
+    rate = f"{rows[0].runs[0].unit}/s"
+    table = make_table(compared, "parameters", rate, "dev", "test", "seeds", "seconds", "ms")
     for row in rows:
         tests = row.values("test")
         table.add_row(

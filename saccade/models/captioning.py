@@ -159,7 +159,7 @@ class AttendedHidden(NamedTuple):
 
 
 class RecurrentCaptioner(AttentiveDecoder, Captioner):
-    """Recurrent decoder that attends to the cells of an image before each word."""
+    """Recurrent decoder that attends to the cells of an image, or reads their mean."""
 
     def __init__(self, config: RecurrentCaptionerConfig):
         super().__init__()

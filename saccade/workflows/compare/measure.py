@@ -30,6 +30,7 @@ class RunResult(NamedTuple):
     curve: FloatArray  # (evaluations, 2): seconds, dev score
     per_example: FloatArray | None  # score of each test input
     steps: tuple[int, ...] = ()  # step of each evaluation
+    unit: str = "tokens"  # what `tokens_per_second` counts
 
     def curve_over(self, steps: bool) -> FloatArray:
         """Return the curve over seconds, or over steps."""
@@ -99,6 +100,7 @@ def measure_run(run: Run, metric: ComparisonMetric, seed: int) -> RunResult:
         curve=curve,
         per_example=per_example,
         steps=tuple(line["step"] for line in run.metrics() if f"dev_{metric.name}" in line),
+        unit=getattr(run.components.objective, "unit", "tokens"),
     )
 
 
