@@ -179,7 +179,7 @@ def test_all_rows_without_a_caption_are_named(photos: Path) -> None:
         ("a 😀 face", "a face"),
         ("مربع أحمر كبير", "مربع أحمر كبير"),
         ("一个红色的方块。", "一个红色的方块"),
-        ('He said ""no"",\nthen', "he said no then"),
+        ('He wrote ""no"",\nthen', "he wrote no then"),
     ],
 )
 def test_tables_with_bom_quotes_and_any_script(caption: str, words: str, photos: Path) -> None:

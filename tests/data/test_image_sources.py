@@ -74,7 +74,7 @@ def test_rows_that_cannot_be_used_are_all_named(tmp_path: Path) -> None:
     assert "line 34: got an address" in lines[3]
 
 
-def test_values_of_one_class_and_none_are_told_from_each_other(tmp_path: Path) -> None:
+def test_rows_without_a_class_are_counted(tmp_path: Path) -> None:
     rows = [f"{n}.png,{'a' if n % 2 else ''}" for n in range(20)]
     (tmp_path / "list.csv").write_text("\n".join(["path,label", *rows]), "utf-8")
     expected = r"\('a'\) in 10 rows of 'label', the label, and none in the other 10; expected two"

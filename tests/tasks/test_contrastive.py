@@ -181,7 +181,7 @@ def test_images_without_labels(tmp_path: Path, no_report: None) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 8])
-def test_few_images(count: int) -> None:
+def test_splits_of_some_images(count: int) -> None:
     data = np.random.default_rng(0).integers(0, 256, (count, 8, 8), np.uint8)
     recipe = recipe_for("contrastive", data__dev_share=0.13, data__test_share=0.13)
     images = images_in_memory(data, needs_labels=False)
