@@ -84,12 +84,12 @@ def expand(value: Any) -> Any:
     """Return a value of a case with its short forms written out."""
     match value:
         case {"$digits": int(count), **others} if not others:
-            return f"@digits:{min(count, 10**6)}@"  # written out by `with_digits`
+            return f"@digits:{max(0, min(count, 10**6))}@"  # written out by `with_digits`
         case {"$repeat": [str(text), int(times)], **others} if not others:
-            return text * min(times, MAX_REPEATED // max(1, len(text)))
+            return text * max(0, min(times, MAX_REPEATED // max(1, len(text))))
         case {"$nest": int(depth), **others} if not others:
             nested: list[Any] = []
-            for _ in range(min(depth, 5000)):
+            for _ in range(max(0, min(depth, 5000))):
                 nested = [nested]
             return nested
         case {"$float": ("nan" | "inf" | "-inf") as text, **others} if not others:
