@@ -55,9 +55,11 @@ def data_command(
     from saccade.types.progress import ProgressCounter
 
     options = read_options(set)
-    from saccade.data.images.readers import has_images
+    from saccade.data.images.readers import find_image_table, has_images
 
-    if has_images(file):
+    if has_images(file) and (table := find_image_table(file)) is not None:
+        file = table
+    elif has_images(file):
         if save is not None:
             raise ConfigError("got --save for images; expected a table; try without --save.")
         _print_images(file, options, json)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from saccade.config import Config, override_settings
 from saccade.data.images.captions import open_captions
-from saccade.data.images.readers import has_images, open_images
+from saccade.data.images.readers import find_image_table, has_images, open_images
 from saccade.data.parallel.readers import open_pairs
 from saccade.data.records.base import Records
 from saccade.data.records.open import open_records
@@ -151,7 +151,9 @@ def choose_task(data: str, changes: Mapping[str, Any]) -> TaskChoice:
     if "," in data and not os.path.exists(data):
         return TaskChoice("translate", "there are two parallel files")
     if has_images(data):
-        return TaskChoice("image", "it has images")
+        if (table := find_image_table(data)) is None:
+            return TaskChoice("image", "it has images")
+        data = table
     records = open_records(data, options)
     sample = records.head(ROLE_SAMPLE_ROWS)
     first = next(iter(sample.columns.values()), [])

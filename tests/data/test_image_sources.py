@@ -2,8 +2,10 @@
 
 import io
 import os
+import shutil
 import struct
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from saccade.data.images.config import ImagesConfig
+from saccade.data.images.captions import open_captions
+from saccade.data.images.config import CaptionsConfig, ImagesConfig
 from saccade.data.images.decode import UnreadableImage
 from saccade.data.images.memory import write_images
 from saccade.data.images.published import read_image
-from saccade.data.images.readers import open_images
+from saccade.data.images.readers import find_image_table, open_images
+from saccade.data.records.open import open_records
 from saccade.data.task_records import RoleOptions
 from saccade.errors import DataError
 from saccade.io.documents import parse_structure
+from saccade.recipes.preview import choose_task
 
 
 def png(level: int = 0) -> bytes:
@@ -84,8 +89,6 @@ def test_rows_without_a_class_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("task", ["caption", "contrastive", "image"])
 def test_addresses_are_refused(task: str) -> None:
-    from saccade.data.images.captions import open_captions
-
     address = "https://example.org/photos.zip"
     with pytest.raises(DataError, match=f"got the address {address}; expected a folder"):
         if task == "caption":
@@ -110,8 +113,6 @@ def test_idx_images_without_labels(tmp_path: Path) -> None:
 
 
 def test_archive_is_no_image(tmp_path: Path) -> None:
-    import zipfile
-
     with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
         archive.writestr("cat/1.png", png())
     with pytest.raises(UnreadableImage, match=r"got an archive; .* try .*photos.zip#cat/1.jpg"):
@@ -180,7 +181,54 @@ def test_unreadable_images_in_memory_are_all_named(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
+def test_no_images_in_memory(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="got no images; expected at least one"):
+        write_images((np.zeros((0, 4, 4)), []), tmp_path / "x", "image", RoleOptions())
+
+
 def test_labels_in_memory_may_have_lone_surrogates(tmp_path: Path) -> None:
     data = [(png(), "\udcff"), (png(1), "b")]
     path = write_images(data, tmp_path / "x", "image", RoleOptions())
     assert list(open_images(path, ImagesConfig()).labels) == ["\\xff", "b"]
+
+
+# --- tables in folders and archives ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["folder", "enclosed", "zip", "enclosed zip", "deep zip"])
+def test_table_next_to_its_images(kind: str, tmp_path: Path) -> None:
+    top = {"enclosed": "a/", "enclosed zip": "a/", "deep zip": "a/b/"}.get(kind, "")
+    names = [f"{top}pictures/{n}.png" for n in range(24)]
+    table = "\n".join(["path,label", *(f"pictures/{n}.png,{'xy'[n % 2]}" for n in range(24))])
+    if "zip" in kind:
+        source = tmp_path / "all.zip"
+        with zipfile.ZipFile(source, "w") as archive:
+            archive.writestr(f"{top}list.csv", table)
+            for level, name in enumerate(names):
+                archive.writestr(name, png(level))
+    else:
+        source = write(tmp_path / "all", names)
+        (source / f"{top}list.csv").write_text(table)
+    found = open_images(source, ImagesConfig())
+    assert list(found.labels) == list("xy" * 12)
+    assert [found.read(row) for row in range(24)] == [png(level) for level in range(24)]
+    assert read_image(found.names[3]) == png(3)
+    opened = find_image_table(str(source))
+    assert opened is not None and open_records(opened).columns == ("path", "label")
+    assert choose_task(str(source), {}).task == "image"
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+def test_task_of_a_folder_with_captions(kind: str, tmp_path: Path) -> None:
+    names = [f"{n}.png" for n in range(24)]
+    table = "\n".join(["file,text", *(f"{name},the photo {name} of all" for name in names)])
+    source = write(tmp_path / "all", names)
+    (source / "captions.csv").write_text(table)
+    if kind == "zip":
+        archive = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path, "all")
+        source = Path(archive)
+    assert choose_task(str(source), {}).task == "caption"
+    with pytest.raises(DataError) as refused:
+        open_images(source, ImagesConfig())
+    command = str(refused.value).partition("try saccade train caption --data ")[2]
+    assert len(open_captions(command.split()[0], CaptionsConfig()).images) == 24

@@ -16,6 +16,7 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -69,8 +70,9 @@ def open_images(
     needs_labels = task not in UNLABELLED_TASKS
     if not isinstance(data, str | os.PathLike):
         data = list(data) if isinstance(data, Iterator) else data
-        found = images_in_memory(data, needs_labels)
-        return found or _open_table(open_records(data), None, options, is_other, ask, task)
+        if (found := images_in_memory(data, needs_labels)) is not None:
+            return found
+        return _open_table(open_records(data), None, options, is_other, ask, task)
     path = _local_path(data)
     tree = open_tree(path)
     if tree is None and find_array_files([os.path.basename(path)]):
@@ -88,8 +90,8 @@ def open_images(
     if arrays := find_array_files(list(tree.files)):
         return _open_arrays(tree, arrays, needs_labels)
     if table := _table_in(tree):
-        records = open_records(f"{path}#{table}", options)
-        return _open_table(records, tree, options, is_other, ask, task)
+        records = _open_table_of(tree, table, options)
+        return _open_table(records, tree, options, is_other, ask, task, _folder_of(table))
     return _open_class_folders(tree, needs_labels)
 
 
@@ -129,8 +131,8 @@ def open_image_table(
             f"{path}: got no table of paths and {TEXT_OF_TASK[task]}s; expected one at its root, "
             "such as captions.tsv."
         )
-    records = open_records(f"{path}#{table}", options)
-    return _open_table(records, tree, options, is_other, ask, task)
+    records = _open_table_of(tree, table, options)
+    return _open_table(records, tree, options, is_other, ask, task, _folder_of(table))
 
 
 def has_images(path: str) -> bool:
@@ -246,10 +248,33 @@ def _listed(files: Sequence[str]) -> str:
 # --- tables ---------------------------------------------------------------------------------------
 
 
+def find_image_table(path: str) -> str | None:
+    """Return the name by which `open_records` opens the table of a folder or archive of images."""
+    tree = open_tree(path)
+    table = None if tree is None else _table_in(tree)
+    return None if tree is None or table is None else tree.table_name(table)
+
+
 def _table_in(tree: FileTree) -> str | None:
-    """Return the only table at the root of a tree, next to images without class folders."""
-    tables = [n for n in tree.files if "/" not in n and plain_suffix(n) in TABLE_SUFFIXES]
-    return tables[0] if len(tables) == 1 else None
+    """Return the only table at the root of a tree, or in the folder that encloses all files."""
+    tops = {name.split("/")[0] for name in tree.files}
+    enclosing = f"{tops.pop()}/" if len(tops) == 1 else ""
+    for folder in dict.fromkeys(("", enclosing)):
+        inside = [name for name in tree.files if _folder_of(name) == folder]
+        tables = [name for name in inside if plain_suffix(name) in TABLE_SUFFIXES]
+        if len(tables) == 1:
+            return tables[0]
+    return None
+
+
+def _folder_of(name: str) -> str:
+    folder, slash, _ = name.rpartition("/")
+    return folder + slash
+
+
+def _open_table_of(tree: FileTree, table: str, options: ReadOptions) -> Records:
+    records = open_records(tree.table_name(table), options)
+    return replace(records, name=tree.name) if tree.is_archive else records
 
 
 def _open_table(
@@ -259,8 +284,12 @@ def _open_table(
     is_other: bool,
     ask: AskColumn | None,
     task: str,
+    folder: str = "",
 ) -> LabelledImages:
-    """Open the images of a table; their paths are relative to its folder, and inside of it."""
+    """Open the images of a table; their paths are relative to its folder, and inside of the tree.
+
+    `folder` is that of the table, in the tree.
+    """
     opened = find_roles(records, options, task, is_other=is_other, ask=ask)
     needs_labels, text = task not in UNLABELLED_TASKS, TEXT_OF_TASK[task]
     paths: list[str] = []
@@ -274,7 +303,7 @@ def _open_table(
             chunk.numbers.tolist(), chunk.columns[image], of_rows, strict=True
         ):
             try:
-                paths.append(_inside(path or "", tree))
+                paths.append(_inside(path or "", tree, folder))
                 labels.append(_text_of(name, text, needs_labels))
                 numbers.append(number)
             except ValueError as error:
@@ -307,8 +336,8 @@ def _text_of(name: str | None, text: str, is_needed: bool) -> str:
     return name or ""
 
 
-def _inside(path: str, tree: FileTree | None) -> str:
-    """Return a path relative to the folder of the table; ValueError if it leads out of it."""
+def _inside(path: str, tree: FileTree | None, folder: str) -> str:
+    """Return a path of a table in a folder of a tree; ValueError if it leads out of the tree."""
     path = path.strip()
     if not path:
         raise ValueError("got no path of an image; expected one; fill it in, or remove the row")
@@ -317,9 +346,10 @@ def _inside(path: str, tree: FileTree | None) -> str:
     path = path.replace("\\", "/")
     if tree is None:
         return os.path.expanduser(path)
+    inside = os.path.join(folder, path)
     if os.path.isabs(path) and not tree.is_archive:
-        path = os.path.relpath(path, os.path.abspath(tree.name))
-    inside = os.path.normpath(path).replace(os.sep, "/")
+        inside = os.path.relpath(path, os.path.abspath(tree.name))
+    inside = os.path.normpath(inside).replace(os.sep, "/")
     if inside.startswith("../") or inside == ".." or os.path.isabs(inside):
         raise ValueError(
             f"got {path!r}, which is outside of {tree.name}; expected images in the folder of the "

@@ -24,6 +24,7 @@ class FileTree:
     read_file: Callable[[str], bytes]
     size: Callable[[str], int]
     is_archive: bool = False
+    prefix: str = ""  # that the names in the archive have in addition
 
     def read(self, name: str) -> bytes:
         """Return the content of a file; UnreadableImage if it is too large or cannot be read."""
@@ -47,6 +48,10 @@ class FileTree:
     def label(self, name: str) -> str:
         """Return the name of a file for messages, which for a folder is its path."""
         return f"{self.name}#{name}" if self.is_archive else os.path.join(self.name, name)
+
+    def table_name(self, name: str) -> str:
+        """Return the name by which `open_records` opens a table of the folder or the archive."""
+        return self.label(self.prefix + name)
 
 
 def open_tree(path: str | Path) -> FileTree | None:
@@ -96,6 +101,7 @@ def _archive_tree(source: ByteSource, kind: str) -> FileTree:
         lambda name: reader.read(prefix + name),
         lambda name: reader.size(prefix + name),
         is_archive=True,
+        prefix=prefix,
     )
 
 
