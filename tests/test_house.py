@@ -412,6 +412,15 @@ COMPLAINTS = {
 }
 
 
+def test_tests_call_commands_by_run() -> None:
+    """`main` starts a thread that ends the process of all tests after later signals."""
+    tests = Path(__file__).parent.rglob("test_*.py")
+    calls = [
+        path.name for path in tests if "\nfrom saccade.cli.main import main" in path.read_text()
+    ]
+    assert not calls
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_package_keeps_the_rule(rule: Callable[[Path], list[str]]) -> None:
     wrong = rule(PACKAGE)
