@@ -69,6 +69,21 @@ def test_unreadable_files_are_reported_and_the_rest_continues(
     assert "got 1 of 3 inputs that could not be predicted" in found.message
 
 
+def test_names_and_addresses_in_messages(
+    saccade: Callable[..., Any], run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "new\nline.png").write_bytes(b"")
+    found = saccade("predict", run, "new\nline.png", "https://example.org/1.png", "", "1.zip")
+    lines = [line for line in found.err.splitlines() if line.startswith("input")]
+    assert lines == [
+        "input 1: new\\nline.png: got an empty file (0 bytes).",
+        "input 2: https://example.org/1.png: got an address; expected the path of a file; try to "
+        "download it first.",
+        "input 3: no path: got an empty path; expected the path of an image.",
+        "input 4: 1.zip: could not be read: No such file or directory.",
+    ]
+
+
 def test_paths_on_standard_input(
     saccade: Callable[..., Any], run: Path, colours: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import os
+import shlex
 import shutil
 import struct
 import sys
@@ -125,6 +126,14 @@ def test_folder_without_images_of_a_task_without_labels(tmp_path: Path) -> None:
         open_images(tmp_path / "empty", ImagesConfig(), task="contrastive")
 
 
+def test_paths_alone_are_learned_without_labels(tmp_path: Path) -> None:
+    path = tmp_path / "list.csv"
+    path.write_text("\n".join(["file", *(f"{n}.png" for n in range(24))]))
+    assert choose_task(str(path), {}).task == "contrastive"
+    with pytest.raises(DataError, match="try saccade train contrastive --data .* --image file"):
+        open_captions(path, CaptionsConfig())
+
+
 # --- memory ---------------------------------------------------------------------------------------
 
 
@@ -231,4 +240,4 @@ def test_task_of_a_folder_with_captions(kind: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as refused:
         open_images(source, ImagesConfig())
     command = str(refused.value).partition("try saccade train caption --data ")[2]
-    assert len(open_captions(command.split()[0], CaptionsConfig()).images) == 24
+    assert len(open_captions(shlex.split(command)[0], CaptionsConfig()).images) == 24

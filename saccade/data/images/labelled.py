@@ -43,6 +43,11 @@ def refuse_rows(source: str, complaints: Sequence[str]) -> None:
         )
 
 
+def printable(name: str) -> str:
+    """Return a name as it is printed, in one line."""
+    return decodable(name).replace("\n", "\\n").replace("\r", "\\r")
+
+
 def decodable(name: str) -> str:
     r"""Return a name with `\xff` for each byte that is not UTF-8, so that it can be written."""
     return re.sub("[\ud800-\udfff]", lambda found: f"\\x{ord(found[0]) & 0xFF:02x}", name)

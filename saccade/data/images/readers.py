@@ -16,7 +16,6 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -32,7 +31,7 @@ from saccade.data.images.in_memory import images_in_memory
 from saccade.data.images.labelled import LabelledImages, decodable, refuse_rows
 from saccade.data.images.trees import FileTree, check_tree, common_folder, files_near, open_tree
 from saccade.data.records.base import ReadOptions, Records
-from saccade.data.records.open import ADDRESSES, open_records
+from saccade.data.records.open import ADDRESSES, divide_name, open_records
 from saccade.data.records.role_names import IMAGE_FILE_SUFFIXES, SPLIT_ALIASES
 from saccade.data.records.roles import AskColumn
 from saccade.data.task_records import describe_records, find_roles
@@ -73,7 +72,7 @@ def open_images(
         if (found := images_in_memory(data, needs_labels)) is not None:
             return found
         return _open_table(open_records(data), None, options, is_other, ask, task)
-    path = _local_path(data)
+    path, table = _local_path(data)
     tree = open_tree(path)
     if tree is None and find_array_files([os.path.basename(path)]):
         return _open_arrays(files_near(Path(path)), [os.path.basename(path)], needs_labels)
@@ -85,25 +84,27 @@ def open_images(
         )
     if tree is None:
         folder = files_near(Path(path))
-        return _open_table(open_records(path, options), folder, options, is_other, ask, task)
+        records = open_records(data, options)
+        return _open_table(records, folder, options, is_other, ask, task)
     check_tree(tree, needs_labels)
     if arrays := find_array_files(list(tree.files)):
         return _open_arrays(tree, arrays, needs_labels)
-    if table := _table_in(tree):
-        records = _open_table_of(tree, table, options)
+    if table := _table_in(tree, table):
+        records = open_records(tree.table_name(table), options)
         return _open_table(records, tree, options, is_other, ask, task, _folder_of(table))
     return _open_class_folders(tree, needs_labels)
 
 
-def _local_path(data: str | os.PathLike[str]) -> str:
-    """Return the path of images; DataError if it is an address."""
+def _local_path(data: str | os.PathLike[str]) -> tuple[str, str | None]:
+    """Return a path and the table in it that is named after "#"; DataError for an address."""
     path = os.fspath(data)
     if path.startswith(ADDRESSES):
         raise DataError(
             f"got the address {path}; expected a folder, an archive or a table on this machine; "
             "try to download it first."
         )
-    return path
+    folder, member = divide_name(path)
+    return (path, None) if member is None else (str(folder), member)
 
 
 def open_image_table(
@@ -120,18 +121,19 @@ def open_image_table(
     """
     if not isinstance(data, str | os.PathLike):
         return _open_table(open_records(data), None, options, is_other, ask, task)
-    path = _local_path(data)
+    path, member = _local_path(data)
     tree = open_tree(path)
     if tree is None:
         folder = files_near(Path(path))
-        return _open_table(open_records(path, options), folder, options, is_other, ask, task)
-    table = _table_in(tree)
+        records = open_records(data, options)
+        return _open_table(records, folder, options, is_other, ask, task)
+    table = _table_in(tree, member)
     if table is None:
         raise DataError(
             f"{path}: got no table of paths and {TEXT_OF_TASK[task]}s; expected one at its root, "
             "such as captions.tsv."
         )
-    records = _open_table_of(tree, table, options)
+    records = open_records(tree.table_name(table), options)
     return _open_table(records, tree, options, is_other, ask, task, _folder_of(table))
 
 
@@ -255,8 +257,10 @@ def find_image_table(path: str) -> str | None:
     return None if tree is None or table is None else tree.table_name(table)
 
 
-def _table_in(tree: FileTree) -> str | None:
+def _table_in(tree: FileTree, given: str | None = None) -> str | None:
     """Return the only table at the root of a tree, or in the folder that encloses all files."""
+    if given is not None and given.removeprefix(tree.prefix) in tree.files:
+        return given.removeprefix(tree.prefix)
     tops = {name.split("/")[0] for name in tree.files}
     enclosing = f"{tops.pop()}/" if len(tops) == 1 else ""
     for folder in dict.fromkeys(("", enclosing)):
@@ -270,11 +274,6 @@ def _table_in(tree: FileTree) -> str | None:
 def _folder_of(name: str) -> str:
     folder, slash, _ = name.rpartition("/")
     return folder + slash
-
-
-def _open_table_of(tree: FileTree, table: str, options: ReadOptions) -> Records:
-    records = open_records(tree.table_name(table), options)
-    return replace(records, name=tree.name) if tree.is_archive else records
 
 
 def _open_table(

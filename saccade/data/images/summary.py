@@ -4,6 +4,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from saccade.data.images.decode import UnreadableImage, read_header
+from saccade.data.images.labelled import printable
 from saccade.data.images.readers import natural_key, open_images
 from saccade.data.records.base import ReadOptions
 from saccade.data.records.suggest import train_command_line
@@ -41,7 +42,7 @@ class ImageSummary(NamedTuple):
         if self.splits:
             parts = ", ".join(f"{count:,} {split}" for split, count in self.splits.items())
             lines.append(f"Divided already: {parts}.")
-        lines += [f"! {name}: {reason}." for name, reason in self.unreadable.items()]
+        lines += [f"! {printable(name)}: {why}." for name, why in self.unreadable.items()]
         return [*lines, *self.notes]
 
 

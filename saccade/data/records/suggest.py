@@ -54,12 +54,12 @@ def suggested_command(task: str, records: Records, roles: Mapping[str, str]) -> 
 def suggest_task(profiles: Profiles, records: Records) -> TaskSuggestion | None:
     """Return the task that the columns suggest; None without a column that can be used.
 
-    Paths of images and a class: image; and a text: caption. Columns named "text" and "label":
-    classify. Two texts: translate. A text and a class: classify. A text alone: language. A time and
-    a number: forecast. Anything else with two columns or more: table.
+    Paths of images and a class: image; and a text: caption; alone: contrastive. Columns named
+    "text" and "label": classify. Two texts: translate. A text and a class: classify. A text alone:
+    language. A time and a number: forecast. Anything else with two columns or more: table.
     """
     used = {column: p for column, p in profiles.items() if p.kind not in UNUSED_KINDS}
-    images = _image_rule(profiles) or _caption_rule(profiles)
+    images = _image_rule(profiles) or _caption_rule(profiles) or _unlabelled_rule(profiles)
     if images is not None:
         task, roles, reason = images
         return TaskSuggestion(task, roles, reason, suggested_command(task, records, roles))
@@ -95,6 +95,15 @@ def _caption_rule(profiles: Profiles) -> _Found:
     caption = named_column(CAPTION_ROLE, texts) or texts[0]
     reason = f"{images[0]!r} has paths of images and {caption!r} texts"
     return "caption", {"image": images[0], "caption": caption}, reason
+
+
+def _unlabelled_rule(profiles: Profiles) -> _Found:
+    """Paths of images alone."""
+    images = [column for column, profile in profiles.items() if has_image_paths(profile)]
+    if len(images) != 1:
+        return None
+    reason = f"{images[0]!r} has paths of images, and no column classes or captions"
+    return "contrastive", {"image": images[0]}, reason
 
 
 def _named_classify_rule(used: Profiles) -> _Found:

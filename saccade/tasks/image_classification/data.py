@@ -20,7 +20,7 @@ from saccade.data.images.decode import (
     decode_images,
     read_header,
 )
-from saccade.data.images.labelled import LabelledImages
+from saccade.data.images.labelled import LabelledImages, printable
 from saccade.data.images.published import (
     SYNTHETIC_IMAGES,
     combine_splits,
@@ -283,10 +283,9 @@ def report_unreadable(
     images: LabelledImages, decoded: DecodedImages, data: ImageSourceConfig
 ) -> list[str]:
     """Return a note about the images that are left out; DataError if they are refused."""
-    errors = [f"{images.names[row]}: {reason}" for row, reason in decoded.errors.items()]
+    errors = [f"{printable(images.names[row])}: {why}" for row, why in decoded.errors.items()]
     if not errors:
         return []
-    errors = [error.replace("\n", "\\n") for error in errors]  # of a path
     count = f"{pluralise(len(errors), 'image')} of {len(images):,}"
     if data.unreadable == "refuse" or not len(decoded.rows):
         listed = errors[:MAX_REFUSED_IMAGES]

@@ -16,6 +16,7 @@ from saccade.data.images.decode import (
     UnreadableImage,
     decode_images,
 )
+from saccade.data.images.labelled import printable
 from saccade.data.images.published import read_image
 from saccade.errors import ConfigError, DataError
 from saccade.tasks.base import PredictContext, Predictor
@@ -39,7 +40,7 @@ class ImageInput(NamedTuple):
         if self.raw is not None:
             return self.raw
         if not self.name.strip():
-            raise UnreadableImage("got an empty path")
+            raise UnreadableImage("got an empty path; expected the path of an image")
         return read_image(self.name)
 
 
@@ -83,7 +84,7 @@ class ImageInputPredictor(Predictor[ImageInput]):
 
 def unreadable(given: ImageInput, image: DecodedImage) -> Prediction:
     """Return the prediction of an image that cannot be read."""
-    return Prediction("", error=f"{given.name}: {image.error}")
+    return Prediction("", error=f"{printable(given.name) or 'no path'}: {image.error}")
 
 
 class ImageReader(ImageInputPredictor):
