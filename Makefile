@@ -133,6 +133,8 @@ pictures: $(READY)
 	$(BIN)/python examples/support_vectors.py docs/margin.png
 	test -d runs/wine || $(BIN)/saccade train table --set data.synthetic=wine --set train.steps=200 --out runs/wine
 	$(BIN)/saccade look runs/wine --importance --save docs/importance.png > /dev/null
+	test -d runs/scenes || $(BIN)/saccade train caption --set train.threads=1 --out runs/scenes
+	$(BIN)/saccade look runs/scenes "scenes#3" --save docs/captions.png > /dev/null
 
 clean:
 	rm -rf .venv .peers .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis
