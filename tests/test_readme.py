@@ -159,6 +159,7 @@ def test_docs_commands_run_and_print_expected_output(
 ) -> None:
     found = commands(page)
     assert found
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for command, expected in found:
         code, output, errors = run_command(command, tmp_path, monkeypatch, capsys)
         assert code == 0, f"{command}\n{errors}"
