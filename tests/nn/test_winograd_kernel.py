@@ -104,6 +104,7 @@ def test_layer_equals_that_of_torch(bias: bool, monkeypatch: pytest.MonkeyPatch)
         calls.append(x.shape)
         return winograd_convolution(x, kernel)
 
+    monkeypatch.setattr(winograd, "has_short_vectors", lambda: True)
     monkeypatch.setattr(convolution, "winograd_convolution", count)
     layer = Conv2d(64, 80, 3, padding=1, bias=bias)
     plain = nn.Conv2d(64, 80, 3, padding=1, bias=bias)
@@ -134,7 +135,10 @@ GEOMETRIES = [
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
-def test_layers_of_other_geometries_are_torch_layers(geometry: dict[str, object]) -> None:
+def test_layers_of_other_geometries_are_torch_layers(
+    geometry: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(winograd, "has_short_vectors", lambda: True)
     layer = Conv2d(64, 64, **geometry)  # type: ignore[arg-type]
     plain = nn.Conv2d(64, 64, **geometry)  # type: ignore[arg-type]
     plain.load_state_dict(layer.state_dict())
@@ -142,7 +146,8 @@ def test_layers_of_other_geometries_are_torch_layers(geometry: dict[str, object]
     assert torch.equal(layer(x), plain(x))
 
 
-def test_one_image_without_a_batch() -> None:
+def test_one_image_without_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(winograd, "has_short_vectors", lambda: True)
     layer, x = Conv2d(64, 64, 3, padding=1), random(64, 64, 64, dtype=torch.float32)
     torch.testing.assert_close(layer(x), layer(x[None])[0], rtol=0, atol=1e-4)
 
@@ -167,8 +172,13 @@ def images(*shape: int) -> Tensor:
     ],
     ids=lambda value: str(tuple(value.shape)) if isinstance(value, Tensor) else str(value),
 )
-def test_it_is_used_where_it_is_faster(x: Tensor, outputs: int, expected: bool) -> None:
+def test_it_is_used_where_it_is_faster(
+    x: Tensor, outputs: int, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel = torch.empty(outputs, x.shape[1], 3, 3, dtype=x.dtype, device=x.device)
+    monkeypatch.setattr(winograd, "has_short_vectors", lambda: False)
+    assert not is_winograd_faster(x, kernel)
+    monkeypatch.setattr(winograd, "has_short_vectors", lambda: True)
     assert is_winograd_faster(x, kernel) is expected
     with torch.autocast("cpu", torch.bfloat16):
         assert not is_winograd_faster(x, kernel)

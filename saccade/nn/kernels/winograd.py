@@ -7,7 +7,8 @@ tiles it is one matrix product for each of the 36 numbers of a tile: 36 multipli
 the 144 of the definition. A, B and G evaluate and interpolate polynomials at the points 0, ±√½, ±√2
 and ∞, where rounding errors are half of those at the usual 0, ±1, ±2 and ∞, and about six times
 those of the definition. Tiles are transformed and multiplied some images at a time, while they are
-in the cache of the CPU (`benchmarks/kernels.py` has the times).
+in the cache of the CPU (`benchmarks/kernels.py` has the times). It is used on CPUs with vectors of 256
+bits (AVX2); with those of 512 bits (AVX-512), torch's convolution is the faster one.
 """
 
 from collections.abc import Callable, Sequence
@@ -78,6 +79,8 @@ def is_winograd_faster(x: Tensor, kernel: Tensor) -> bool:
     """Return True where `winograd_convolution` is faster than torch's convolution."""
     if x.dim() != 4 or x.device.type != "cpu" or not x.dtype == kernel.dtype == torch.float32:
         return False
+    if not has_short_vectors():
+        return False
     height, width = x.shape[2:]
     tiles, channels = _count_tiles(height) * _count_tiles(width), min(kernel.shape[:2])
     return (
@@ -90,6 +93,11 @@ def is_winograd_faster(x: Tensor, kernel: Tensor) -> bool:
         # the tiles may extend beyond the image; at least half of the multiplications are saved
         and 2 * INPUTS**2 * tiles <= 9 * height * width
     )
+
+
+def has_short_vectors() -> bool:
+    """Return True on CPUs with vectors of 256 bits, where multiplications are the bottleneck."""
+    return torch.backends.cpu.get_cpu_capability() == "AVX2"
 
 
 def winograd_convolution(x: Images, kernel: Kernel3) -> Float[Tensor, "B D Y X"]:
