@@ -9,6 +9,17 @@ from saccade.tasks.image_classification.config import ImageRecipe
 # learning rates of AdamW that were found to work; others: 0.001
 IMAGE_LEARNING_RATES = {"lenet": 3e-3}
 
+# small versions for two cores, which learn published sets in minutes
+PUBLISHED_SIZES: dict[str, dict[str, Any]] = {"airbench": {"width": 32}, "resnet18": {"width": 16}}
+PUBLISHED_TRAINING: dict[str, Any] = {
+    "batch_tokens": 128,
+    "warmup": 300,
+    "weight_decay": 0.05,
+    "label_smoothing": 0.1,
+    "evaluate_every": 1000,
+    "patience": 100,
+}
+
 
 def image_recipe(model: str = "lenet") -> ImageRecipe:
     """Classify your own images (--data FOLDER), or scikit-learn's digits: half a minute."""
@@ -25,6 +36,34 @@ def image_recipe(model: str = "lenet") -> ImageRecipe:
             "label_smoothing": 0.1,
             "patience": 20,
         },
+    )
+
+
+def fashion_mnist_recipe(model: str = "airbench") -> ImageRecipe:
+    """Classify Fashion-MNIST, in minutes; a longer training with --minutes."""
+    return ImageRecipe(
+        data={
+            "dataset": "fashion-mnist",
+            "dev_share": 0.02,
+            "augment": {"flip": True, "crop": 2},
+            "test_time_flip": True,
+        },
+        model=PUBLISHED_SIZES.get(model, {}) | {"name": model},
+        train=PUBLISHED_TRAINING | {"steps": 6000, "learning_rate": 3e-3},
+    )
+
+
+def cifar_10_recipe(model: str = "airbench") -> ImageRecipe:
+    """Classify CIFAR-10, in minutes; a longer training with --minutes."""
+    return ImageRecipe(
+        data={
+            "dataset": "cifar-10",
+            "dev_share": 0.02,
+            "augment": {"flip": True, "crop": 2},
+            "test_time_flip": True,
+        },
+        model=PUBLISHED_SIZES.get(model, {}) | {"name": model},
+        train=PUBLISHED_TRAINING | {"steps": 4000, "learning_rate": 3e-3},
     )
 
 

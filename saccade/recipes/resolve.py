@@ -16,10 +16,12 @@ from saccade.tasks.registry import read_recipe, task_spec_for
 RECIPES: LazyRegistry[Callable[..., Recipe]] = LazyRegistry(
     {
         "caption": "saccade.recipes.image:caption_recipe",
+        "cifar-10": "saccade.recipes.image:cifar_10_recipe",
         "classify": "saccade.recipes.word_vectors:classify_recipe",
         "contrastive": "saccade.recipes.image:contrastive_recipe",
         "copy": "saccade.recipes.translation:copy_recipe",
         "dates": "saccade.recipes.translation:dates_recipe",
+        "fashion-mnist": "saccade.recipes.image:fashion_mnist_recipe",
         "forecast": "saccade.recipes.forecast:forecast_recipe",
         "fra-eng": "saccade.recipes.published:fra_eng_recipe",
         "image": "saccade.recipes.image:image_recipe",

@@ -274,6 +274,21 @@ def test_logits_in_training_are_those_of_weights_changed_by_a_fused_optimizer() 
     assert network.training
 
 
+@pytest.mark.parametrize("name", ["vgg13_bn", "attention_cnn"])
+def test_test_time_flip_is_the_mean_over_both_mirror_images(name: str) -> None:
+    network = small_network(name, image_size=32)
+    transform = ImageTransform(list("abcde"), [1] * 5, 32, 3, "crop", [0.5] * 3, [0.25] * 3)
+    recipe = ImageRecipe().with_values(data={"test_time_flip": True})
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), np.uint8)
+    plain = ImageScorer(ImageRecipe(), network.float(), transform)
+    expected = (plain.logits(pixels) + plain.logits(pixels[:, :, ::-1].copy())) / 2
+    flipping = ImageScorer(recipe, network, transform)
+    np.testing.assert_allclose(flipping.logits(pixels), expected, rtol=0, atol=1e-5)
+    mirrored = flipping.logits(pixels[:, :, ::-1].copy())
+    np.testing.assert_allclose(mirrored, expected, rtol=0, atol=1e-5)
+    assert np.abs(plain.logits(pixels) - expected).max() > 1e-3
+
+
 def perturb(network: nn.Module) -> Callable[[], object]:
     """Return a function that changes one weight in place, as an optimizer does."""
     weight = next(network.parameters()).detach()

@@ -60,6 +60,8 @@ class LabelledImagesConfig(ImagesConfig):
     choice; dev and test keep theirs."""
     per_class_seed: int = Field(0, ge=0, le=MAX_COUNT)
     """Seed of the choice of `per_class`."""
+    test_time_flip: bool = False
+    """Predict from the mean of the logits of an image and of its mirror image."""
 
 
 class CaptionsConfig(ImageSourceConfig):

@@ -80,6 +80,7 @@ class ImageScorer(ImageEncoder):
 
     def __init__(self, recipe: ImageRecipe, model: ImageNetwork, transform: ImageTransform):
         super().__init__(recipe, model, transform)
+        self.recipe: ImageRecipe = recipe
         self.model = model
         self._folded: tuple[list[tuple[int, int]], nn.Module] | None = None
 
@@ -98,9 +99,16 @@ class ImageScorer(ImageEncoder):
             kept = self._folded = versions, self.model.folded()
         return kept[1]
 
+    def inference_logits(self) -> Callable[[Images], Tensor]:
+        """Return the function that predicts: the network, or its mean over both mirror images."""
+        network = self.inference_network()
+        if not self.recipe.data.test_time_flip:
+            return network
+        return lambda images: (network(images) + network(images.flip(-1))) / 2
+
     def logits(self, pixels: ByteArray) -> FloatArray:
         """Return (images, classes) of one batch."""
-        return self.compute(self.inference_network(), pixels)
+        return self.compute(self.inference_logits(), pixels)
 
     def outputs(self, pixels: ByteArray) -> FloatArray:
         """Return what the invariance checks compare: the logits."""
@@ -110,8 +118,8 @@ class ImageScorer(ImageEncoder):
         self, split: ImageSplit, on_progress: Progress = ignore_progress
     ) -> FloatArray:
         """Return (images, classes) of a split, batch by batch."""
-        network = self.inference_network()
-        return by_batches(lambda pixels: self.compute(network, pixels), split, on_progress)
+        function = self.inference_logits()
+        return by_batches(lambda pixels: self.compute(function, pixels), split, on_progress)
 
     def probabilities(self, pixels: ByteArray) -> FloatArray:
         """Return (images, classes): probabilities that sum to 1 for each image."""
