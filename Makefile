@@ -76,7 +76,7 @@ fuzz: $(READY)
 	$(BIN)/python -m fuzz all --seconds $$left --seed $(SEED) && exit $$code
 
 prove: $(READY)
-	$(BIN)/python -m pytest -m long --timeout=3600
+	$(BIN)/python -m pytest -m long --timeout=14400
 
 sizes: $(READY)
 	@$(BIN)/python tools/sizes.py

@@ -23,6 +23,7 @@ from jaxtyping import TypeCheckError
 
 import saccade.nn
 from saccade.config import Config
+from tests.hanging import HANG_SECONDS
 from tests.language import EXCEPTIONS, complaints
 
 ROOT = Path(__file__).parent.parent
@@ -443,7 +444,7 @@ def test_hidden_imports_allows_extras(tmp_path: Path) -> None:
 
 def run_python(code: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=HANG_SECONDS
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

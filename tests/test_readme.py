@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from saccade.cli.main import run
+from tests.hanging import HANG_SECONDS
 from tools.migration_page import PAGE, page
 
 ROOT = Path(__file__).parent.parent
@@ -97,7 +98,7 @@ def run_in_shell(command: str, folder: Path) -> "subprocess.CompletedProcess[str
         },
         capture_output=True,
         encoding="utf-8",
-        timeout=240,
+        timeout=HANG_SECONDS,
     )
 
 

@@ -26,6 +26,7 @@ from saccade.io.atomic import (
 from saccade.io.run_folder import RUN_FORMAT
 from saccade.io.tensors import read_tensors
 from saccade.runs.run import load_run
+from tests.hanging import HANG_SECONDS
 
 SMALL = [
     f"--set={setting}"
@@ -564,10 +565,10 @@ def test_look_refuses_missing_layers_and_models(
 def test_process_exit_codes(tmp_path: Path) -> None:
     fine = process(["list", "--json"], cwd=tmp_path)
     wrong = process(["train", "nothing-of-that-name"], cwd=tmp_path)
-    out, err = fine.communicate(timeout=60)
+    out, err = fine.communicate(timeout=HANG_SECONDS)
     assert (fine.returncode, err) == (0, "")
     assert json.loads(out)
-    out, err = wrong.communicate(timeout=60)
+    out, err = wrong.communicate(timeout=HANG_SECONDS)
     assert (wrong.returncode, out) == (2, "")
     assert err.startswith("saccade: There is no recipe 'nothing-of-that-name'")
 
@@ -578,7 +579,7 @@ def test_predict_ignores_a_closed_pipe(mine: Path) -> None:
         started.stdout.close()
         started.stdin.write("abc\n" * 3000)
         started.stdin.close()
-        assert started.wait(timeout=60) == 0
+        assert started.wait(timeout=HANG_SECONDS) == 0
         assert started.stderr.read() == ""
 
 
@@ -588,12 +589,12 @@ def test_ctrl_c_saves_and_resume_is_bit_exact(
     long = [*SMALL, "--set=train.steps=80", "--set=train.evaluate_every=40"]
     started = process(["train", words_file, *long, "--out", "broken"], cwd=tmp_path)
     metrics = tmp_path / "broken" / "metrics.jsonl"
-    patience = time.monotonic() + 60
+    patience = time.monotonic() + HANG_SECONDS
     while not (metrics.exists() and metrics.stat().st_size):
         assert started.poll() is None and time.monotonic() < patience
         time.sleep(0.005)
     started.send_signal(signal.SIGINT)
-    out, err = started.communicate(timeout=60)
+    out, err = started.communicate(timeout=HANG_SECONDS)
     assert (started.returncode, out) == (130, "")
     assert "Traceback" not in err
     assert "Resume with: saccade train --resume broken" in err

@@ -14,6 +14,7 @@ from saccade.interop.ctranslate2.engine import is_verified_export, write_parity
 from saccade.io.tensors import read_tensors, write_tensors
 from saccade.runs.run import load_run
 from saccade.runs.train import TrainOptions, train_recipe
+from tests.hanging import HANG_SECONDS
 
 Command = Callable[..., Any]
 
@@ -90,7 +91,7 @@ def test_engine_predicts_files_without_torch(
         [sys.executable, "-c", code, *asked, "--engine", "ctranslate2"],
         capture_output=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=HANG_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     result, _, loaded = done.stderr.partition("LOADED")
@@ -212,7 +213,10 @@ def test_default_prediction_through_an_export_does_not_load_torch(
         "assert 'ctranslate2' in sys.modules and 'torch' not in sys.modules\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(run)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program, str(run)],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
     )
     assert done.returncode == 0 and done.stdout == load_run(run).predict("abc").text + "\n", (
         done.stderr

@@ -16,6 +16,7 @@ from saccade.interop.word_vectors import write_text_vectors
 from saccade.models.config import GPTConfig
 from saccade.models.gpt import GPT
 from saccade.runs.run import import_run
+from tests.hanging import HANG_SECONDS
 
 # A process that loads torch once. It forks a child for each moment: the child is ended by os._exit,
 # as by SIGKILL, at its nth change of a file under the folder; then the command is run again.
@@ -137,7 +138,7 @@ def test_killed_command_can_be_typed_again(imported: Path, exported: Path, tmp_p
         [sys.executable, "-c", PROGRAM, str(tmp_path / "work"), json.dumps(cases)],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=HANG_SECONDS,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     moments = json.loads(done.stdout)

@@ -31,6 +31,7 @@ from saccade.io.text_files import file_encoding, read_lines
 from saccade.runs.run import load_run
 from saccade.training.progress import show_progress
 from saccade.types.results import Prediction
+from tests.hanging import HANG_SECONDS
 
 SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
@@ -336,4 +337,4 @@ def test_predict_stdin_line_by_line(reverser: Path) -> None:
             started.stdin.flush()
             assert started.stdout.readline() == opened.predict(text).text + "\n"
         started.stdin.close()
-        assert started.wait(timeout=60) == 0
+        assert started.wait(timeout=HANG_SECONDS) == 0

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from saccade.cli import predict_file
 from saccade.cli.resumable_output import ResumableOutput
 from saccade.errors import ConfigError, DataError, RunError
+from tests.hanging import HANG_SECONDS
 
 ASKED = {"beam": 5}
 NOTE = "answers.txt.part.json"
@@ -373,12 +374,12 @@ def test_predict_out_ctrl_c_prints_resume_command(
         # a shell has its background jobs ignore Ctrl-C, and so would what they start
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    note, patience = tmp_path / "my answers.txt.part.json", time.monotonic() + 60
+    note, patience = tmp_path / "my answers.txt.part.json", time.monotonic() + HANG_SECONDS
     while not (note.exists() and lines_noted(note)):
         assert started.poll() is None and time.monotonic() < patience
         time.sleep(0.005)
     started.send_signal(signal.SIGINT)
-    out, err = started.communicate(timeout=60)
+    out, err = started.communicate(timeout=HANG_SECONDS)
     assert (started.returncode, out) == (130, "")
     assert "Traceback" not in err
     assert "lines are in my answers.txt. Resume with:" in err

@@ -24,6 +24,7 @@ from saccade.interop.ctranslate2.engine import (
 from saccade.io.atomic import read_checksummed_json, write_checksummed_json
 from saccade.runs.run import Run, load_run
 from saccade.types.results import Prediction
+from tests.hanging import HANG_SECONDS
 
 
 def words(count: int = 60) -> list[str]:
@@ -289,7 +290,9 @@ def test_engine_imports_no_torch(loud_run: Path) -> None:
         "print(json.dumps([[a.text for a in found], 'torch' in sys.modules,"
         " 'numpy' in sys.modules]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_SECONDS
+    )
     assert done.returncode == 0, done.stderr
     texts, has_torch, _ = json.loads(done.stdout)
     assert not has_torch

@@ -19,6 +19,7 @@ from saccade.io.run_folder import weights_checksum
 from saccade.runs.run import Run, load_run
 from saccade.runs.workspace import check_folder_is_free, remove_run
 from saccade.types.results import Prediction
+from tests.hanging import HANG_SECONDS
 
 TEXTS = ["abc", "", "fedcba", "ae"]
 
@@ -147,8 +148,10 @@ def test_subprocess_ends_with_the_program(own_run: Path) -> None:
         "print(engine._process.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    pid, deadline = int(done.stdout), time.monotonic() + 20
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_SECONDS
+    )
+    pid, deadline = int(done.stdout), time.monotonic() + HANG_SECONDS
     while lives(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not lives(pid)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.hanging import HANG_SECONDS
+
 ROOT = Path(__file__).parents[2]
 # the packages of the extras and of development; scipy and pandas come with some of them
 NOT_INSTALLED = (
@@ -123,7 +125,7 @@ def results(words_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
         env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=HANG_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     found, loaded = json.loads(done.stdout.splitlines()[-1])

@@ -19,6 +19,7 @@ from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.tasks.base import Choice
 from saccade.tasks.word_vectors.models import MAX_ONE_HOT_WORDS
+from tests.hanging import HANG_SECONDS
 
 MODELS = ("cbow", "fasttext", "glove", "one_hot", "skipgram", "svd")
 SMALL = {
@@ -344,7 +345,9 @@ def test_commands_of_word_vectors_and_classifiers_load_no_torch(
         ["train", "classify", "--data", str(labelled), "--out", str(tmp_path / "classify")],
         ["predict", str(tmp_path / "classify"), "x and 7"],
     ]
-    subprocess.run([sys.executable, "-c", code, json.dumps(commands)], check=True, timeout=120)
+    subprocess.run(
+        [sys.executable, "-c", code, json.dumps(commands)], check=True, timeout=HANG_SECONDS
+    )
     assert (tmp_path / "map.png").exists()
 
 

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.hanging import HANG_SECONDS
+
 # mounts a disk of two megabytes for each step at which it is to be full, visible to this process
 # only; trains on it, fills it at that step, and resumes when there is space again
 ON_A_SMALL_DISK = """
@@ -82,7 +84,7 @@ def full_disks(words_file: Path, tmp_path_factory: pytest.TempPathFactory) -> di
     root = tmp_path_factory.mktemp("disks")
     program = [sys.executable, "-c", ON_A_SMALL_DISK, words_file, root, *STEPS.values()]
     done = subprocess.run(
-        [*namespace, *map(str, program)], capture_output=True, text=True, timeout=120
+        [*namespace, *map(str, program)], capture_output=True, text=True, timeout=HANG_SECONDS
     )
     assert done.returncode == 0, done.stderr
     results = [json.loads(line) for line in done.stdout.splitlines()]

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.hanging import HANG_SECONDS
+
 Outcomes = Callable[[Path], dict[str, Any]]
 MODELS = ("bahdanau", "seq2seq", "transformer", "luong", "conv_seq2seq")
 
@@ -108,7 +110,7 @@ def ended(process: subprocess.Popen[str]) -> int:
 
 def kill_after(process: subprocess.Popen[str], folder: Path, step: int) -> None:
     """SIGKILL as soon as the checkpoint of that step, or a later one, is there."""
-    patience = time.monotonic() + 120
+    patience = time.monotonic() + HANG_SECONDS
     while not any(int(p.stem) >= step for p in (folder / "checkpoint").glob("[0-9]*.safetensors")):
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < patience

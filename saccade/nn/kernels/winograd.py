@@ -7,8 +7,8 @@ tiles it is one matrix product for each of the 36 numbers of a tile: 36 multipli
 the 144 of the definition. A, B and G evaluate and interpolate polynomials at the points 0, ±√½, ±√2
 and ∞, where rounding errors are half of those at the usual 0, ±1, ±2 and ∞, and about six times
 those of the definition. Tiles are transformed and multiplied some images at a time, while they are
-in the cache of the CPU (`benchmarks/kernels.py` has the times). It is used on CPUs with vectors of 256
-bits (AVX2); with those of 512 bits (AVX-512), torch's convolution is the faster one.
+in the cache of the CPU (`benchmarks/kernels.py` has the times). It is used on CPUs with vectors of
+256 bits (AVX2); with those of 512 bits (AVX-512), torch's convolution is the faster one.
 """
 
 from collections.abc import Callable, Sequence
