@@ -1,5 +1,7 @@
 """Tokenizers: character, word, whitespace and byte-pair encoding (BPE); GPT's for imported models.
 
+BERT's is `saccade.data.wordpiece`.
+
 Every tokenizer applies `normalise` to its input: Unicode NFC, and "�" for a lone surrogate. With
 `collapse_spaces` it applies `collapse_whitespace`: runs of white space, including no-break spaces,
 become one space, and none is left at the ends. The setting is stored in the tokenizer's JSON, so
@@ -22,6 +24,7 @@ from tokenizers import models, normalizers, pre_tokenizers, trainers
 from saccade.data.special_tokens import SPECIAL_TOKENS, UNK, UNK_SYMBOL
 from saccade.data.token_display import SPECIAL_SYMBOLS, decode_characters, make_visible
 from saccade.data.word_splitting import join_words, split_words
+from saccade.data.wordpiece import WordPieceTokenizer
 from saccade.errors import ConfigError, DataError, RunError
 from saccade.io.normalisation import normalise_unicode
 from saccade.registry import lookup
@@ -523,6 +526,8 @@ def tokenizer_from_json(value: Any) -> Tokenizer:
                     [_merge(merge) for merge in _texts(merges)],
                     _collapses_spaces(dict(others)),
                 )
+            case {"kind": WordPieceTokenizer.kind, "tokens": [*tokens], **others}:
+                return WordPieceTokenizer(_texts(tokens), **_wordpiece_settings(dict(others)))
         reason = f"expected a kind ({', '.join(TOKENIZER_TRAINERS)}) and its tokens or merges."
     except ValueError as error:
         reason = str(error)
@@ -541,6 +546,14 @@ def _collapses_spaces(others: dict[Any, Any]) -> bool:
     if others.get("spaces", SINGLE_SPACES) != SINGLE_SPACES:
         raise ValueError(f"got spaces={short_repr(others['spaces'])}; expected {SINGLE_SPACES!r}.")
     return "spaces" in others
+
+
+def _wordpiece_settings(others: dict[Any, Any]) -> dict[str, bool]:
+    for name, value in others.items():
+        allowed = (True, False, None) if name == "strip_accents" else (True, False)
+        if name not in ("lowercase", "strip_accents", "split_chinese") or value not in allowed:
+            raise ValueError(f"got {name}={short_repr(value)}; expected settings of WordPiece.")
+    return others
 
 
 def _texts(values: list[Any]) -> list[str]:

@@ -6,6 +6,7 @@ settings can be read without torch.
 
 from typing import TYPE_CHECKING, Any
 
+from saccade.models.bert_config import BERT_SIZES, BertConfig
 from saccade.models.caption_config import (
     AttentiveCaptionerConfig,
     CaptionerConfig,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from saccade.models.attention_cnn import AttentionCNN
     from saccade.models.bahdanau import Bahdanau
     from saccade.models.base import CausalLM, EncoderDecoder, TokenModel
+    from saccade.models.bert import BertEncoder
     from saccade.models.bidirectional_lm import BidirectionalLM
     from saccade.models.captioning import CaptionTransformer, RecurrentCaptioner
     from saccade.models.conv_lm import ConvLM
@@ -113,6 +115,7 @@ _LAZY = {
     "AutoregressiveForecaster": "saccade.models.forecasting:AutoregressiveForecaster",
     "Bahdanau": "saccade.models.bahdanau:Bahdanau",
     "BiLSTMClassifier": "saccade.models.text_classifiers:BiLSTMClassifier",
+    "BertEncoder": "saccade.models.bert:BertEncoder",
     "BidirectionalLM": "saccade.models.bidirectional_lm:BidirectionalLM",
     "CaptionTransformer": "saccade.models.captioning:CaptionTransformer",
     "CausalLM": "saccade.models.base:CausalLM",
@@ -166,8 +169,11 @@ __all__ = [
     "AttentiveCaptionerConfig",
     "AutoregressiveForecaster",
     "AutoregressiveForecasterConfig",
+    "BERT_SIZES",
     "Bahdanau",
     "BahdanauConfig",
+    "BertConfig",
+    "BertEncoder",
     "BiLSTMClassifier",
     "BiLSTMConfig",
     "BidirectionalLM",

@@ -1,0 +1,50 @@
+"""Settings of the BERT encoder. Does not import torch."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from saccade.config import Config
+from saccade.models.config import Alpha
+from saccade.types.limits import MAX_DEPTH, MAX_LENGTH, MAX_VOCABULARY, MAX_WIDTH
+from saccade.types.names import Activation
+
+
+class BertConfig(Config):
+    """Settings of the BERT encoder: bidirectional Transformer layers, norm after each sublayer."""
+
+    name: Literal["bert"] = "bert"
+    vocab_size: int = Field(0, ge=0, le=MAX_VOCABULARY)
+    """Size of the vocabulary; set from the data."""
+    width: int = Field(128, ge=1, le=MAX_WIDTH)
+    """Width of embeddings and hidden vectors."""
+    depth: int = Field(2, ge=1, le=MAX_DEPTH)
+    """Number of layers."""
+    heads: int = Field(2, ge=1, le=MAX_WIDTH)
+    """Number of attention heads; it divides the width."""
+    hidden: int | None = Field(None, ge=1, le=MAX_WIDTH)
+    """Width of the feed-forward; 4 · width if not set."""
+    max_length: int = Field(512, ge=3, le=MAX_LENGTH)
+    """Number of learned positions: tokens of the longest input, special tokens included."""
+    segments: int = Field(2, ge=1, le=MAX_WIDTH)
+    """Number of segment embeddings: 2 for pairs of texts, 1 for a model without them."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout probability."""
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout probability of the attention weights; above 0, training has no fused attention."""
+    activation: Activation = "gelu_exact"
+    """Activation of the feed-forward."""
+    activation_alpha: Alpha = None
+    """α of elu (1 if not set) or leaky_relu (0.01)."""
+    norm_eps: float = Field(1e-12, gt=0, le=1)
+    """ε of the layer norms."""
+    pooler: bool = True
+    """Have the linear layer with tanh on the vector of [CLS]."""
+
+
+BERT_SIZES: dict[str, dict[str, Any]] = {  # tiny and mini: Turc et al. 2019; others: Devlin et al.
+    "tiny": {"width": 128, "depth": 2, "heads": 2},
+    "mini": {"width": 256, "depth": 4, "heads": 4},
+    "base": {"width": 768, "depth": 12, "heads": 12},
+    "large": {"width": 1024, "depth": 24, "heads": 16},
+}
