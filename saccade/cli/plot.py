@@ -24,6 +24,7 @@ from saccade.cli.plot_views import (
     plot_ratios,
     plot_reading,
     plot_scores,
+    plot_temperature,
     plot_weight_decay,
 )
 from saccade.types.limits import MAX_DEPTH, MAX_PLOTTED_WIDTH, MAX_SEED, MAX_VALUE
@@ -39,7 +40,8 @@ saccade plot signal --activation relu --init kaiming --layers 50 --save signal.p
 saccade plot zipf book.txt --save zipf.png
 saccade plot markov book.txt --steps 8 --save markov.png
 saccade plot huffman book.txt --save huffman.png
-saccade plot reading|scores|positions|losses|weight-decay|powers --save plot.png
+saccade plot reading|scores|positions|losses|temperature --save plot.png
+saccade plot weight-decay|powers --save plot.png
 """
 
 
@@ -205,6 +207,19 @@ def losses_command(save: ImageOption = None, json: JsonOption = False) -> None:
     plot_losses(save, json)
 
 
+def temperature_command(
+    seed: Annotated[int, typer.Option(help="Random seed.", min=0, max=MAX_SEED)] = 0,
+    save: ImageOption = None,
+    json: JsonOption = False,
+) -> None:
+    r"""Plot the effect of a contrastive loss's temperature, and its bound on information.
+
+    \b
+    saccade plot temperature --save temperature.png
+    """
+    plot_temperature(seed, save, json)
+
+
 def reading_command(
     rows: Annotated[int, typer.Option(help="Rows of a batch.", min=1, max=12)] = 4,
     segment: Annotated[int, typer.Option(help="Tokens of a segment.", min=1, max=24)] = 6,
@@ -284,6 +299,7 @@ PLOT_COMMANDS: dict[str, Callable[..., None]] = {
     "scores": scores_command,
     "positions": positions_command,
     "losses": losses_command,
+    "temperature": temperature_command,
     "weight-decay": weight_decay_command,
     "powers": powers_command,
 }

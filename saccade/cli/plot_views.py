@@ -201,6 +201,14 @@ def plot_losses(save: Path | None, json: bool) -> None:
     finish_plot(figure, _tables(figure), "the losses", save, json)
 
 
+def plot_temperature(seed: int, save: Path | None, json: bool) -> None:
+    """Print and plot effects of the temperature of a contrastive loss."""
+    from saccade.inspection.temperature import temperature_panels
+
+    figure = temperature_panels(seed)
+    finish_plot(figure, _tables(figure), "the effects of temperature", save, json)
+
+
 def plot_reading(rows: int, segment: int, seed: int, save: Path | None, json: bool) -> None:
     """Print and plot which positions of a text each batch reads."""
     from saccade.inspection.concepts import reading_orders

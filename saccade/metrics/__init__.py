@@ -1,5 +1,11 @@
 """Metrics, each with its convention and the tool that it agrees with."""
 
+from saccade.metrics.bert_score import (
+    BertScore,
+    TokenVectors,
+    TokenWeights,
+    bert_score,
+)
 from saccade.metrics.calibration import (
     ReliabilityBins,
     expected_calibration_error,
@@ -14,6 +20,7 @@ from saccade.metrics.classification import (
     macro_f1,
     micro_f1,
 )
+from saccade.metrics.correlation import pearson, spearman
 from saccade.metrics.language_modeling import (
     LanguageMetric,
     bits_per_character,
@@ -39,6 +46,12 @@ from saccade.metrics.translation import (
 )
 
 __all__ = [
+    "BertScore",
+    "TokenVectors",
+    "TokenWeights",
+    "bert_score",
+    "pearson",
+    "spearman",
     "ClassReport",
     "LanguageMetric",
     "PairedBootstrapResult",

@@ -11,11 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from saccade.errors import DataError
-from saccade.types.arrays import FloatArray
 
 
 class SimilarityPair(NamedTuple):
@@ -49,24 +45,6 @@ def read_word_benchmark(path: Path, lines: Sequence[str]) -> WordVectorBenchmark
     if first.startswith(":") or is_analogy:
         return WordVectorBenchmark(path.stem, [], read_analogies(path, lines))
     return WordVectorBenchmark(path.stem, read_similarity_pairs(path, lines), [])
-
-
-def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
-    """Return Spearman's rank correlation; NaN for fewer than two values or constant ones."""
-    if len(a) < 2:
-        return float("nan")
-    ranks_a, ranks_b = average_ranks(a), average_ranks(b)
-    ranks_a, ranks_b = ranks_a - ranks_a.mean(), ranks_b - ranks_b.mean()
-    scale = np.sqrt((ranks_a**2).sum() * (ranks_b**2).sum())
-    return float((ranks_a * ranks_b).sum() / scale) if scale > 0 else float("nan")
-
-
-def average_ranks(values: NDArray[np.floating]) -> FloatArray:
-    """Return ranks from 1; tied values share the mean of their ranks."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    ranks: FloatArray = (last - (counts - 1) / 2)[inverse]
-    return ranks
 
 
 def read_similarity_pairs(path: Path, lines: Iterable[str]) -> list[SimilarityPair]:

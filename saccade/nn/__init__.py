@@ -19,6 +19,7 @@ from saccade.nn.attention_scores import (
     Score,
     make_score,
 )
+from saccade.nn.contrastive import alignment, nt_xent, uniformity
 from saccade.nn.conv1d import (
     Convolution,
     ConvolutionStack,
@@ -86,6 +87,13 @@ from saccade.nn.losses import (
     zero_one_loss,
 )
 from saccade.nn.masks import Mask, MaskLike, WindowSize, as_mask
+from saccade.nn.noise_contrast import (
+    info_nce,
+    mutual_information_bound,
+    nce,
+    predictive_contrast,
+    sentence_contrast,
+)
 from saccade.nn.norm import NORMS, BatchNorm, RMSNorm
 from saccade.nn.norm_folding import fold_batch_norm
 from saccade.nn.positional_encoding import (
@@ -121,6 +129,14 @@ from saccade.nn.transformer import (
 from saccade.types.names import Activation
 
 __all__ = [
+    "alignment",
+    "nt_xent",
+    "uniformity",
+    "info_nce",
+    "mutual_information_bound",
+    "nce",
+    "predictive_contrast",
+    "sentence_contrast",
     "ACTIVATIONS",
     "ATTENTION_SCORES",
     "Activation",

@@ -18,6 +18,7 @@ WEATHER = "sun=0.5,rain=0.25,fog=0.125,snow=0.125"
         ("scores", "scaled_dot: scores", "HeatMapGrid"),
         ("positions", "dot product p_0 · p_t", "HeatMapGrid"),
         ("losses", "classification: derivatives", "LinePanels"),
+        ("temperature", "bound on mutual information", "LinePanels"),
         ("weight-decay", "end of the path", "LinePanels"),
         ("powers", "largest |λ|", "LinePanels"),
     ],

@@ -7,7 +7,8 @@ import numpy as np
 
 from saccade.data.text.word_corpus import WordVocabulary
 from saccade.estimators.word_vectors.neighbors import nearest_neighbors
-from saccade.metrics.word_similarity import WordVectorBenchmark, spearman
+from saccade.metrics.correlation import spearman
+from saccade.metrics.word_similarity import WordVectorBenchmark
 from saccade.tasks.base import Evaluator
 from saccade.tasks.word_vectors.config import VectorsRecipe
 from saccade.tasks.word_vectors.data import WordSplit, standard_benchmarks
