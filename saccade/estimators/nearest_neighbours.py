@@ -4,8 +4,8 @@ import numpy as np
 
 from saccade.types.arrays import Float32Array, FloatArray, IntArray
 
-QUERY_BLOCK = 1024  # queries, and rows, whose similarities are in memory at a time
-ROW_BLOCK = 8192
+NEIGHBOUR_QUERIES = 1024  # queries, and rows, whose similarities are in memory at a time
+NEIGHBOUR_ROWS = 8192
 
 Vectors = FloatArray | Float32Array
 
@@ -18,10 +18,10 @@ def nearest_rows(queries: Vectors, rows: Vectors, count: int) -> tuple[IntArray,
     count = min(count, len(rows))
     found = np.zeros((len(queries), count), np.int64)
     cosines = np.full((len(queries), count), -np.inf)
-    for start in range(0, len(rows), ROW_BLOCK):
-        unit_rows = unit_vectors(rows[start : start + ROW_BLOCK])
-        for first in range(0, len(queries), QUERY_BLOCK):
-            block = slice(first, first + QUERY_BLOCK)
+    for start in range(0, len(rows), NEIGHBOUR_ROWS):
+        unit_rows = unit_vectors(rows[start : start + NEIGHBOUR_ROWS])
+        for first in range(0, len(queries), NEIGHBOUR_QUERIES):
+            block = slice(first, first + NEIGHBOUR_QUERIES)
             similar = unit_vectors(queries[block]) @ unit_rows.T
             best = largest(similar, count)
             # those of earlier rows are first, so that a stable sort keeps them first

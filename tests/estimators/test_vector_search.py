@@ -25,8 +25,8 @@ def test_nearest_rows_are_those_of_a_full_stable_sort(
     similar = similar.round(9)  # products of blocks differ in the last place
     expected = np.argsort(-similar, axis=1, kind="stable")[:, :count]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest_neighbours, "ROW_BLOCK", 4)
-        patch.setattr(nearest_neighbours, "QUERY_BLOCK", 3)
+        patch.setattr(nearest_neighbours, "NEIGHBOUR_ROWS", 4)
+        patch.setattr(nearest_neighbours, "NEIGHBOUR_QUERIES", 3)
         found, cosines = nearest_rows(one, other, count)
     np.testing.assert_allclose(cosines, np.take_along_axis(similar, expected, 1), atol=1e-8)
     for row in range(queries):
