@@ -7,6 +7,7 @@ described in `saccade.interop.huggingface_gpt2`.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -23,6 +24,15 @@ from saccade.data.tokenizers import (
     LowercaseBPETokenizer,
 )
 from saccade.errors import DataError, bullet_list
+from saccade.interop.huggingface_folder import (
+    FROM_TRANSFORMERS,
+    SAVE_ADVICE,
+    added_tokens,
+    check_vocabulary,
+    check_weights_exist,
+    read_document,
+    read_json_object,
+)
 from saccade.interop.huggingface_gpt2 import (
     ACTIVATION_FROM_GPT2,
     CHARACTER_PATTERN,
@@ -41,8 +51,6 @@ from saccade.interop.weight_files import (
     read_weights_header,
     wrong_tensor,
 )
-from saccade.io.documents import parse_json
-from saccade.io.file_kinds import check_regular_file
 from saccade.io.memory import WEIGHT_BYTES, check_memory
 from saccade.models.config import GPTConfig
 from saccade.types.limits import MAX_DEPTH, MAX_LENGTH, MAX_VOCABULARY, MAX_WIDTH
@@ -86,10 +94,7 @@ WORD_MODEL: dict[str, tuple[Any, ...]] = {  # values that the model of GPT's tok
     "ignore_merges": (False, None),
     "dropout": (None,),
 }
-PICKLE_NAMES = ("pytorch_model.bin", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
-SHARD_INDEX = "model.safetensors.index.json"
-_SAVE_ADVICE = "try save_pretrained of transformers, which writes model.safetensors."
-_FROM_TRANSFORMERS = "try the folder that save_pretrained of transformers wrote."
+GPT = "GPT"  # in messages about missing files
 
 
 class ImportedGPT2(NamedTuple):
@@ -136,7 +141,7 @@ def _import(folder: Path, name: Literal["gpt1", "gpt2"]) -> ImportedGPT2:
     if not folder.is_dir():
         raise DataError(
             f"{folder}: got a file; expected the folder of a {layout.title}, with config.json, "
-            f"model.safetensors and a tokenizer; {_FROM_TRANSFORMERS}"
+            f"model.safetensors and a tokenizer; {FROM_TRANSFORMERS}"
         )
     activations = ACTIVATION_NAMES[name]
     config = _read_config(folder / "config.json", layout, activations)
@@ -171,7 +176,7 @@ def _inner_width(layout: GPTLayout, config: dict[str, Any]) -> int:
 
 def _read_config(path: Path, layout: GPTLayout, activations: dict[str, str]) -> dict[str, Any]:
     """Return config.json; DataError with all values that are wrong or not supported."""
-    config = _read_object(path)
+    config = read_json_object(path, GPT)
     expected = {"model_type": (layout.model_type,), layout.activation: tuple(activations)}
     complaints = [
         f"got {name} {short_repr(config[name])}; expected {values[0]!r}."
@@ -189,7 +194,7 @@ def _read_config(path: Path, layout: GPTLayout, activations: dict[str, str]) -> 
         )
     if complaints:
         heading = "these values cannot be imported:"
-        raise DataError(f"{path}: {bullet_list(complaints, heading)}\n{_FROM_TRANSFORMERS}")
+        raise DataError(f"{path}: {bullet_list(complaints, heading)}\n{FROM_TRANSFORMERS}")
     return config
 
 
@@ -221,7 +226,7 @@ def _read_tokenizer(folder: Path, layout: GPTLayout) -> _MatchedTokenizer:
     if not path.exists():
         match = _word_pairs if layout.model_type == "openai-gpt" else _byte_pairs
         return match(_vocabulary(folder / "vocab.json"), _merge_lines(folder), folder)
-    values = _read_object(path)
+    values = read_json_object(path, GPT)
     model = values.get("model")
     if not isinstance(model, dict):
         raise _not_byte_pairs(path, f"its model is {short_repr(model)}")
@@ -229,12 +234,13 @@ def _read_tokenizer(folder: Path, layout: GPTLayout) -> _MatchedTokenizer:
         return _read_word_pairs(path, values, model)
     if complaint := _unsupported_steps(values, is_words=model.get("type") == "WordLevel"):
         raise DataError(f"{path}: {complaint}")
-    vocabulary = _check_vocabulary(path, model.get("vocab"))
+    refuse = partial(_not_byte_pairs, path)
+    vocabulary = check_vocabulary(model.get("vocab"), refuse)
     if model.get("type") == "WordLevel":
         return _characters(path, vocabulary)
     if model.get("type") != "BPE":
         raise _not_byte_pairs(path, f"its model is {short_repr(model.get('type'))}")
-    return _byte_pairs(vocabulary | _added_tokens(path, values), _merges(path, model), folder)
+    return _byte_pairs(vocabulary | added_tokens(values, refuse), _merges(path, model), folder)
 
 
 def _read_word_pairs(
@@ -253,7 +259,8 @@ def _read_word_pairs(
     for name, allowed in WORD_MODEL.items():
         if model.get(name) not in allowed:
             raise _not_byte_pairs(path, f"its {name} is {short_repr(model.get(name))}")
-    vocabulary = _check_vocabulary(path, model.get("vocab")) | _added_tokens(path, values)
+    refuse = partial(_not_byte_pairs, path)
+    vocabulary = check_vocabulary(model.get("vocab"), refuse) | added_tokens(values, refuse)
     return _word_pairs(vocabulary, _merges(path, model), path.parent)
 
 
@@ -290,32 +297,12 @@ def _unsupported_steps(values: dict[str, Any], is_words: bool) -> str:
 
 
 def _vocabulary(path: Path) -> dict[str, int]:
-    return _check_vocabulary(path, _read_object(path))
-
-
-def _check_vocabulary(path: Path, found: Any) -> dict[str, int]:
-    """Return a vocabulary if it maps tokens to ids; DataError otherwise."""
-    if not isinstance(found, dict):
-        raise _not_byte_pairs(path, f"its vocabulary is {short_repr(found)}")
-    for token, id in found.items():
-        if type(id) is not int or not 0 <= id <= MAX_VOCABULARY:
-            raise _not_byte_pairs(
-                path, f"the id of {short_repr(token)} is {short_repr(id)}; expected an integer"
-            )
-    return found
-
-
-def _added_tokens(path: Path, values: dict[str, Any]) -> dict[str, int]:
-    listed = values.get("added_tokens") or []
-    try:
-        return _check_vocabulary(path, {token["content"]: token["id"] for token in listed})
-    except (KeyError, TypeError) as error:
-        raise _not_byte_pairs(path, f"its added_tokens have another structure ({error})") from None
+    return check_vocabulary(read_json_object(path, GPT), partial(_not_byte_pairs, path))
 
 
 def _merge_lines(folder: Path) -> list[tuple[str, str]]:
     path = folder / "merges.txt"
-    lines = _read_text(path).split("\n")
+    lines = read_document(path, GPT).split("\n")
     return [_parse_merge(path, line) for line in lines if line and not line.startswith("#version")]
 
 
@@ -332,8 +319,7 @@ def _is_text(value: Any) -> bool:
 
 def _not_byte_pairs(path: Path, reason: str) -> DataError:
     return DataError(
-        f"{path} is not a byte-pair tokenizer like GPT's or GPT-2's ({reason}); "
-        f"{_FROM_TRANSFORMERS}"
+        f"{path} is not a byte-pair tokenizer like GPT's or GPT-2's ({reason}); {FROM_TRANSFORMERS}"
     )
 
 
@@ -344,7 +330,7 @@ def _characters(path: Path, vocabulary: dict[str, int]) -> _MatchedTokenizer:
     if not is_ours or [vocabulary[token] for token in known] != list(range(len(known))):
         raise DataError(
             f"{path}: got a word-level tokenizer; expected GPT-2's byte pairs, or characters "
-            f"as `saccade export` writes them; {_FROM_TRANSFORMERS}"
+            f"as `saccade export` writes them; {FROM_TRANSFORMERS}"
         )
     tokenizer = CharacterTokenizer(characters)
     return _MatchedTokenizer(tokenizer, list(range(tokenizer.vocab_size)), [])
@@ -362,7 +348,7 @@ def _byte_pairs(
     if missing or NEWLINE_TOKEN not in vocabulary:
         raise DataError(
             f"{folder}: its tokenizer has no token {short_repr((missing or [NEWLINE_TOKEN])[0])}; "
-            f"expected the byte pairs of GPT-2; {_FROM_TRANSFORMERS}"
+            f"expected the byte pairs of GPT-2; {FROM_TRANSFORMERS}"
         )
     special_ids = [vocabulary.get(token) for token in SPECIAL_TOKENS]
     if special_ids == list(range(len(SPECIAL_TOKENS))):  # exported by us
@@ -385,7 +371,7 @@ def _word_pairs(
         if token not in vocabulary:
             raise DataError(
                 f"{folder}: its tokenizer has no token {token!r}; expected those of GPT, with the "
-                f"unknown token and the end of a line; {_FROM_TRANSFORMERS}"
+                f"unknown token and the end of a line; {FROM_TRANSFORMERS}"
             )
     tokens = sorted(vocabulary.keys() - special.keys(), key=lambda token: vocabulary[token])
     if len({*vocabulary.values()}) < len(vocabulary) or "" in vocabulary:
@@ -410,8 +396,8 @@ def _check_header(
 
     Returns the name in the file for each tensor of the layout.
     """
-    _check_weights_exist(path, layout)
-    stored = read_weights_header(path, _SAVE_ADVICE)
+    check_weights_exist(path, layout.title)
+    stored = read_weights_header(path, SAVE_ADVICE)
     names = {name.removeprefix(GPT2_WEIGHT_PREFIX): name for name in stored}
     wrong: list[str] = []
     for name, expected in _expected_shapes(layout, config):
@@ -432,7 +418,7 @@ def _check_header(
         )
     if wrong:
         listed = bullet_list([f"{complaint}." for complaint in wrong], "")
-        raise DataError(f"{path} does not fit its config.json: {listed}\n{_FROM_TRANSFORMERS}")
+        raise DataError(f"{path} does not fit its config.json: {listed}\n{FROM_TRANSFORMERS}")
     used = {name: names[name] for name, _ in _expected_shapes(layout, config)}
     needed = WEIGHT_BYTES * sum(prod(stored[name].shape) for name in used.values())
     check_memory(IMPORT_COPIES * needed, f"{path}", "a smaller model, or a larger machine")
@@ -464,21 +450,6 @@ def _expected_shapes(
             yield f"h.{layer}.{linear}.bias", (outputs,)
 
 
-def _check_weights_exist(path: Path, layout: GPTLayout) -> None:
-    """Raise a DataError with the reason if there are no weights as one safetensors file."""
-    if not path.exists():
-        pickles = [found.name for name in PICKLE_NAMES for found in path.parent.glob(name)]
-        reason = f"expected {layout.title}'s weights as safetensors"
-        if pickles:
-            reason = (
-                f"got {pickles[0]}, a pickle, which may execute code when it is opened; expected "
-                "safetensors"
-            )
-        elif (path.parent / SHARD_INDEX).exists():
-            reason = "got weights in several files; expected one; save with max_shard_size='10GB'"
-        raise DataError(f"{path} is missing: {reason}; {_SAVE_ADVICE}")
-
-
 def _own_weights(
     model: GPTConfig, layout: GPTLayout, theirs: dict[str, Tensor], rows: list[int | None]
 ) -> dict[str, Tensor]:
@@ -508,28 +479,3 @@ def _block(ours: str, theirs: str, weights: dict[str, Tensor], width: int) -> di
         ):
             found[f"{ours}.{name}.{what}"] = weights[f"{theirs}.{their_name}.{what}"].t()
     return found
-
-
-# --- files ----------------------------------------------------------------------------------------
-
-
-def _read_text(path: Path) -> str:
-    check_regular_file(path)
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise DataError(
-            f"{path} is missing. Is {path.parent} the folder of a GPT? {_FROM_TRANSFORMERS}"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} could not be read: {error}.") from None
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        values = parse_json(_read_text(path))
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON: {error}; {_FROM_TRANSFORMERS}") from None
-    if not isinstance(values, dict):
-        raise DataError(f"{path}: got {short_repr(values)}; expected a JSON object.")
-    return values

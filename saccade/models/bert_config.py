@@ -40,6 +40,11 @@ class BertConfig(Config):
     """ε of the layer norms."""
     pooler: bool = True
     """Have the linear layer with tanh on the vector of [CLS]."""
+    pretraining_heads: bool = True
+    """Have the heads of pretraining; an imported encoder may have none."""
+    pooling: Literal["cls", "mean"] = "cls"
+    """Vector of a whole text: that of [CLS], or the mean over its tokens, which models of sentence
+    vectors were trained with."""
 
 
 BERT_SIZES: dict[str, dict[str, Any]] = {  # tiny and mini: Turc et al. 2019; others: Devlin et al.
