@@ -1,7 +1,6 @@
 r"""Names of the tensors of a BERT encoder here and in Hugging Face's `BertModel`.
 
-Both compute the same. Here one matrix holds keys and values; theirs are two. Positions are the rows
-of a table in both; those of RoBERTa start after two rows for padding.
+Both compute the same. Here one matrix holds keys and values; theirs are two.
 """
 
 from collections.abc import Mapping
@@ -11,7 +10,24 @@ from torch import Tensor
 
 from saccade.models.bert_config import BertConfig
 
-ROBERTA_FIRST_POSITION = 2  # row of the first position, after pad_token_id = 1
+BERT_ACTIVATIONS = {  # our name → theirs
+    "gelu_exact": "gelu",
+    "gelu": "gelu_new",
+    "relu": "relu",
+    "silu": "silu",
+    "tanh": "tanh",
+}
+MASKED_HEAD_NAMES = {  # of the head of pretraining for masked tokens, ours → theirs
+    "transform.weight": "cls.predictions.transform.dense.weight",
+    "transform.bias": "cls.predictions.transform.dense.bias",
+    "norm.weight": "cls.predictions.transform.LayerNorm.weight",
+    "norm.bias": "cls.predictions.transform.LayerNorm.bias",
+    "bias": "cls.predictions.bias",
+}
+NEXT_SENTENCE_NAMES = {
+    "next_sentence.weight": "cls.seq_relationship.weight",
+    "next_sentence.bias": "cls.seq_relationship.bias",
+}
 
 _EMBEDDINGS = {
     "table.weight": "embeddings.word_embeddings.weight",

@@ -36,7 +36,9 @@ from saccade.data.tokenizers import (
 )
 from saccade.errors import ConfigError, bullet_list
 from saccade.interop.export_folder import check_export_folder, write_export
+from saccade.interop.huggingface_bert import export_bert
 from saccade.interop.registry import ModelParts
+from saccade.models.bert_config import BertConfig
 from saccade.models.config import GPTConfig
 
 END_OF_TEXT = "<|endoftext|>"  # their separator of documents
@@ -119,8 +121,11 @@ GPT_LAYOUTS = {  # by the name of our model
 
 
 def export_parts_to_huggingface(parts: ModelParts, folder: Path, options: dict[str, Any]) -> None:
-    """GPT or GPT-2 as Hugging Face's transformers reads it, with bpe or character tokens."""
+    """GPT, GPT-2 or BERT as Hugging Face's transformers reads it, with its tokenizer."""
     build_config(Config, options, "the export")  # it has no options
+    if isinstance(parts.recipe.model, BertConfig):
+        export_bert(folder, parts.recipe.model, parts.preprocessor, parts.weights)
+        return
     export_gpt2(folder, parts.recipe.model, parts.preprocessor, parts.weights)
 
 
