@@ -52,7 +52,7 @@ from saccade.io.tensor_header import TensorInfo
 from saccade.models.bert_config import BertConfig
 from saccade.types.limits import MAX_DEPTH, MAX_LENGTH, MAX_VOCABULARY, MAX_WIDTH
 
-BERT = "BERT"
+_BERT = "BERT"
 _ACTIVATIONS = {theirs: own for own, theirs in BERT_ACTIVATIONS.items()} | {
     "gelu_pytorch_tanh": "gelu",
     "swish": "silu",
@@ -118,7 +118,7 @@ def import_bert(folder: Path) -> ImportedBert:
     config = _read_config(folder / "config.json")
     tokens = _read_tokenizer(folder)
     path = folder / "model.safetensors"
-    check_weights_exist(path, BERT)
+    check_weights_exist(path, _BERT)
     stored = _modern_names(read_weights_header(path, SAVE_ADVICE))
     prefix = next(p for p in _PREFIXES if p == "" or any(name.startswith(p) for name in stored))
     model = _settings(folder, config, prefix, stored)
@@ -133,7 +133,7 @@ def import_bert(folder: Path) -> ImportedBert:
 
 def _read_config(path: Path) -> dict[str, Any]:
     """Return config.json; DataError with all values that are wrong or not supported."""
-    config = read_json_object(path, BERT)
+    config = read_json_object(path, _BERT)
     expected = _VALUES | {"hidden_act": tuple(_ACTIVATIONS)}
     complaints = [
         f"got {name} {short_repr(config[name])}; expected {' or '.join(map(repr, values))}."
@@ -211,7 +211,7 @@ def _read_tokenizer(folder: Path) -> _Tokens:
             f"{path} is not a WordPiece tokenizer like BERT's ({reason}); {FROM_TRANSFORMERS}"
         )
 
-    values = read_json_object(path, BERT)
+    values = read_json_object(path, _BERT)
     model, normaliser = values.get("model"), values.get("normalizer")
     if not isinstance(model, dict):
         raise refuse(f"its model is {short_repr(model)}")
@@ -240,7 +240,7 @@ def _read_tokenizer(folder: Path) -> _Tokens:
 def _read_vocabulary_lines(folder: Path) -> _Tokens:
     """Return the tokenizer of a vocab.txt, with one token per line."""
     path = folder / "vocab.txt"
-    lines = [line.removesuffix("\r") for line in read_document(path, BERT).split("\n")]
+    lines = [line.removesuffix("\r") for line in read_document(path, _BERT).split("\n")]
     while lines and not lines[-1]:
         lines.pop()
     vocabulary = {token: id for id, token in enumerate(lines)}
@@ -250,7 +250,7 @@ def _read_vocabulary_lines(folder: Path) -> _Tokens:
             f"{path}: got the token {short_repr(repeated)} twice; expected distinct tokens."
         )
     settings_path = folder / "tokenizer_config.json"
-    given = read_json_object(settings_path, BERT) if settings_path.exists() else {}
+    given = read_json_object(settings_path, _BERT) if settings_path.exists() else {}
     settings = {
         "lowercase": given.get("do_lower_case", True),
         "strip_accents": given.get("strip_accents"),

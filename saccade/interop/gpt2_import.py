@@ -94,7 +94,7 @@ WORD_MODEL: dict[str, tuple[Any, ...]] = {  # values that the model of GPT's tok
     "ignore_merges": (False, None),
     "dropout": (None,),
 }
-GPT = "GPT"  # in messages about missing files
+_GPT = "GPT"  # in messages about missing files
 
 
 class ImportedGPT2(NamedTuple):
@@ -176,7 +176,7 @@ def _inner_width(layout: GPTLayout, config: dict[str, Any]) -> int:
 
 def _read_config(path: Path, layout: GPTLayout, activations: dict[str, str]) -> dict[str, Any]:
     """Return config.json; DataError with all values that are wrong or not supported."""
-    config = read_json_object(path, GPT)
+    config = read_json_object(path, _GPT)
     expected = {"model_type": (layout.model_type,), layout.activation: tuple(activations)}
     complaints = [
         f"got {name} {short_repr(config[name])}; expected {values[0]!r}."
@@ -226,7 +226,7 @@ def _read_tokenizer(folder: Path, layout: GPTLayout) -> _MatchedTokenizer:
     if not path.exists():
         match = _word_pairs if layout.model_type == "openai-gpt" else _byte_pairs
         return match(_vocabulary(folder / "vocab.json"), _merge_lines(folder), folder)
-    values = read_json_object(path, GPT)
+    values = read_json_object(path, _GPT)
     model = values.get("model")
     if not isinstance(model, dict):
         raise _not_byte_pairs(path, f"its model is {short_repr(model)}")
@@ -297,12 +297,12 @@ def _unsupported_steps(values: dict[str, Any], is_words: bool) -> str:
 
 
 def _vocabulary(path: Path) -> dict[str, int]:
-    return check_vocabulary(read_json_object(path, GPT), partial(_not_byte_pairs, path))
+    return check_vocabulary(read_json_object(path, _GPT), partial(_not_byte_pairs, path))
 
 
 def _merge_lines(folder: Path) -> list[tuple[str, str]]:
     path = folder / "merges.txt"
-    lines = read_document(path, GPT).split("\n")
+    lines = read_document(path, _GPT).split("\n")
     return [_parse_merge(path, line) for line in lines if line and not line.startswith("#version")]
 
 
