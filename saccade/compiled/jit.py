@@ -45,10 +45,18 @@ def jit_nogil_no_nrt(function: KernelFunction) -> KernelFunction:
     return _jit(function, _nrt=False)
 
 
-def _jit(function: KernelFunction, **options: Any) -> KernelFunction:
+def jit_exact(function: KernelFunction) -> KernelFunction:
+    """Compile a function that computes the same bits as in Python; without numba, return it as is.
+
+    Sums keep their order (no fastmath). The function is short enough to be of use uncompiled.
+    """
+    return _jit(function, fastmath=False) if HAS_NUMBA else function
+
+
+def _jit(function: KernelFunction, fastmath: bool = True, **options: Any) -> KernelFunction:
     if not HAS_NUMBA:
         return _raise_when_called(function)
-    decorate = njit(nogil=True, fastmath=True, cache=True, error_model="numpy", **options)
+    decorate = njit(nogil=True, fastmath=fastmath, cache=True, error_model="numpy", **options)
     return cast(KernelFunction, decorate(function))
 
 

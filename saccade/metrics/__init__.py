@@ -33,6 +33,7 @@ from saccade.metrics.language_modeling import (
 )
 from saccade.metrics.regression import mae, r_squared, rmse
 from saccade.metrics.rouge import RougeScore, rouge, rouge_l, rouge_n, rouge_tokenize
+from saccade.metrics.seeds import SeedInterval, interquartile_mean, stratified_bootstrap
 from saccade.metrics.significance import PairedBootstrapResult, paired_bootstrap
 from saccade.metrics.translation import (
     SacreBleuScore,
@@ -53,6 +54,7 @@ __all__ = [
     "ReliabilityBins",
     "RougeScore",
     "SacreBleuScore",
+    "SeedInterval",
     "TokenVectors",
     "TokenWeights",
     "accuracy",
@@ -70,6 +72,7 @@ __all__ = [
     "exact_match",
     "expected_calibration_error",
     "f1_scores",
+    "interquartile_mean",
     "kl_divergence",
     "macro_f1",
     "mae",
@@ -85,6 +88,7 @@ __all__ = [
     "rouge_n",
     "rouge_tokenize",
     "spearman",
+    "stratified_bootstrap",
     "text_cross_entropy",
     "textbook_bleu",
     "textbook_corpus_bleu",

@@ -1,0 +1,1 @@
+"""Reinforcement learning with tables: planning, bandits, temporal differences. No torch."""
