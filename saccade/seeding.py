@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import torch
@@ -64,3 +65,29 @@ def thread_rng(seed: int, purpose: str, step: int) -> Iterator[None]:
 def thread_generator() -> "torch.Generator | None":
     """Return the generator of this thread; None stands for torch's global generator."""
     return getattr(_thread, "generator", None)
+
+
+ROWS_PER_BLOCK = 4096
+
+
+class RandomRows:
+    """Rows of random numbers, each a function of the seed, the purpose and its index.
+
+    They are drawn in blocks: a generator for each row would cost more than the row.
+    """
+
+    def __init__(self, seed: int, purpose: str, width: int, is_normal: bool = False):
+        self.seed, self.purpose, self.width, self.is_normal = seed, purpose, width, is_normal
+        self._block = -1, np.empty(0)  # replaced as one, so that threads may share it
+
+    def __getitem__(self, index: int) -> NDArray[np.float64]:
+        """Return a row: uniform in [0, 1), or standard normal."""
+        block, offset = divmod(index, ROWS_PER_BLOCK)
+        known, rows = self._block
+        if block != known:
+            draw = generator(self.seed, self.purpose, block)
+            shape = ROWS_PER_BLOCK, self.width
+            rows = draw.standard_normal(shape) if self.is_normal else draw.random(shape)
+            self._block = block, rows
+        row: NDArray[np.float64] = rows[offset]
+        return row

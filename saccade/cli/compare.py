@@ -20,6 +20,7 @@ from saccade.cli.options import (
     ImageOption,
     JsonOption,
     SetOption,
+    WorldOption,
     data_or_file,
     parse_overrides,
 )
@@ -55,6 +56,7 @@ def compare_command(
         str | None,
         typer.Option(help="As in saccade train; for activations, …: the recipe or file to train."),
     ] = None,
+    world: WorldOption = None,
     models: Annotated[
         str | None, typer.Option(help="Comma-separated names; default: all models of the task.")
     ] = None,
@@ -123,7 +125,7 @@ def compare_command(
     another. After Ctrl-C the same command resumes. A difference is stated only if both the test
     set (paired bootstrap) and the seeds support it; otherwise the pair is undecided.
     """
-    data = data_or_file(data, file)
+    data = data_or_file(data, file, world)
     given = {"max_length": max_length, "kernel": kernel, "width": width}
     sizes = {name: value for name, value in given.items() if value is not None}
     if what == "layers":
@@ -179,7 +181,7 @@ def _check_names(
         chosen: list[str | None] = [*models] if models else [None]
         for model in chosen:
             recipe = resolve_recipe(what, data=data, model=model, changes=dict(overrides)).recipe
-            check_file(recipe.data.path)
+            check_file(getattr(recipe.data, "path", None))
 
 
 def _split_names(text: str | None) -> list[str] | None:

@@ -25,6 +25,13 @@ ModelOption = Annotated[
 DataArgument = Annotated[
     str | None, typer.Argument(metavar="FILE", help="The same as --data FILE.")
 ]
+WorldOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Environment of Gymnasium, or package:Class (control); the same as --data NAME.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON to standard output.")]
 SetOption = Annotated[
     list[str] | None,
@@ -57,14 +64,18 @@ def is_debug(context: typer.Context) -> bool:
     return bool(context.find_root().params.get("debug"))
 
 
-def data_or_file(data: str | None, file: str | None) -> str | None:
-    """Return the data of a command, which is given as --data or as an argument."""
+def data_or_file(data: str | None, file: str | None, world: str | None = None) -> str | None:
+    """Return the data of a command, which is given as --data, as an argument or as --world."""
+    if world is not None and (data is not None or file is not None):
+        raise ConfigError(
+            f"got --world {world} and {data or file}; expected one environment; try --world alone."
+        )
     if data is not None and file is not None:
         raise ConfigError(
             f"got --data {data} and the argument {file}; expected one of them; two parallel files "
             "have a comma between: --data a.en,a.de."
         )
-    return file if data is None else data
+    return world or file if data is None else data
 
 
 def file_settings(assignments: list[str] | None, data: str | None) -> dict[str, str]:

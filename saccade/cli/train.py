@@ -13,6 +13,7 @@ from saccade.cli.options import (
     ModelOption,
     OverwriteOption,
     SetOption,
+    WorldOption,
     data_or_file,
     parse_overrides,
 )
@@ -26,7 +27,7 @@ from saccade.cli.training_output import (
 from saccade.errors import ConfigError
 from saccade.types.limits import MAX_MINUTES
 
-DATA_SOURCE_SETTINGS = ("synthetic", "path", "dataset")
+DATA_SOURCE_SETTINGS = ("synthetic", "path", "dataset", "world")
 
 
 @with_role_options
@@ -43,6 +44,7 @@ def train_command(
         str | None,
         typer.Option(help="A file, two parallel files (a.en,a.de), or the name of a dataset."),
     ] = None,
+    world: WorldOption = None,
     model: ModelOption = None,
     set: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default: runs/NAME.")] = None,
@@ -77,6 +79,7 @@ def train_command(
     saccade train table --data table.csv --target price
     saccade train classify --data reviews.parquet --text review --label stars
     saccade train reviews.csv
+    saccade train control --world CartPole-v1 --model dqn
     saccade train dates --set train.steps=300 --set train.learning_rate=0.001
     saccade train translate --data pairs.tsv --minutes 10
     saccade train --resume runs/mine
@@ -85,7 +88,7 @@ def train_command(
     To train a finished run on new data, use saccade finetune.
     """
     overrides: dict[str, Any] = dict(parse_overrides(set))
-    data = data_or_file(data, file)
+    data = data_or_file(data, file, world)
     if minutes is not None:
         overrides["train.minutes"] = minutes
     if resume is not None:

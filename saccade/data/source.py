@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import model_validator
 
+from saccade.config import Config
 from saccade.data.datasets import DatasetInfo
 from saccade.data.records.base import ReadOptions
 from saccade.errors import ConfigError
@@ -17,18 +18,14 @@ SOURCE_SETTINGS = {
     "synthetic": "a built-in set",
     "dataset": "a published dataset",
     "path": "a file",
+    "world": "an environment",
 }
 
 
-class SourceConfig(ReadOptions):
-    """Settings of data that is synthetic or in a file, and how the file is read."""
+class DataConfig(Config):
+    """Base of the settings of data, whatever its source."""
 
     RENAMED: ClassVar[Mapping[str, str]] = {}  # settings of earlier versions → of this one
-
-    synthetic: str | None = None
-    """Name of a built-in set; see saccade list data."""
-    path: str | None = None
-    """File or folder with the data."""
 
     @model_validator(mode="before")
     @classmethod
@@ -37,6 +34,15 @@ class SourceConfig(ReadOptions):
         if not isinstance(values, dict):
             return values
         return {cls.RENAMED.get(name, name): value for name, value in values.items()}
+
+
+class SourceConfig(DataConfig, ReadOptions):
+    """Settings of data that is synthetic or in a file, and how the file is read."""
+
+    synthetic: str | None = None
+    """Name of a built-in set; see saccade list data."""
+    path: str | None = None
+    """File or folder with the data."""
 
 
 class DatasetSourceConfig(SourceConfig):
@@ -105,13 +111,13 @@ def resolve_source(
     return PathSource(name)
 
 
-def source_name(config: SourceConfig) -> str:
-    """Return the name of the path, dataset or synthetic set, for messages and reports."""
+def source_name(config: DataConfig) -> str:
+    """Return the name of the path, dataset, built-in set or environment, for messages."""
     given = [value for value in _sources(config).values() if value is not None]
     return given[-1] if given else "no data"
 
 
-def _sources(config: SourceConfig) -> dict[str, str | None]:
+def _sources(config: DataConfig) -> dict[str, str | None]:
     fields = type(config).model_fields
     return {name: getattr(config, name) for name in SOURCE_SETTINGS if name in fields}
 

@@ -39,6 +39,7 @@ from saccade.models.config import (
     TransformerConfig,
     TransformerXLConfig,
 )
+from saccade.models.control_config import A2CConfig, DQNConfig, PPOConfig, ReinforceConfig
 from saccade.models.image_config import (
     AirbenchConfig,
     AlexNetConfig,
@@ -109,6 +110,13 @@ FORECASTING_MODELS: dict[str, ModelEntry] = {
     "recurrent": ModelEntry(
         RecurrentForecasterConfig, "saccade.models.forecasting:RecurrentForecaster"
     ),
+}
+
+CONTROL_MODELS: dict[str, ModelEntry] = {
+    "a2c": ModelEntry(A2CConfig, "saccade.models.control:PolicyNetwork"),
+    "dqn": ModelEntry(DQNConfig, "saccade.models.control:QNetwork"),
+    "ppo": ModelEntry(PPOConfig, "saccade.models.control:PolicyNetwork"),
+    "reinforce": ModelEntry(ReinforceConfig, "saccade.models.control:PolicyNetwork"),
 }
 
 TABULAR_MODELS: dict[str, ModelEntry] = {

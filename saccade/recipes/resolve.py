@@ -19,6 +19,7 @@ RECIPES: LazyRegistry[Callable[..., Recipe]] = LazyRegistry(
         "cifar-10": "saccade.recipes.image:cifar_10_recipe",
         "classify": "saccade.recipes.word_vectors:classify_recipe",
         "contrastive": "saccade.recipes.image:contrastive_recipe",
+        "control": "saccade.recipes.control:control_recipe",
         "copy": "saccade.recipes.translation:copy_recipe",
         "dates": "saccade.recipes.translation:dates_recipe",
         "fashion-mnist": "saccade.recipes.image:fashion_mnist_recipe",
@@ -102,7 +103,7 @@ def resolve_recipe(
             recipe, model = _recipe_to_initialise(what, init_from)
         else:
             recipe = named_recipe(what, model)
-        auto_model = what in ("classify", "translate") and model is None
+        auto_model = what in ("classify", "control", "translate") and model is None
     elif data is None and (Path(what).exists() or "," in what):
         name, reason = choose_task(what, changes)
         notes = (f"{what}: the task is {name}: {reason}.",)
@@ -172,7 +173,7 @@ def _refuse_columns_without_file(recipe: Recipe, changes: Mapping[str, Any]) -> 
         for role in TASK_ROLES.get(recipe.task, ())
         if (column := changes.get(f"data.{role.name}")) is not None
     ]
-    if named and recipe.data.path is None and recipe.task != "table":
+    if named and getattr(recipe.data, "path", None) is None and recipe.task != "table":
         raise ConfigError(
             f"got {', '.join(named)}; expected a file with columns; {recipe.data_name} has none."
         )
@@ -228,13 +229,15 @@ def _without(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in names}
 
 
-DATA_SOURCES = ("synthetic", "dataset", "path")
+DATA_SOURCES = ("synthetic", "dataset", "path", "world")
 
 
 def _data_source(recipe: Recipe, data: str) -> dict[str, Any]:
     """Return the settings of the data source: one of them set, the others None."""
     kind = "path"
-    if not Path(data).exists():  # an existing file takes precedence
+    if hasattr(recipe.data, "world"):
+        kind = "world"
+    elif not Path(data).exists():  # an existing file takes precedence
         if data in task_spec_for(recipe).synthetic:
             kind = "synthetic"
         elif data in task_spec_for(recipe).datasets:
@@ -246,5 +249,5 @@ def _data_source(recipe: Recipe, data: str) -> dict[str, Any]:
 def _reset_for(recipe: Recipe, data: str) -> dict[str, Any]:
     """Return overrides that unset what the recipe sets for its own data only."""
     reset = {"direction"} if data != getattr(recipe.data, "dataset", None) else set()
-    reset |= {"size"} if _data_source(recipe, data)["data.synthetic"] is None else set()
+    reset |= {"size"} if _data_source(recipe, data).get("data.synthetic") is None else set()
     return {f"data.{name}": None for name in sorted(reset) if hasattr(recipe.data, name)}

@@ -223,7 +223,7 @@ class Run:
         return answers[0] if is_single else list(answers)
 
     def _list_inputs(self, inputs: Any) -> list[Any]:
-        columns = given_columns(self.recipe.data, self.recipe.task)
+        columns = given_columns(self.recipe.data.model_dump(), self.recipe.task)
         names = getattr(self.preprocessor, "names", ())  # of a table
         return list_inputs(inputs, self.recipe.task, columns, self.predictor.input_types, names)
 

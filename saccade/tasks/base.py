@@ -20,7 +20,7 @@ from saccade.config import Config, build_config
 from saccade.data.datasets import DatasetInfo
 from saccade.data.records.role_names import Role
 from saccade.data.records.roles import RoleChoice
-from saccade.data.source import SourceConfig, source_name
+from saccade.data.source import DataConfig, source_name
 from saccade.errors import ConfigError
 from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.attribution import Attribution
@@ -42,7 +42,7 @@ class Recipe(Config):
     """Base of recipes: task, data, model and training settings."""
 
     task: str
-    data: SourceConfig
+    data: DataConfig
     model: Config
     train: FitConfig
 

@@ -12,6 +12,7 @@ TASKS: LazyRegistry[AnyTaskSpec] = LazyRegistry(
         "caption": "saccade.tasks.captioning.spec:CAPTIONING",
         "classify": "saccade.tasks.text_classification.spec:TEXT_CLASSIFICATION",
         "contrastive": "saccade.tasks.contrastive.spec:CONTRASTIVE",
+        "control": "saccade.tasks.control.spec:CONTROL",
         "forecast": "saccade.tasks.forecasting.spec:FORECASTING",
         "image": "saccade.tasks.image_classification.spec:IMAGE_CLASSIFICATION",
         "kernel-regression": "saccade.tasks.kernel_regression.spec:KERNEL_REGRESSION",

@@ -39,7 +39,7 @@ from saccade.training.state import TrainState
 
 # without a terminal: seconds and share of the training between two lines
 LINE_SECONDS, MIN_LINE_SECONDS, LINE_PROGRESS = 10.0, 2.0, 0.05
-SCORE_NAMES = ("exact", "chrf", "loss", "accuracy", "rmse")
+SCORE_NAMES = ("return", "exact", "chrf", "loss", "accuracy", "rmse")
 
 
 class MetricsLog:

@@ -106,6 +106,7 @@ TASK_ROLES: dict[str, tuple[Role, ...]] = {
     "caption": (IMAGE_ROLE, CAPTION_ROLE),
     "classify": (TEXT_ROLE, LABEL_ROLE),
     "contrastive": (IMAGE_ROLE, LABEL_ROLE._replace(required=False)),
+    "control": (),
     "forecast": (SERIES_ROLE, TIME_ROLE),
     "image": (IMAGE_ROLE, LABEL_ROLE),
     "kernel-regression": (),

@@ -1,0 +1,1 @@
+"""Environments: interaction in, episodes out."""

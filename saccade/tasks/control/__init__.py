@@ -1,0 +1,1 @@
+"""Control: acting in an environment so that the sum of rewards is large."""

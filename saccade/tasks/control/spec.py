@@ -1,0 +1,20 @@
+"""The task control. Does not import torch."""
+
+from saccade.data.environments.spaces import Spaces
+from saccade.models.registry import CONTROL_MODELS
+from saccade.registry import import_when_called
+from saccade.tasks.base import AnyTaskSpec, TaskSpec
+from saccade.tasks.control.config import ControlRecipe
+
+CONTROL: AnyTaskSpec = TaskSpec(
+    name="control",
+    summary="reinforcement learning: act in an environment",
+    recipe=ControlRecipe,
+    models=CONTROL_MODELS,
+    synthetic={},
+    datasets={},
+    prepare=import_when_called("saccade.tasks.control.data:prepare_environment"),
+    load_split=import_when_called("saccade.tasks.control.data:load_environment_split"),
+    read_preprocessor=Spaces.from_json,
+    components=import_when_called("saccade.tasks.control.components:control_components"),
+)
