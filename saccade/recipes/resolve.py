@@ -36,6 +36,7 @@ RECIPES: LazyRegistry[Callable[..., Recipe]] = LazyRegistry(
         "ptb": "saccade.recipes.language:ptb_recipe",
         "reverse": "saccade.recipes.translation:reverse_recipe",
         "table": "saccade.recipes.tables:table_recipe",
+        "tag": "saccade.recipes.tagging:tag_recipe",
         "tinyshakespeare": "saccade.recipes.language:tinyshakespeare_recipe",
         "translate": "saccade.recipes.translation:translate_recipe",
         "vectors": "saccade.recipes.word_vectors:vectors_recipe",

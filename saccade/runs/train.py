@@ -113,7 +113,9 @@ def train_recipe(recipe: Recipe, folder: Path, options: TrainOptions) -> TrainRe
             run.metadata["parameters"] = run.parameters
         if other is not None:
             _load_initial_weights(run, other, data, options)
-        elif components.initialise and (source := components.initialise(run.recipe, run.model)):
+        elif components.initialise and (
+            source := components.initialise(run.recipe, run.model, run.preprocessor)
+        ):
             run.metadata["from"] = source
         run.attach_data(data)
         if options.is_finetuning:

@@ -386,7 +386,7 @@ class Components(Generic[RecipeT, PreprocessorT, ModelT, SplitT]):
         Callable[[RecipeT, ModelT, PreprocessorT, Mapping[str, SplitT]], Estimator] | None
     ) = None
     # copies weights of files into the model of a new run; returns where they come from, or None
-    initialise: Callable[[RecipeT, ModelT], str | None] | None = None
+    initialise: Callable[[RecipeT, ModelT, PreprocessorT], str | None] | None = None
     # copies what the model of another task has in common with the model (`TaskSpec.transfers`)
     transfer_weights: Callable[[ModelT, Any], None] | None = None
     # fits what turns outputs into probabilities to the dev split, after training

@@ -18,6 +18,7 @@ TASKS: LazyRegistry[AnyTaskSpec] = LazyRegistry(
         "kernel-regression": "saccade.tasks.kernel_regression.spec:KERNEL_REGRESSION",
         "language": "saccade.tasks.language_modeling.spec:LANGUAGE_MODELING",
         "table": "saccade.tasks.tabular.spec:TABULAR",
+        "tag": "saccade.tasks.tagging.spec:TAGGING",
         "translate": "saccade.tasks.translation.spec:TRANSLATION",
         "vectors": "saccade.tasks.word_vectors.spec:WORD_VECTORS",
     }

@@ -39,7 +39,7 @@ from saccade.training.state import TrainState
 
 # without a terminal: seconds and share of the training between two lines
 LINE_SECONDS, MIN_LINE_SECONDS, LINE_PROGRESS = 10.0, 2.0, 0.05
-SCORE_NAMES = ("return", "exact", "chrf", "loss", "accuracy", "rmse")
+SCORE_NAMES = ("return", "exact", "chrf", "f1", "loss", "accuracy", "rmse")
 
 
 class MetricsLog:
@@ -251,5 +251,5 @@ def _moving_average(old: float, new: float) -> float:
 
 
 def _format_score(name: str, value: float) -> str:
-    is_share = name in ("accuracy", "exact")
+    is_share = name in ("accuracy", "exact", "f1")
     return f"{name} {100 * value:.1f} %" if is_share else f"{name} {value:.2f}"

@@ -30,6 +30,9 @@ class Prediction(NamedTuple):
     probabilities: dict[str, float] | None = None  # by class
     votes: dict[str, int] | None = None  # by class, of a model without probabilities
     notes: tuple[str, ...] | None = None  # about the input: a category that training had not
+    tokens: tuple[str, ...] | None = None  # words of the input, of a tagger
+    tags: tuple[str, ...] | None = None  # the tag of each
+    spans: tuple[dict[str, Any], ...] | None = None  # label, text, start, end and score of each
     error: str | None = None  # why there is no answer, such as an image that cannot be read
 
     def __repr__(self) -> str:

@@ -19,6 +19,7 @@ from saccade.models import (
     KERNEL_MODELS,
     LANGUAGE_MODELS,
     TABULAR_MODELS,
+    TAGGING_MODELS,
     TEXT_CLASSIFICATION_MODELS,
     TRANSLATION_MODELS,
     CausalLM,
@@ -27,6 +28,7 @@ from saccade.models import (
     KernelAttention,
     ScoreName,
 )
+from saccade.models.taggers import WordInputs
 from saccade.nn.activations import ACTIVATIONS
 from saccade.nn.attention_scores import ATTENTION_SCORES
 from saccade.nn.init import INITS
@@ -53,6 +55,7 @@ REGISTRIES = {
     "image": IMAGE_MODELS,
     "caption": CAPTION_MODELS,
     "kernel": KERNEL_MODELS,
+    "tagging": TAGGING_MODELS,
 }
 # of the networks that differ only in depth, the shallowest
 DEEPER = {f"vgg{depth}{norm}" for depth in (13, 16, 19) for norm in ("", "_bn")} | {"vgg11"}
@@ -60,7 +63,7 @@ DEEPER |= {"resnet34", "resnet50", "resnet101", "resnet152", "densenet169", "den
 ALL_MODELS = [
     (kind, name) for kind, registry in REGISTRIES.items() for name in registry if name not in DEEPER
 ]
-SIZES: dict[str, int] = {
+SIZES: dict[str, Any] = {
     "source_vocab_size": VOCAB,
     "target_vocab_size": VOCAB,
     "vocab_size": VOCAB,
@@ -89,12 +92,14 @@ def build(kind: str, name: str) -> nn.Module:
     entry = REGISTRIES[kind][name]
     if entry.model_class is KernelAttention:
         return KernelAttention(0.5, torch.linspace(0, 1, 6), torch.randn(6)).eval()
-    known = SIZES | (IMAGE_SIZES if kind in ("image", "caption") else {})
+    known: dict[str, Any] = SIZES | (IMAGE_SIZES if kind in ("image", "caption") else {})
+    if kind == "tagging":
+        known["output"] = "linear"  # `forward` returns emissions, without the moves of a CRF
     sizes = {key: value for key, value in known.items() if key in entry.config_class.model_fields}
     return entry.model_class(entry.config_class(name=name, **sizes)).double().eval()
 
 
-def inputs_of(kind: str, rows: int = 3) -> tuple[Tensor, ...]:
+def inputs_of(kind: str, rows: int = 3) -> tuple[Any, ...]:
     torch.manual_seed(1)
     match kind:
         case "translation":
@@ -107,6 +112,10 @@ def inputs_of(kind: str, rows: int = 3) -> tuple[Tensor, ...]:
             return (torch.randn(rows, 3).double(),)
         case "text_classification":
             return (torch.randint(1, VOCAB, (rows, 7)),)
+        case "tagging":
+            words = torch.randint(1, VOCAB, (rows, 7))
+            spelling = torch.randint(1, 100, (VOCAB, 5))
+            return (WordInputs(words, words, spelling, None),)  # type: ignore[arg-type]
         case "image":
             return (torch.randn(rows, 3, 32, 32).double(),)
         case "caption":

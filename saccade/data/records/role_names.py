@@ -112,6 +112,7 @@ TASK_ROLES: dict[str, tuple[Role, ...]] = {
     "kernel-regression": (),
     "language": (TEXT_ROLE,),
     "table": (TABLE_TARGET_ROLE, WEIGHT_ROLE, TIME_ROLE),
+    "tag": (),
     "translate": (SOURCE_ROLE, TARGET_ROLE),
     "vectors": (TEXT_ROLE,),
 }

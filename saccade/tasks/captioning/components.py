@@ -29,7 +29,9 @@ def build_captioner(recipe: CaptionRecipe, transform: CaptionTransform) -> Encod
     return build_network(recipe, lambda: model_class(recipe.model))
 
 
-def load_encoder_weights(recipe: CaptionRecipe, model: EncoderDecoder) -> str | None:
+def load_encoder_weights(
+    recipe: CaptionRecipe, model: EncoderDecoder, preprocessor: object = None
+) -> str | None:
     """Copy published weights into the encoder of a new run, if the settings ask for them."""
     config = recipe.model
     if config.pretrained_images is None:

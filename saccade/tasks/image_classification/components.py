@@ -34,7 +34,9 @@ def build_image_network(recipe: ImageRecipe, transform: ImageTransform) -> Image
     return build_network(recipe, lambda: model_class(recipe.model))
 
 
-def load_published_weights(recipe: ImageRecipe, model: ImageNetwork) -> str | None:
+def load_published_weights(
+    recipe: ImageRecipe, model: ImageNetwork, preprocessor: object = None
+) -> str | None:
     """Copy the weights that the settings name into the network of a new run."""
     config = recipe.model
     if isinstance(config, TorchvisionConfig) and config.weights is not None:

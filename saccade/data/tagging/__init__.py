@@ -1,0 +1,1 @@
+"""Texts with a tag for each token: readers, tag schemes, generated sentences."""

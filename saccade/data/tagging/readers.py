@@ -1,0 +1,169 @@
+r"""Readers of tagged sentences: CoNLL files, JSON lines, and objects in memory. No torch.
+
+A CoNLL file has a token and its tags in each line, in columns with tabs or, if there are none, with
+blanks between. A line that is empty or blank ends a sentence; -DOCSTART- lines and comments (# at
+the start of a line that does not have the columns of the file) are left out, and so are the
+multi-word and empty tokens of CoNLL-U (1-2, 1.1). JSON lines have a list `tokens` (or `words`) and
+a list `tags` (or `ner_tags`, `labels`, `pos_tags`) each.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from saccade.data.tagging.config import TaggedTextConfig
+from saccade.data.tagging.schemes import TaggedSentence, convert_to_bio
+from saccade.data.task_records import is_in_memory
+from saccade.errors import DataError, bullet_list
+from saccade.io.byte_source import plain_suffix
+from saccade.io.documents import parse_json
+from saccade.io.text_files import MAX_LISTED_ERRORS, read_lines
+
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+CONLL_SUFFIXES = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes", ".conll2003")
+TOKEN_KEYS, TAG_KEYS = ("tokens", "words"), ("tags", "ner_tags", "labels", "pos_tags")
+CONLLU_COLUMNS = 10
+_CONLLU_EXTRA = re.compile(r"\d+[-.]\d+")
+_DOCUMENT_START = "-DOCSTART-"
+
+
+def read_tagged(data: str | Path | object, config: TaggedTextConfig) -> list[TaggedSentence]:
+    """Return the sentences of a file or of a list in memory, with tags in BIO.
+
+    Raises:
+        DataError: with the lines of tokens without tags, or of tags that break the scheme.
+    """
+    if is_in_memory(data):
+        name, sentences = "data in memory", list(_from_memory(data))
+    else:
+        name = str(data)
+        is_json = plain_suffix(name) in JSON_SUFFIXES
+        read = read_json_lines if is_json else read_conll
+        sentences = read(read_lines(name, config.encoding), config, name)
+    if not sentences:
+        raise DataError(f"{name}: got no sentences; expected a token and its tag in each line.")
+    return convert_to_bio(sentences, config.scheme, name)
+
+
+# --- CoNLL ----------------------------------------------------------------------------------------
+
+
+def split_columns(line: str) -> list[str]:
+    """Return the cells of a line: between tabs, or else between blanks; none of a blank line."""
+    if not line.strip():
+        return []
+    return [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
+
+
+def read_conll(lines: Iterable[str], config: TaggedTextConfig, name: str) -> list[TaggedSentence]:
+    """Return the sentences of the lines of a CoNLL file."""
+    rows = [(number, split_columns(line)) for number, line in enumerate(lines, 1)]
+    given = [cells for _, cells in rows if cells]
+    count = len(next((cells for cells in given if _is_token(cells, 0)), (given or [[]])[0]))
+    if not count:
+        return []
+    token, tag = (_position(c, count, name) for c in (config.token_column, config.tag_column))
+    if token == tag:
+        raise DataError(
+            f"{name}: got column {token + 1} of {count} for both tokens and tags; expected two "
+            "columns or more; try --set data.token_column=N, or --set data.tag_column=N."
+        )
+    sentences: list[TaggedSentence] = []
+    sentence: list[tuple[str, str, int]] = []
+    errors: list[str] = []
+    for number, cells in (*rows, (0, [])):
+        if not cells:
+            if sentence:
+                sentences.append(TaggedSentence(*map(tuple, zip(*sentence, strict=True))))
+            sentence = []
+        elif not _is_token(cells, count):
+            continue
+        elif len(cells) != count or not cells[token] or not cells[tag]:
+            problem = f"{len(cells)} columns" if len(cells) != count else "an empty cell"
+            errors.append(f"{name}, line {number:,}: got {problem}; expected {count} columns")
+        else:
+            sentence.append((cells[token], cells[tag], number))
+    _raise_errors(errors, name)
+    return sentences
+
+
+def _is_token(cells: Sequence[str], count: int) -> bool:
+    """Return False for a comment, the start of a document and extra tokens of CoNLL-U."""
+    if cells[0].startswith("#") and len(cells) != count:
+        return False
+    if cells[0] == _DOCUMENT_START:
+        return False
+    return not (len(cells) == CONLLU_COLUMNS and _CONLLU_EXTRA.fullmatch(cells[0]))
+
+
+def _position(column: int, count: int, name: str) -> int:
+    """Return a column counted from 0."""
+    position = column - 1 if column > 0 else count + column
+    if not 0 <= position < count:
+        raise DataError(
+            f"{name}: got lines of {count} column{'s' if count != 1 else ''}, and {column} as a "
+            "column of the settings; expected a token and its tag in each line; try --set "
+            "data.token_column=1 --set data.tag_column=-1."
+        )
+    return position
+
+
+def _raise_errors(errors: list[str], name: str) -> None:
+    if errors:
+        more = len(errors) - MAX_LISTED_ERRORS
+        listed = errors[:MAX_LISTED_ERRORS] + ([f"and {more:,} more"] if more > 0 else [])
+        raise DataError(bullet_list(listed, f"{name} has lines that cannot be read:"))
+
+
+# --- JSON and memory ------------------------------------------------------------------------------
+
+
+def read_json_lines(
+    lines: Iterable[str], config: TaggedTextConfig, name: str
+) -> list[TaggedSentence]:
+    """Return the sentences of JSON lines, each an object with tokens and tags."""
+    found: list[TaggedSentence] = []
+    errors: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(_sentence(parse_json(line), number))
+        except ValueError as error:
+            errors.append(f"{name}, line {number:,}: {error}")
+    _raise_errors(errors, name)
+    return [sentence for sentence in found if sentence.tokens]
+
+
+def _from_memory(data: object) -> Iterator[TaggedSentence]:
+    if not isinstance(data, Iterable):
+        raise DataError(
+            f"got a {type(data).__name__}; expected a list of (tokens, tags), or of dictionaries "
+            "with tokens and tags."
+        )
+    for number, item in enumerate(data, 1):
+        value = item
+        if isinstance(item, tuple | list) and len(item) == 2:
+            value = {"tokens": list(item[0]), "tags": list(item[1])}
+        try:
+            yield _sentence(value, number)
+        except ValueError as error:
+            raise DataError(f"item {number:,}: {error}.") from None
+
+
+def _sentence(value: Any, number: int) -> TaggedSentence:
+    """Return an object with tokens and tags as a sentence; ValueError for any other."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"got a {type(value).__name__}; expected an object with tokens and tags")
+    tokens, tags = (_strings(value, keys) for keys in (TOKEN_KEYS, TAG_KEYS))
+    if len(tokens) != len(tags):
+        raise ValueError(f"got {len(tokens)} tokens and {len(tags)} tags; expected one each")
+    return TaggedSentence(tokens, tags, (number,) * len(tokens))
+
+
+def _strings(value: Mapping[Any, Any], keys: Sequence[str]) -> tuple[str, ...]:
+    found = next((value[key] for key in keys if key in value), None)
+    if not isinstance(found, list) or not all(isinstance(s, str) and s.strip() for s in found):
+        raise ValueError(f"got no list of strings as {keys[0]}; expected one of {', '.join(keys)}")
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Tagging of tokens. Does not import torch."""
