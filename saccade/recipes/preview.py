@@ -15,11 +15,13 @@ from saccade.data.records.profile import profile_records
 from saccade.data.records.role_names import TABLE_TARGET_ROLE, TASK_ROLES, match_names
 from saccade.data.records.roles import ROLE_SAMPLE_ROWS, AskColumn, RoleChoice
 from saccade.data.records.suggest import suggest_task, train_command_line
+from saccade.data.tagging.readers import CONLL_SUFFIXES
 from saccade.data.task_records import RoleOptions, TaskRecords, describe_records, open_task_records
 from saccade.data.text.corpus import open_text_corpus
 from saccade.data.text.labelled import open_labelled_texts
 from saccade.data.text.labels import LABEL_PREFIX
 from saccade.errors import ConfigError
+from saccade.io.byte_source import plain_suffix
 from saccade.io.text_files import STANDARD_INPUT
 from saccade.tasks.base import Recipe
 
@@ -150,6 +152,8 @@ def choose_task(data: str, changes: Mapping[str, Any]) -> TaskChoice:
             return TaskChoice(task, f"{_and(sorted(given))} given")
     if "," in data and not os.path.exists(data):
         return TaskChoice("translate", "there are two parallel files")
+    if plain_suffix(data) in CONLL_SUFFIXES:
+        return TaskChoice("tag", f"its name ends with {plain_suffix(data)}")
     if has_images(data):
         if (table := find_image_table(data)) is None:
             return TaskChoice("image", "it has images")
@@ -230,6 +234,7 @@ OPENERS: dict[str, OpenFunction] = {  # by task; the last argument: data of anot
         data, options, "language", is_other, ask
     ),
     "table": lambda *arguments: _open_table("table", *arguments),
+    "tag": lambda data, options, ask, is_other: _OpenedTable({}, [], []),
     "translate": lambda data, options, ask, is_other: open_pairs(
         data, options, is_other=is_other, ask=ask
     ),

@@ -81,7 +81,7 @@ def test_columns_are_chosen_by_number(tmp_path: Path) -> None:
         ("a\tO\nb\t\n", "line 2: got an empty cell"),
         ("a O\nb DET\nc X-y\n", r"not BIO \(line 2: 'DET', line 3: 'X-y'\).*data.scheme=plain"),
         ("a B-x\nb I-y\n", "break the scheme bio .line 2: I-y after B-x"),
-        ("a S-x\nb B-x\n\nc O\n", "break the scheme bioes .line 2: the end after B-x"),
+        ("a S-x\nb B-x\n\nc O\n", "break the scheme bioes .line 2: O after B-x"),
     ],
 )
 def test_unreadable_lines_are_named(tmp_path: Path, content: str, message: str) -> None:
@@ -177,5 +177,5 @@ def test_generated_sentences_are_distinct_and_valid() -> None:
     assert found == generate_tagged_sentences()
     assert len({sentence.tokens for sentence in found}) == len(found)
     labels = {span.label for sentence in found for span in tag_spans(sentence.tags)}
-    assert labels == {"amount", "date", "person", "place", "time"}
+    assert labels == {"amount", "date", "person", "location", "time"}
     read_tagged([(s.tokens, s.tags) for s in found], TaggedTextConfig(scheme="bio"))

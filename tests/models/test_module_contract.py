@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
@@ -293,6 +293,8 @@ def test_model_can_be_summarised_with_hooks(kind: str, name: str) -> None:
 @pytest.mark.parametrize(("kind", "name"), ALL_MODELS)
 def test_model_is_readable_by_torchinfo(kind: str, name: str) -> None:
     torchinfo = pytest.importorskip("torchinfo")
+    if kind == "tagging":
+        pytest.skip("torchinfo calls sum() with each field of a named tuple")
     model, inputs = build(kind, name), inputs_of(kind)
     summary = torchinfo.summary(model, input_data=inputs, verbose=0)
     assert summary.total_params > 0

@@ -12,7 +12,7 @@ from saccade.models.registry import TAGGING_MODELS
 from saccade.models.taggers import CNNTagger, Tagger
 from saccade.models.tagging_config import CNNTaggerConfig
 from saccade.tasks.tagging.objective import word_inputs
-from saccade.tasks.tagging.sentences import WordEncoder
+from saccade.tasks.tagging.sentences import FormEncoder
 
 WORDS = "the cat sat on mats".split()
 SIZES: dict[str, Any] = {
@@ -28,7 +28,7 @@ SENTENCES = st.lists(
     min_size=1,
     max_size=4,
 )
-ENCODER = WordEncoder(WORDS)
+ENCODER = FormEncoder(WORDS)
 
 
 def build(name: str, **settings: Any) -> Tagger:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from saccade.data.spelling import spell_words
 from saccade.nn.character_cnn import CharacterCNN
-from saccade.types.word_ids import BEGIN_WORD, END_WORD, FIRST_BYTE, MAX_SPELLED_BYTES
+from saccade.types.word_ids import START_WORD, END_WORD, FIRST_BYTE, MAX_SPELLED_BYTES
 
 WORDS = st.text(max_size=12)
 
@@ -65,7 +65,7 @@ def test_gradient_is_that_of_finite_differences() -> None:
 
 
 @pytest.mark.parametrize("word", ["", "a", "naïve", "東京", "x" * 100, "\ud800"])
-def test_words_are_bytes_between_begin_and_end(word: str) -> None:
+def test_words_are_bytes_between_start_and_end(word: str) -> None:
     [ids] = spell_words([word])
     content = [*word.encode(errors="replace")][:MAX_SPELLED_BYTES]
-    assert ids.tolist() == [BEGIN_WORD, *(byte + FIRST_BYTE for byte in content), END_WORD]
+    assert ids.tolist() == [START_WORD, *(byte + FIRST_BYTE for byte in content), END_WORD]

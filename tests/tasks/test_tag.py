@@ -15,7 +15,7 @@ from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.tasks.base import PrepareContext
 from saccade.tasks.tagging.data import prepare_tagged
-from saccade.tasks.tagging.evaluate import most_frequent_tags
+from saccade.tasks.tagging.evaluate import majority_tags
 
 SMALL = {
     "model.width": 12,
@@ -64,7 +64,7 @@ def test_tagger_is_above_its_floor_on_new_names(spans_run: Path) -> None:
     assert found["f1"] > 0.9 > floor["f1"] + 0.2
     assert found["accuracy"] > floor["accuracy"]
     rows = {row["label"]: row for row in found.tables["classes"]}
-    assert {*rows} == {"amount", "date", "person", "place", "time"}
+    assert {*rows} == {"amount", "date", "person", "location", "time"}
     assert sum(row["true"] for row in rows.values()) > 0
     seqeval = pytest.importorskip("seqeval.metrics")
     split = run.split("test")
@@ -81,7 +81,7 @@ def test_prediction_has_spans_at_their_positions(spans_run: Path) -> None:
     assert [(s["label"], s["text"]) for s in found.spans] == [
         ("person", "Olga Wesings"),
         ("amount", "8,702 yen"),
-        ("place", "Upper Penworth"),
+        ("location", "Upper Penworth"),
     ]
     for span in found.spans:
         assert TEXT[span["start"] : span["end"]] == span["text"] and 0 < span["score"] <= 1
@@ -234,7 +234,7 @@ def test_splits_share_no_sentence(tmp_path: Path) -> None:
 def test_floor_is_the_most_frequent_tag_of_a_word(words_run: Path) -> None:
     split = load_run(words_run).split("train")
     expected = [list(sentence.tags) for sentence in split.sentences]
-    assert most_frequent_tags(split, split) == expected
+    assert majority_tags(split, split) == expected
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,15 @@ from saccade.data.task_records import is_in_memory
 from saccade.errors import DataError, bullet_list
 from saccade.io.byte_source import plain_suffix
 from saccade.io.documents import parse_json
-from saccade.io.text_files import MAX_LISTED_ERRORS, read_lines
+from saccade.io.signatures import binary_kind
+from saccade.io.text_files import (
+    MAX_LISTED_ERRORS,
+    STANDARD_INPUT,
+    read_first_bytes,
+    read_lines,
+)
 
-JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+JSON_LINE_SUFFIXES = (".jsonl", ".ndjson", ".json")
 CONLL_SUFFIXES = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes", ".conll2003")
 TOKEN_KEYS, TAG_KEYS = ("tokens", "words"), ("tags", "ner_tags", "labels", "pos_tags")
 CONLLU_COLUMNS = 10
@@ -38,7 +44,8 @@ def read_tagged(data: str | Path | object, config: TaggedTextConfig) -> list[Tag
         name, sentences = "data in memory", list(_from_memory(data))
     else:
         name = str(data)
-        is_json = plain_suffix(name) in JSON_SUFFIXES
+        _refuse_binary(name)
+        is_json = plain_suffix(name) in JSON_LINE_SUFFIXES
         read = read_json_lines if is_json else read_conll
         sentences = read(read_lines(name, config.encoding), config, name)
     if not sentences:
@@ -46,10 +53,18 @@ def read_tagged(data: str | Path | object, config: TaggedTextConfig) -> list[Tag
     return convert_to_bio(sentences, config.scheme, name)
 
 
+def _refuse_binary(name: str) -> None:
+    if name != STANDARD_INPUT and (kind := binary_kind(read_first_bytes(name))):
+        raise DataError(
+            f"{name}: got {kind}; expected a CoNLL file, with a token and its tag in each line, or "
+            "JSON lines; try to convert it."
+        )
+
+
 # --- CoNLL ----------------------------------------------------------------------------------------
 
 
-def split_columns(line: str) -> list[str]:
+def split_cells(line: str) -> list[str]:
     """Return the cells of a line: between tabs, or else between blanks; none of a blank line."""
     if not line.strip():
         return []
@@ -58,7 +73,7 @@ def split_columns(line: str) -> list[str]:
 
 def read_conll(lines: Iterable[str], config: TaggedTextConfig, name: str) -> list[TaggedSentence]:
     """Return the sentences of the lines of a CoNLL file."""
-    rows = [(number, split_columns(line)) for number, line in enumerate(lines, 1)]
+    rows = [(number, split_cells(line)) for number, line in enumerate(lines, 1)]
     given = [cells for _, cells in rows if cells]
     count = len(next((cells for cells in given if _is_token(cells, 0)), (given or [[]])[0]))
     if not count:

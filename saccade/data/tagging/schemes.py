@@ -18,6 +18,7 @@ from saccade.io.text_files import MAX_LISTED_ERRORS
 from saccade.types.arrays import BoolArray
 
 OUTSIDE = "O"
+Move = tuple[str, str]  # a tag and the one after it
 _SPAN_TAG = re.compile(r"[BIES]-.+", re.DOTALL)
 
 
@@ -27,14 +28,6 @@ class TaggedSentence(NamedTuple):
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
     lines: tuple[int, ...]
-
-
-class Move(NamedTuple):
-    """Kind and type of two neighbouring tags; outside and at the ends both are `OUTSIDE`."""
-
-    before: str
-    kind: str
-    same_type: bool
 
 
 def split_tag(tag: str) -> tuple[str, str]:
@@ -48,13 +41,9 @@ def has_span_tags(tags: Sequence[str]) -> bool:
     return all(tag == OUTSIDE or _SPAN_TAG.fullmatch(tag) for tag in tags)
 
 
-def moves(tags: Sequence[str]) -> Iterator[Move]:
-    """Yield the letters of each tag and of the one before it; the last is the end of the row."""
-    before, before_type = OUTSIDE, ""
-    for tag in (*tags, OUTSIDE):
-        kind, name = split_tag(tag)
-        yield Move(before, kind, name == before_type)
-        before, before_type = kind, name
+def tag_moves(tags: Sequence[str]) -> Iterator[Move]:
+    """Yield each tag with the one before it; before the first and after the last it is O."""
+    return zip((OUTSIDE, *tags), (*tags, OUTSIDE), strict=True)
 
 
 def detect_scheme(sentences: Sequence[TaggedSentence], name: str) -> str:
@@ -73,27 +62,31 @@ def detect_scheme(sentences: Sequence[TaggedSentence], name: str) -> str:
             "try --set data.scheme=plain for tags without spans, such as parts of speech, or "
             "another --set data.tag_column=N."
         )
-    found = {move for sentence in sentences for move in moves(sentence.tags)}
-    if any(move.kind in ("E", "S") for move in found):
+    found = {move for sentence in sentences for move in tag_moves(sentence.tags)}
+    kinds = {(split_tag(tag)[0], _continues(before, tag)) for before, tag in found}
+    if any(kind in ("E", "S") for kind, _ in kinds):
         return "bioes"
-    starts_inside = any(m.kind == "I" and not _continues(m, ("B", "I")) for m in found)
-    needless = any(m.kind == "B" and not _continues(m, ("B", "I")) for m in found)
-    return "iob1" if starts_inside and not needless else "bio"
+    # I-x without a span before it, and B-x only after a span of type x
+    return "iob1" if ("I", False) in kinds and ("B", False) not in kinds else "bio"
 
 
-def _continues(move: Move, letters: tuple[str, ...]) -> bool:
-    return move.same_type and move.before in letters
+def _continues(before: str, tag: str) -> bool:
+    """Return True if a span of the type of a tag may continue: B-x or I-x is before it."""
+    letter, name = split_tag(before)
+    return letter in ("B", "I") and name == split_tag(tag)[1]
 
 
 def _is_valid(move: Move, scheme: str) -> bool:
     """Return True if a tag may follow another one."""
+    before, tag = move
+    kind = split_tag(tag)[0]
     if scheme == "iob1":
-        return move.kind != "B" or _continues(move, ("B", "I"))
+        return kind != "B" or _continues(before, tag)
     if scheme == "bio":
-        return move.kind != "I" or _continues(move, ("B", "I"))
-    if move.before in ("B", "I"):
-        return move.kind in ("I", "E") and move.same_type
-    return move.kind in ("B", "S", OUTSIDE)
+        return kind != "I" or _continues(before, tag)
+    if split_tag(before)[0] in ("B", "I"):
+        return kind in ("I", "E") and _continues(before, tag)
+    return kind in ("B", "S", OUTSIDE)
 
 
 def convert_to_bio(
@@ -111,14 +104,17 @@ def convert_to_bio(
 
 
 def _check_moves(sentences: Sequence[TaggedSentence], scheme: str, name: str) -> None:
-    wrong = []
-    for sentence in sentences:
-        for index, move in enumerate(moves(sentence.tags)):
-            if not _is_valid(move, scheme):
-                last = min(index, len(sentence.tags) - 1)
-                before = sentence.tags[index - 1] if index else "the start"
-                tag = sentence.tags[index] if index < len(sentence.tags) else "the end"
-                wrong.append(f"line {sentence.lines[last]:,}: {tag} after {before}")
+    found = {move for sentence in sentences for move in tag_moves(sentence.tags)}
+    invalid = {move for move in found if not _is_valid(move, scheme)}
+    wrong = [
+        f"line {line:,}: {tag} after {before}"
+        for sentence in sentences
+        if invalid and not invalid.isdisjoint(tag_moves(sentence.tags))
+        for line, (before, tag) in zip(
+            (*sentence.lines, sentence.lines[-1]), tag_moves(sentence.tags), strict=True
+        )
+        if (before, tag) in invalid
+    ]
     if not wrong:
         return
     listed = ", ".join(wrong[:MAX_LISTED_ERRORS])
@@ -137,12 +133,12 @@ def _check_moves(sentences: Sequence[TaggedSentence], scheme: str, name: str) ->
 def _to_bio(tags: Sequence[str], scheme: str) -> tuple[str, ...]:
     """Return valid tags of another scheme as BIO."""
     found = []
-    for tag, move in zip(tags, moves(tags), strict=False):
+    for before, tag in zip((OUTSIDE, *tags[:-1]), tags, strict=True):
         kind, name = split_tag(tag)
         if scheme == "bioes":
             letter = {"S": "B", "E": "I"}.get(kind, kind)
         else:  # a span of IOB1 starts where the type changes, too
-            letter = "B" if kind == "I" and not _continues(move, ("B", "I")) else kind
+            letter = "B" if kind == "I" and not _continues(before, tag) else kind
         found.append(OUTSIDE if kind == OUTSIDE else f"{letter}-{name}")
     return tuple(found)
 
@@ -159,5 +155,5 @@ def allowed_moves(tags: Sequence[str], is_bio: bool) -> AllowedMoves:
     size = len(tags)
     if not is_bio:
         return AllowedMoves(np.ones((size, size), np.bool_), np.ones(size, np.bool_))
-    allowed = [[_is_valid(list(moves((a, b)))[1], "bio") for b in tags] for a in tags]
+    allowed = [[_is_valid((before, tag), "bio") for tag in tags] for before in tags]
     return AllowedMoves(np.array(allowed), np.array([split_tag(tag)[0] != "I" for tag in tags]))

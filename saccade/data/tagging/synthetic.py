@@ -1,4 +1,4 @@
-"""Generated sentences with tagged people, places, dates and amounts. Does not import torch.
+"""Generated sentences with tagged people, locations, dates and amounts. Does not import torch.
 
 The names are built from syllables, so that most names of the held-out sentences are new: they can
 be found by their context, their spelling and their form, not by a list.
@@ -14,22 +14,22 @@ from saccade.seeding import generator
 
 SENTENCES = 600
 TEMPLATES = (
-    "{person} was born in {place} on {date} .",
-    "The train from {place} to {place} leaves at {time} .",
-    "{person} paid {amount} for a ticket to {place} .",
-    "On {date} , {person} and {person} moved to {place} .",
-    "The bridge in {place} cost {amount} .",
+    "{person} was born in {location} on {date} .",
+    "The train from {location} to {location} leaves at {time} .",
+    "{person} paid {amount} for a ticket to {location} .",
+    "On {date} , {person} and {person} moved to {location} .",
+    "The bridge in {location} cost {amount} .",
     "Call {person} before {time} on {date} .",
-    "In {place} it rained until {date} .",
-    "{person} of {place} won {amount} last week .",
-    "We met {person} near {place} at {time} .",
+    "In {location} it rained until {date} .",
+    "{person} of {location} won {amount} last week .",
+    "We met {person} near {location} at {time} .",
     "The mill , sold for {amount} , closed on {date} .",
-    "May I pay {amount} in {place} ?",
-    "Will {person} march to {place} in the morning ?",
+    "May I pay {amount} in {location} ?",
+    "Will {person} march to {location} in the morning ?",
 )
 _FIRST = "Ada Ben Cleo Dario Elin Femi Greta Hugo Ines Jonas Kira Leo Mira Nils Olga Pia".split()
 _STARTS = "Ash Bren Cal Dun Elm Fair Glen Hart King Lin Mor Nor Oak Pen Red Stan Thorn Wes".split()
-_PLACE_ENDS = "bury ford ham ley mouth stead ton wick worth".split()
+_TOWN_ENDS = "bury ford ham ley mouth stead ton wick worth".split()
 _NAME_ENDS = "berg er ings ly man ner sen son wood".split()
 _MONTHS = (
     "January February March April May June July August September October November December".split()
@@ -68,8 +68,8 @@ def _person(random: np.random.Generator) -> str:
     return last if random.random() < 0.3 else f"{_pick(random, _FIRST)} {last}"
 
 
-def _place(random: np.random.Generator) -> str:
-    name = _pick(random, _STARTS) + _pick(random, _PLACE_ENDS)
+def _town(random: np.random.Generator) -> str:
+    name = _pick(random, _STARTS) + _pick(random, _TOWN_ENDS)
     return f"{_pick(random, ('New', 'Upper', 'West'))} {name}" if random.random() < 0.3 else name
 
 
@@ -89,7 +89,7 @@ def _amount(random: np.random.Generator) -> str:
 _SPANS: dict[str, Callable[[np.random.Generator], str]] = {
     "amount": _amount,
     "date": _date,
+    "location": _town,
     "person": _person,
-    "place": _place,
     "time": _time,
 }

@@ -21,11 +21,11 @@ from saccade.models.tagging_config import WordTaggerConfig
 from saccade.tasks.base import Choice, PrepareContext, PreparedData
 from saccade.tasks.length import evaluation_choice, warmup_choice
 from saccade.tasks.tagging.config import TagRecipe
-from saccade.tasks.tagging.sentences import TaggedSplit, TagVocabulary, WordEncoder
+from saccade.tasks.tagging.sentences import FormEncoder, TaggedSplit, TagVocabulary
 from saccade.tasks.tagging.vectors import add_vector_words, read_static_vectors
 from saccade.types.progress import Progress
 
-SYNTHETIC_TAGGED = {"places": generate_tagged_sentences}
+SYNTHETIC_TAGGED = {"names": generate_tagged_sentences}
 EPOCH_TOKENS = 1_500_000  # tokens seen in training, within the limits of epochs
 MIN_EPOCHS, MAX_EPOCHS = 4, 20
 MIN_TAGS = 2
@@ -45,14 +45,14 @@ def prepare_tagged(recipe: TagRecipe, context: PrepareContext[TagVocabulary]) ->
             "got sentences that are all held out; expected some to train on; try more sentences, "
             "or smaller data.dev_share and data.test_share."
         )
-    vocabulary = context.preprocessor or build_vocabulary(train, recipe.data)
+    vocabulary = context.preprocessor or tag_vocabulary(train, recipe.data)
     _check_tags(vocabulary, train)
     config = recipe.model
     if isinstance(config, WordTaggerConfig) and config.vectors and context.preprocessor is None:
         context.on_progress("reading the word vectors", 0, None)
         recipe, vocabulary, note = _with_vectors(recipe, vocabulary, config.vectors)
         notes.append(note)
-    encoder = WordEncoder(vocabulary.words)
+    encoder = FormEncoder(vocabulary.words)
     splits = {
         name: TaggedSplit(some or train, vocabulary, encoder, bool(some) and name != "train")
         for name, some in sentences.items()
@@ -128,7 +128,7 @@ def load_tagged(
     data = recipe.data
     if vocabulary.is_bio and data.scheme == "plain":
         data = data.with_values(scheme="auto")
-    split = TaggedSplit(read_tagged(source, data), vocabulary, WordEncoder(vocabulary.words))
+    split = TaggedSplit(read_tagged(source, data), vocabulary, FormEncoder(vocabulary.words))
     tags = {tag for sentence in split.sentences for tag in sentence.tags}
     if tags.isdisjoint(vocabulary.tags):
         listed = ", ".join(sorted(tags)[:5])
@@ -142,7 +142,7 @@ def load_tagged(
 # --- vocabulary -----------------------------------------------------------------------------------
 
 
-def build_vocabulary(train: Sequence[TaggedSentence], data: TaggedTextConfig) -> TagVocabulary:
+def tag_vocabulary(train: Sequence[TaggedSentence], data: TaggedTextConfig) -> TagVocabulary:
     """Return the words that are frequent enough and the tags, the most frequent first."""
     words = Counter(token.lower() for sentence in train for token in sentence.tokens)
     tags = Counter(tag for sentence in train for tag in sentence.tags)

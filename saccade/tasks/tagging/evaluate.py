@@ -14,7 +14,7 @@ from saccade.tasks.tagging.sentences import TaggedSplit
 from saccade.types.progress import Progress, ignore_progress
 from saccade.types.results import ComparisonMetric, Evaluation, Prediction
 
-MAX_MISTAKES = 10
+MAX_TAG_MISTAKES = 10
 MAX_NAMED_TAGS = 5
 CONTEXT_TOKENS = 4  # on each side of a mistake
 
@@ -74,7 +74,7 @@ class TagEvaluator(Evaluator[TaggedSplit]):
 
     def floors(self, train: TaggedSplit, split: TaggedSplit) -> dict[str, dict[str, float]]:
         """Return the metrics of the most frequent tag of each word."""
-        predicted = most_frequent_tags(train, split)
+        predicted = majority_tags(train, split)
         true = [sentence.tags for sentence in split.sentences]
         return {"most frequent tag of the word": tag_metrics(true, predicted, self.is_bio)}
 
@@ -128,7 +128,7 @@ def label_rows(true: Tags, predicted: Tags, is_bio: bool) -> list[dict[str, Any]
     ]
 
 
-def most_frequent_tags(train: TaggedSplit, split: TaggedSplit) -> list[list[str]]:
+def majority_tags(train: TaggedSplit, split: TaggedSplit) -> list[list[str]]:
     """Return the tag that each word has most often in training; new words: the most frequent."""
     by_word: dict[str, Counter[str]] = {}
     for sentence in train.sentences:
@@ -147,7 +147,7 @@ def _mistakes(split: TaggedSplit, tagged: Sequence[TaggedTokens]) -> list[dict[s
             if true != tag:
                 found.append((-float(predicted.probabilities[at]), row, at, true, tag))
     rows = []
-    for negative, row, at, true, tag in sorted(found)[:MAX_MISTAKES]:
+    for negative, row, at, true, tag in sorted(found)[:MAX_TAG_MISTAKES]:
         tokens = split.sentences[row].tokens
         context = " ".join(tokens[max(0, at - CONTEXT_TOKENS) : at + CONTEXT_TOKENS + 1])
         rows.append(

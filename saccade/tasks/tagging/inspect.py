@@ -25,7 +25,7 @@ from saccade.tasks.tagging.scorer import TagScorer
 from saccade.tasks.tagging.sentences import TaggedSplit
 from saccade.types.arrays import FloatArray, IntArray
 
-EXAMPLE_CHARS = 80  # of the text in the suggested command
+MAX_EXAMPLE_CHARS = 80  # of the text in the suggested command
 MAX_MATRIX_TAGS = 60
 FIRST_ROW = np.zeros(1, np.int64)
 
@@ -42,10 +42,12 @@ class TagInspector(Inspector[TaggedSplit]):
         self.heat_map_kinds = ("tags", "saliency", *crf)
 
     def example_input(self, split: TaggedSplit) -> str:
-        """Return the first words of a held-out sentence that has a span."""
+        """Return the first words of a held-out sentence with many kinds of tags."""
         best = max(split.sentences, key=lambda s: len({*s.tags}), default=None)
         text = "" if best is None else " ".join(best.tokens)
-        return text if len(text) <= EXAMPLE_CHARS else text[:EXAMPLE_CHARS].rpartition(" ")[0]
+        return (
+            text if len(text) <= MAX_EXAMPLE_CHARS else text[:MAX_EXAMPLE_CHARS].rpartition(" ")[0]
+        )
 
     def views(self) -> dict[str, str]:
         """Return the heat maps of one text."""

@@ -11,7 +11,7 @@ from saccade.tasks.base import PredictContext, Predictor
 from saccade.tasks.tagging.scorer import TaggedTokens, TagScorer
 from saccade.types.results import Prediction
 
-PREDICT_CHUNK = 2048  # texts between two reports of progress
+PREDICT_SENTENCES = 2048  # texts between two reports of progress
 
 
 class TokenizedText(NamedTuple):
@@ -59,8 +59,8 @@ class TagPredictor(Predictor[TokenizedText]):
     ) -> list[Prediction]:
         """Return the tags and spans of each text."""
         predictions: list[Prediction] = []
-        for start in range(0, len(inputs), PREDICT_CHUNK):
-            some = inputs[start : start + PREDICT_CHUNK]
+        for start in range(0, len(inputs), PREDICT_SENTENCES):
+            some = inputs[start : start + PREDICT_SENTENCES]
             table = self.scorer.encode([given.tokens for given in some if given.spans])
             tagged = iter(self.scorer.predict(table))
             none = TaggedTokens((), table.words[:0].astype(float))
@@ -76,7 +76,7 @@ class TagPredictor(Predictor[TokenizedText]):
             return Prediction(text, score, tokens=given.tokens, tags=tagged.tags)
         spans = tuple(self._spans(given, tagged))
         return Prediction(
-            mark_spans(given.text, spans),
+            bracket_spans(given.text, spans),
             score,
             tokens=given.tokens,
             tags=tagged.tags,
@@ -100,7 +100,7 @@ class TagPredictor(Predictor[TokenizedText]):
         return found
 
 
-def mark_spans(text: str, spans: Sequence[dict[str, Any]]) -> str:
+def bracket_spans(text: str, spans: Sequence[dict[str, Any]]) -> str:
     """Return a text with each span in brackets, its label after it: [Ada Berg](person)."""
     parts, at = [], 0
     for span in spans:

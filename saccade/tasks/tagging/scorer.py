@@ -11,7 +11,7 @@ from saccade.models.taggers import Tagger, WordInputs
 from saccade.tasks.neural import device_of
 from saccade.tasks.tagging.config import TagRecipe
 from saccade.tasks.tagging.objective import word_inputs
-from saccade.tasks.tagging.sentences import FormTable, TagVocabulary, WordEncoder
+from saccade.tasks.tagging.sentences import FormEncoder, FormTable, TagVocabulary
 from saccade.types.arrays import FloatArray, IntArray
 
 SCORE_SENTENCES = 64  # of a batch
@@ -29,7 +29,7 @@ class TagScorer:
 
     def __init__(self, recipe: TagRecipe, model: Tagger, vocabulary: TagVocabulary):
         self.recipe, self.model, self.vocabulary = recipe, model, vocabulary
-        self.encoder = WordEncoder(vocabulary.words)
+        self.encoder = FormEncoder(vocabulary.words)
 
     def with_model(self, model: Tagger) -> "TagScorer":
         """Return the scorer of another model with the same settings."""

@@ -58,7 +58,7 @@ class FormTable(NamedTuple):
     spelling: IntArray  # (forms, bytes + 2), padded with 0
 
 
-class WordEncoder:
+class FormEncoder:
     """Encodes tokens as word ids and as the ids of their bytes."""
 
     def __init__(self, words: Sequence[str]):
@@ -78,7 +78,7 @@ class TaggedSplit:
 
     sentences: Sequence[TaggedSentence]
     vocabulary: TagVocabulary
-    encoder: WordEncoder
+    encoder: FormEncoder
     is_held_out: bool = True  # False: the training sentences themselves
 
     def __len__(self) -> int:
