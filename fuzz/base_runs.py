@@ -63,6 +63,7 @@ BASES: dict[str, Base] = {
     "ngram": Base("language", "ngram", "text.txt", {"data.tokenizer.kind": "word"}, "the cat"),
     "ngrams": Base("classify", "ngrams", "labels.csv", {}, "a good film"),
     "cnn": Base("classify", "cnn", "labels.csv", {**TINY, "model.filters": 4}, "a good film"),
+    "bilstm_tagger": Base("tag", "bilstm_tagger", "tags.conll", TINY, "the cat sat"),
     "mlp": Base(
         "table",
         "mlp",
@@ -174,6 +175,10 @@ def _text_files() -> dict[str, str]:
         "pairs.tsv": "".join(f"{word}\t{word[::-1]}\n" for word in words),
         "text.txt": "\n".join(lines * 4) + "\n",
         "labels.csv": "\n".join(["text,label", *labels]) + "\n",
+        "tags.conll": "\n\n".join(
+            "\n".join(f"{word} {'B-x' if word < 'd' else 'O'}" for word in line.split())
+            for line in lines * 4
+        ),
         "table.csv": "size,colour,price\n"
         + "".join(f"{size},{colour},{2 * size + noise:.3f}\n" for size, colour, noise in rows),
         "classes.csv": "size,colour,kind\n"

@@ -101,6 +101,7 @@ CASES = {
     "classify ngrams": train("classify", "reviews.csv", "ngrams"),
     "classify fasttext": train("classify", "reviews.csv", "fasttext", "train.threads=1"),
     "classify cnn": train("classify", "reviews.csv", "cnn", *LOOP),
+    "tag bilstm_tagger": train("tag", "tags.conll", "bilstm_tagger", "model.width=4", *LOOP),
     "forecast recurrent": train("forecast", "series.csv", "recurrent", *LOOP),
     "forecast autoregressive": train("forecast", "series.csv", "autoregressive", *LOOP),
     "kernel-regression kernel": train("kernel-regression", "points.csv", "kernel"),
@@ -167,6 +168,9 @@ def write_data(folder: Path) -> None:
     rows = "".join(
         f"{label},{line} {label[0]}\n" for label, line in zip(labels, lines, strict=True)
     )
+    tagged = [f"{word} {'B-x' if word > 'c' else 'O'}" for line in lines for word in line.split()]
+    blocks = ["\n".join(tagged[at : at + 8]) for at in range(0, len(tagged), 8)]
+    (folder / "tags.conll").write_text("\n\n".join(blocks))
     (folder / "reviews.csv").write_text(f"label,text\n{rows}")
     rows = "".join(
         f"{draw.gauss(0, 1):.3f},{draw.choice('uvw')},{draw.choice(['yes', 'no'])}\n"

@@ -19,6 +19,7 @@ from saccade.errors import DataError
 if TYPE_CHECKING:
     from saccade.data.records.base import ReadOptions, Records
     from saccade.data.tables.schema import TableSchema
+    from saccade.data.tagging.config import TaggedTextConfig
     from saccade.data.task_records import RoleOptions
 
 LINE_SUFFIXES = ("", ".txt", ".text")  # of files that are lines of text, whatever their bytes
@@ -31,7 +32,7 @@ class InputRow(NamedTuple):
     """One input: the text that stands for it in outputs, what is predicted from, and its cells."""
 
     text: str
-    value: str | Mapping[str, str | None]
+    value: str | Mapping[str, str | None] | tuple[str, ...]
     cells: tuple[str | None, ...] = ()
 
 
@@ -54,6 +55,7 @@ class RunColumns(NamedTuple):
     columns: dict[str, str | None]  # by role
     options: "RoleOptions"  # how its files are read
     keeps_tabs: bool
+    tagged: "TaggedTextConfig | None" = None  # of a tagger
 
 
 def read_run_columns(run: Path, given: Mapping[str, str], file: "ReadOptions") -> RunColumns:
@@ -70,7 +72,9 @@ def read_run_columns(run: Path, given: Mapping[str, str], file: "ReadOptions") -
     columns = {**given_columns(data, task), **given}
     keeps_tabs = task not in ("classify", "translate") or data.get("whitespace") == "keep"
     known = {"delimiter": data.get("delimiter")} | file.model_dump(exclude_none=True)
-    return RunColumns(task, columns, RoleOptions(**known), keeps_tabs)
+    options = RoleOptions(**known)
+    tagged: Any = recipe.data if task == "tag" else None
+    return RunColumns(task, columns, options, keeps_tabs, tagged)
 
 
 def open_input(
@@ -94,6 +98,11 @@ def open_input(
     from saccade.data.task_records import LINE_FORMATS, is_record_file
     from saccade.io.text_files import STANDARD_INPUT
 
+    if run.tagged is not None and path != STANDARD_INPUT:
+        from saccade.data.tagging.readers import has_tokens
+
+        if has_tokens(path):
+            return _token_input(path, run.tagged)
     if path != STANDARD_INPUT and run.task == "table" and schema is not None:
         records = open_records(path, run.options)
         if records.format not in LINE_FORMATS or not _is_line_table(path, records, schema):
@@ -187,6 +196,16 @@ def _column_input(records: "Records", run: RunColumns) -> FileInput:
 
     note = _read_note(records, column.name, column.unused)
     return FileInput(lambda warn: iter([rows()]), records.columns, notes=(note,))
+
+
+def _token_input(path: str, data: "TaggedTextConfig") -> FileInput:
+    """Return the sentences of a file of tokens, which are not split again."""
+    from saccade.data.tagging.readers import read_tokens
+
+    sentences = read_tokens(path, data)
+    note = f"read the tokens of {len(sentences):,} sentences of {path}."
+    rows = (InputRow(" ".join(tokens), tokens) for tokens in sentences)
+    return FileInput(lambda warn: iter([rows]), notes=(note,))
 
 
 def _cells(records: "Records") -> Iterator[tuple[str | None, ...]]:

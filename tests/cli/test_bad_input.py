@@ -98,6 +98,21 @@ def file_cases() -> Iterator[Case]:
     )
 
 
+def tag_cases() -> Iterator[Case]:
+    files: dict[str, tuple[bytes | str, tuple[str, ...]]] = {
+        "empty": ("", ("got no sentences", "expected a token and its tag")),
+        "picture": (PNG + JUNK, ("got a PNG image", "expected a CoNLL file")),
+        "ragged": ("a B-x\nb O\nc\n", ("line 3: got 1 columns", "expected 2")),
+        "not-bio": ("a B-x\nb VERB\n", ("line 2: 'VERB'", "data.scheme=plain")),
+        "one-column": ("a\nb\n", ("got column 1 of 1", "data.tag_column=N")),
+        "wrong-move": ("a O\nb I-x\nc B-x\n", ("line 2: I-x after O", "expected B-TYPE")),
+        "one-tag": ("".join(f"w{n} O\n\n" for n in range(40)), ("same tag (O)", "two or more")),
+    }
+    for name, (content, words) in files.items():
+        file = f"{name}.conll"
+        yield Case(f"tag-{name}", {file: content}, train("tag", file), words)
+
+
 def column_cases() -> Iterator[Case]:
     yield Case(
         "classify-missing-column",
@@ -335,7 +350,7 @@ def place_cases() -> Iterator[Case]:
     )
 
 
-CASES = [*file_cases(), *column_cases(), *label_cases(), *place_cases()]
+CASES = [*file_cases(), *tag_cases(), *column_cases(), *label_cases(), *place_cases()]
 
 
 def write_files(folder: Path, files: dict[str, bytes | str]) -> None:

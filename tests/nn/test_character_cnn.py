@@ -8,7 +8,7 @@ from torch import Tensor
 
 from saccade.data.spelling import spell_words
 from saccade.nn.character_cnn import CharacterCNN
-from saccade.types.word_ids import START_WORD, END_WORD, FIRST_BYTE, MAX_SPELLED_BYTES
+from saccade.types.word_ids import END_WORD, FIRST_BYTE, MAX_SPELLED_BYTES, START_WORD
 
 WORDS = st.text(max_size=12)
 

@@ -16,20 +16,16 @@ from saccade.data.tagging.config import TaggedTextConfig
 from saccade.data.tagging.schemes import TaggedSentence, convert_to_bio
 from saccade.data.task_records import is_in_memory
 from saccade.errors import DataError, bullet_list
-from saccade.io.byte_source import plain_suffix
+from saccade.io.byte_source import STANDARD_INPUT, byte_source, plain_suffix
 from saccade.io.documents import parse_json
 from saccade.io.signatures import binary_kind
-from saccade.io.text_files import (
-    MAX_LISTED_ERRORS,
-    STANDARD_INPUT,
-    read_first_bytes,
-    read_lines,
-)
+from saccade.io.text_files import MAX_LISTED_ERRORS, read_lines
 
 JSON_LINE_SUFFIXES = (".jsonl", ".ndjson", ".json")
 CONLL_SUFFIXES = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes", ".conll2003")
 TOKEN_KEYS, TAG_KEYS = ("tokens", "words"), ("tags", "ner_tags", "labels", "pos_tags")
 CONLLU_COLUMNS = 10
+MAX_SIGNATURE_BYTES = 512  # from which files that are no text are recognised
 _CONLLU_EXTRA = re.compile(r"\d+[-.]\d+")
 _DOCUMENT_START = "-DOCSTART-"
 
@@ -53,8 +49,39 @@ def read_tagged(data: str | Path | object, config: TaggedTextConfig) -> list[Tag
     return convert_to_bio(sentences, config.scheme, name)
 
 
+def has_tokens(path: str) -> bool:
+    """Return True for a file of tokens by its name: CoNLL or JSON lines."""
+    return plain_suffix(path) in (*CONLL_SUFFIXES, *JSON_LINE_SUFFIXES)
+
+
+def read_tokens(path: str, config: TaggedTextConfig) -> list[tuple[str, ...]]:
+    """Return the tokens of each sentence of a file, which may have no tags."""
+    _refuse_binary(path)
+    lines = list(read_lines(path, config.encoding))
+    if plain_suffix(path) in JSON_LINE_SUFFIXES:
+        given = ((n, line) for n, line in enumerate(lines, 1) if line.strip())
+        try:
+            return [_strings(_object(parse_json(line)), TOKEN_KEYS) for _, line in given]
+        except ValueError as error:
+            raise DataError(f"{path}: {error}.") from None
+    rows = [split_cells(line) for line in lines]
+    count = _count_columns(rows)
+    token = _position(config.token_column, count, path) if count else 0
+    sentences: list[list[str]] = [[]]
+    for cells in rows:
+        if not cells:
+            sentences.append([])
+        elif _is_token(cells, count) and token < len(cells) and cells[token]:
+            sentences[-1].append(cells[token])
+    return [tuple(sentence) for sentence in sentences if sentence]
+
+
 def _refuse_binary(name: str) -> None:
-    if name != STANDARD_INPUT and (kind := binary_kind(read_first_bytes(name))):
+    if name == STANDARD_INPUT:
+        return
+    with byte_source(name).open() as file:
+        kind = binary_kind(file.read(MAX_SIGNATURE_BYTES))
+    if kind:
         raise DataError(
             f"{name}: got {kind}; expected a CoNLL file, with a token and its tag in each line, or "
             "JSON lines; try to convert it."
@@ -74,8 +101,7 @@ def split_cells(line: str) -> list[str]:
 def read_conll(lines: Iterable[str], config: TaggedTextConfig, name: str) -> list[TaggedSentence]:
     """Return the sentences of the lines of a CoNLL file."""
     rows = [(number, split_cells(line)) for number, line in enumerate(lines, 1)]
-    given = [cells for _, cells in rows if cells]
-    count = len(next((cells for cells in given if _is_token(cells, 0)), (given or [[]])[0]))
+    count = _count_columns([cells for _, cells in rows])
     if not count:
         return []
     token, tag = (_position(c, count, name) for c in (config.token_column, config.tag_column))
@@ -101,6 +127,12 @@ def read_conll(lines: Iterable[str], config: TaggedTextConfig, name: str) -> lis
             sentence.append((cells[token], cells[tag], number))
     _raise_errors(errors, name)
     return sentences
+
+
+def _count_columns(rows: Sequence[Sequence[str]]) -> int:
+    """Return the number of columns of the first line that is no comment; 0 without lines."""
+    given = [cells for cells in rows if cells]
+    return len(next((cells for cells in given if _is_token(cells, 0)), (given or [[]])[0]))
 
 
 def _is_token(cells: Sequence[str], count: int) -> bool:
@@ -169,12 +201,16 @@ def _from_memory(data: object) -> Iterator[TaggedSentence]:
 
 def _sentence(value: Any, number: int) -> TaggedSentence:
     """Return an object with tokens and tags as a sentence; ValueError for any other."""
-    if not isinstance(value, Mapping):
-        raise ValueError(f"got a {type(value).__name__}; expected an object with tokens and tags")
-    tokens, tags = (_strings(value, keys) for keys in (TOKEN_KEYS, TAG_KEYS))
+    tokens, tags = (_strings(_object(value), keys) for keys in (TOKEN_KEYS, TAG_KEYS))
     if len(tokens) != len(tags):
         raise ValueError(f"got {len(tokens)} tokens and {len(tags)} tags; expected one each")
     return TaggedSentence(tokens, tags, (number,) * len(tokens))
+
+
+def _object(value: Any) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"got a {type(value).__name__}; expected an object with tokens and tags")
+    return value
 
 
 def _strings(value: Mapping[Any, Any], keys: Sequence[str]) -> tuple[str, ...]:
