@@ -200,9 +200,9 @@ def _column_input(records: "Records", run: RunColumns) -> FileInput:
 
 def _token_input(path: str, data: "TaggedTextConfig") -> FileInput:
     """Return the sentences of a file of tokens, which are not split again."""
-    from saccade.data.tagging.readers import read_tokens
+    from saccade.data.tagging.readers import read_sentence_tokens
 
-    sentences = read_tokens(path, data)
+    sentences = read_sentence_tokens(path, data)
     note = f"read the tokens of {len(sentences):,} sentences of {path}."
     rows = (InputRow(" ".join(tokens), tokens) for tokens in sentences)
     return FileInput(lambda warn: iter([rows]), notes=(note,))

@@ -54,7 +54,7 @@ def has_tokens(path: str) -> bool:
     return plain_suffix(path) in (*CONLL_SUFFIXES, *JSON_LINE_SUFFIXES)
 
 
-def read_tokens(path: str, config: TaggedTextConfig) -> list[tuple[str, ...]]:
+def read_sentence_tokens(path: str, config: TaggedTextConfig) -> list[tuple[str, ...]]:
     """Return the tokens of each sentence of a file, which may have no tags."""
     _refuse_binary(path)
     lines = list(read_lines(path, config.encoding))
