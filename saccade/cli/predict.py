@@ -99,6 +99,14 @@ def predict_command(
             rich_help_panel=CHOICES_SECTION,
         ),
     ] = None,
+    nearest: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Sentence vectors: the nearest sentences of this file, whose index is kept beside "
+            "the run; how many by --n-best.",
+        ),
+    ] = None,
     search: Annotated[
         list[str] | None,
         typer.Option(
@@ -135,6 +143,7 @@ def predict_command(
     saccade predict runs/mine --file pairs.csv --source english --out answers.csv
     cat dates.txt | saccade predict runs/dates
     saccade predict runs/mine --file big.txt.gz --out predictions.txt
+    saccade predict runs/embed "a man plays guitar" --nearest corpus.txt --n-best 5
     saccade predict runs/photos cat.jpg new/ "old/*.png" --n-best 3 --json
 
     --search takes temperature, top_k, top_p, length_penalty, coverage, no_repeat_ngram_size and
@@ -184,6 +193,7 @@ def predict_command(
         stop=tuple(stop) if stop else None,
         choices=None if choices is None else tuple(map(str.strip, choices.split(","))),
         examples=None if examples is None else _read_examples(examples),
+        nearest=nearest,
     )
     chosen = engine or _default_engine(run, needs_torch=bool(options or json or stream))
     predictor = _open_predictor(run, chosen, with_scores=json or n_best > 1)

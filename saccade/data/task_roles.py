@@ -11,12 +11,25 @@ INPUT_ROLES = {
     "caption": "image",
     "classify": "text",
     "contrastive": "image",
+    "embed": "text",
     "image": "image",
     "language": "text",
     "translate": "source",
 }
 RESERVED_ROLES = ("query", "user", "item")  # of ranking
-COLUMN_ROLES = ("source", "target", "text", "image", "caption", "label", "time", "weight")
+COLUMN_ROLES = (
+    "source",
+    "target",
+    "text",
+    "image",
+    "caption",
+    "label",
+    "positive",
+    "negative",
+    "score",
+    "time",
+    "weight",
+)
 ROLE_NAMES = (*COLUMN_ROLES, *RESERVED_ROLES)
 
 

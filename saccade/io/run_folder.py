@@ -31,7 +31,7 @@ RUN_FILES = (
     "checks.json",
     "scores.json",
 )
-RUN_FOLDERS = ("checkpoint", "exports", "images", "report", "tensorboard", "tokens")
+RUN_FOLDERS = ("checkpoint", "exports", "images", "index", "report", "tensorboard", "tokens")
 
 
 # [made] of run.toml; the functional form, since "from" is a keyword

@@ -53,6 +53,7 @@ from saccade.models.image_config import (
     VGGConfig,
     VisionTransformerConfig,
 )
+from saccade.models.sentence_config import SentenceBertConfig, WordMeanConfig
 from saccade.models.tagging_config import BiLSTMTaggerConfig, CNNTaggerConfig
 from saccade.registry import import_attribute
 
@@ -181,6 +182,11 @@ CAPTION_MODELS: dict[str, ModelEntry] = {
 TAGGING_MODELS: dict[str, ModelEntry] = {
     "bilstm_tagger": ModelEntry(BiLSTMTaggerConfig, "saccade.models.taggers:BiLSTMTagger"),
     "cnn_tagger": ModelEntry(CNNTaggerConfig, "saccade.models.taggers:CNNTagger"),
+}
+
+SENTENCE_MODELS: dict[str, ModelEntry] = {
+    "bert": ModelEntry(SentenceBertConfig, "saccade.models.sentence_encoder:SentenceBert"),
+    "words": ModelEntry(WordMeanConfig, "saccade.models.sentence_encoder:WordMean"),
 }
 
 KERNEL_MODELS: dict[str, ModelEntry] = {

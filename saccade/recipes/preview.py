@@ -20,6 +20,7 @@ from saccade.data.task_records import RoleOptions, TaskRecords, describe_records
 from saccade.data.text.corpus import open_text_corpus
 from saccade.data.text.labelled import open_labelled_texts
 from saccade.data.text.labels import LABEL_PREFIX
+from saccade.data.text.sentences import open_sentences
 from saccade.errors import ConfigError
 from saccade.io.byte_source import plain_suffix
 from saccade.io.text_files import STANDARD_INPUT
@@ -222,6 +223,9 @@ OPENERS: dict[str, OpenFunction] = {  # by task; the last argument: data of anot
     ),
     "contrastive": lambda data, options, ask, is_other: open_images(
         data, options, is_other=is_other, ask=ask, task="contrastive"
+    ),
+    "embed": lambda data, options, ask, is_other: open_sentences(
+        data, options, is_other=is_other, ask=ask
     ),
     "forecast": lambda *arguments: _open_table("forecast", *arguments),
     "image": lambda data, options, ask, is_other: open_images(

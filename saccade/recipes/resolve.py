@@ -22,6 +22,7 @@ RECIPES: LazyRegistry[Callable[..., Recipe]] = LazyRegistry(
         "control": "saccade.recipes.control:control_recipe",
         "copy": "saccade.recipes.translation:copy_recipe",
         "dates": "saccade.recipes.translation:dates_recipe",
+        "embed": "saccade.recipes.embedding:embedding_recipe",
         "fashion-mnist": "saccade.recipes.image:fashion_mnist_recipe",
         "forecast": "saccade.recipes.forecast:forecast_recipe",
         "fra-eng": "saccade.recipes.published:fra_eng_recipe",

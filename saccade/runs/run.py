@@ -212,7 +212,7 @@ class Run:
         answers: Sequence[Prediction]
         if engine in ("fused", "torch"):
             parsed = [predictor.parse(one, number) for number, one in enumerate(raw, first)]
-            context = PredictContext(first, on_progress, stream, engine)
+            context = PredictContext(first, on_progress, stream, engine, folder=self.folder)
             answers = predictor.predict(parsed, predictor.parse_options(options), context)
         else:
             answers = self._engine(engine).predict(

@@ -152,6 +152,7 @@ class PredictContext(NamedTuple):
     on_text: Callable[[str], None] | None = None  # receives the first answer as it grows
     engine: str = "fused"  # decoder implementation: "fused" or "torch", see `engine_name`
     max_group: int | None = None  # inputs between two progress reports; None: as is fastest
+    folder: Path | None = None  # of the run, for what is computed once and read again
 
 
 class Predictor(ABC, Generic[InputT]):

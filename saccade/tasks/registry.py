@@ -13,6 +13,7 @@ TASKS: LazyRegistry[AnyTaskSpec] = LazyRegistry(
         "classify": "saccade.tasks.text_classification.spec:TEXT_CLASSIFICATION",
         "contrastive": "saccade.tasks.contrastive.spec:CONTRASTIVE",
         "control": "saccade.tasks.control.spec:CONTROL",
+        "embed": "saccade.tasks.embedding.spec:EMBEDDING",
         "forecast": "saccade.tasks.forecasting.spec:FORECASTING",
         "image": "saccade.tasks.image_classification.spec:IMAGE_CLASSIFICATION",
         "kernel-regression": "saccade.tasks.kernel_regression.spec:KERNEL_REGRESSION",

@@ -87,6 +87,29 @@ TABLE_TARGET_ROLE = Role(
         " converted fraud diagnosis".split()
     ),
 )
+POSITIVE_ROLE = Role(
+    "positive",
+    "text",
+    "Column with a sentence of the same meaning, or the other of a rated pair.",
+    required=False,
+    aliases=tuple(
+        "pos paraphrase entailment sentence2 sentence_2 text2 text_2 s2 hypothesis".split()
+    ),
+)
+NEGATIVE_ROLE = Role(
+    "negative",
+    "text",
+    "Column with a similar sentence of another meaning (hard negative).",
+    required=False,
+    aliases=tuple("neg hard_neg hard_negative contradiction".split()),
+)
+SCORE_ROLE = Role(
+    "score",
+    "number",
+    "Column with the rated similarity of the two sentences.",
+    required=False,
+    aliases=("similarity", "rating", "similarity_score", "gold_score"),
+)
 SERIES_ROLE = Role(
     "target",
     "number",
@@ -107,6 +130,14 @@ TASK_ROLES: dict[str, tuple[Role, ...]] = {
     "classify": (TEXT_ROLE, LABEL_ROLE),
     "contrastive": (IMAGE_ROLE, LABEL_ROLE._replace(required=False)),
     "control": (),
+    "embed": (
+        TEXT_ROLE._replace(
+            aliases=(*TEXT_ROLE.aliases, *"anchor premise sentence_1 text1 text_1 s1".split())
+        ),
+        POSITIVE_ROLE,
+        NEGATIVE_ROLE,
+        SCORE_ROLE,
+    ),
     "forecast": (SERIES_ROLE, TIME_ROLE),
     "image": (IMAGE_ROLE, LABEL_ROLE),
     "kernel-regression": (),

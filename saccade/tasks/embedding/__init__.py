@@ -1,0 +1,1 @@
+"""Sentence vectors by contrastive learning. Does not import torch."""
