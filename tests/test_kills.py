@@ -42,6 +42,7 @@ MODULES = (
     "saccade.plots.embedding",
     "saccade.tasks.contrastive.components",
     "saccade.tasks.captioning.components",
+    "saccade.tasks.embedding.components",
     "saccade.tasks.forecasting.components",
     "saccade.tasks.image_classification.components",
     "saccade.tasks.kernel_regression.components",
@@ -97,6 +98,7 @@ CASES = {
         "contrastive", "images", "attention_cnn", "model.width=4", "train.batch_tokens=16", *LOOP
     ),
     "caption recurrent": train("caption", "captions.tsv", "recurrent", *CAPTIONS, *LOOP),
+    "embed words": train("embed", "text.txt", "words", "model.width=8", *LOOP),
     "table svr": train("table", "table.csv", "svr", target="size"),
     "classify ngrams": train("classify", "reviews.csv", "ngrams"),
     "classify fasttext": train("classify", "reviews.csv", "fasttext", "train.threads=1"),

@@ -14,11 +14,20 @@ if TYPE_CHECKING:
 def open_run(folder: Path, data: str | Path | None = None) -> "Run":
     """Open a run; a missing run or a missing `data` file is an error before torch is loaded."""
     recipe = read_run_recipe(folder)
-    check_file(data)
+    check_data(recipe, data)
     load_torch_for(recipe)
     from saccade.runs.run import load_run
 
     return load_run(folder)
+
+
+def check_data(recipe: "Recipe", data: str | Path | None) -> None:
+    """Raise a DataError if data is neither a file nor a published dataset that the task reads."""
+    from saccade.tasks.registry import task_spec_for
+
+    spec = task_spec_for(recipe)
+    if not (spec.evaluates_datasets and str(data) in spec.datasets):
+        check_file(data)
 
 
 def read_run_recipe(folder: Path) -> "Recipe":

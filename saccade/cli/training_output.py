@@ -61,11 +61,11 @@ def preview_run_data(run: Path, data: str, settings: Mapping[str, Any]) -> Previ
 
     Does not import torch, so that errors of the file and its columns come first.
     """
-    from saccade.cli.opening import check_file, read_run_recipe
+    from saccade.cli.opening import check_data, read_run_recipe
     from saccade.recipes.preview import preview_other_data
 
     recipe = read_run_recipe(run)
-    check_file(data)
+    check_data(recipe, data)
     preview = preview_other_data(recipe, data, settings)
     if preview is None:
         return PreviewedCommand(recipe.task, data, dict(settings))

@@ -80,6 +80,7 @@ IMPORTS: LazyRegistry[ImportFunction] = LazyRegistry(
         "glove": "saccade.interop.word_vectors:import_text_vectors",
         "gpt1": "saccade.interop.gpt2_import:import_gpt1",
         "gpt2": "saccade.interop.gpt2_import:import_gpt2",
+        "sentence-transformers": "saccade.interop.sentence_transformers:import_sentence_bert",
         "word2vec": "saccade.interop.word_vectors:import_text_vectors",
         "word2vec-binary": "saccade.interop.word_vectors:import_binary_vectors",
     }

@@ -26,6 +26,8 @@ class WordMeanConfig(Config):
 class SentenceBertConfig(BertConfig):
     """BERT, whose vectors of a sentence are those of [CLS] or a mean over its tokens."""
 
-    pooling: Literal["cls", "mean", "first_last_mean"] = "mean"
+    pretraining_heads: bool = False
+    """Has no effect: the heads of pretraining are left out."""
+    pooling: Literal["cls", "mean", "first_last_mean"] = "mean"  # type: ignore[assignment]
     """Vector of a sentence: that of [CLS], the mean over its tokens, or the mean of those of the
     first and of the last layer."""

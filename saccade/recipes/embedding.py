@@ -15,5 +15,5 @@ def embedding_recipe(model: str = "bert") -> EmbeddingRecipe:
     return EmbeddingRecipe(
         data={"synthetic": "date-pairs", "tokenizer": {"size": 4000}},
         model=_SIZES.get(model, {}) | {"name": model},
-        train={"steps": 400, "learning_rate": 2e-3, "patience": 20},
+        train={"steps": 400, "warmup": 40, "learning_rate": 2e-3, "patience": 20},
     )

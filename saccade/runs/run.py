@@ -293,6 +293,8 @@ class Run:
 
     def _floors(self, examples: Any) -> dict[str, dict[str, float]]:
         """Return the metrics of trivial baselines; none if the training data is not there."""
+        if not self.evaluator.floors_need_training:
+            return self.evaluator.floors(examples, examples)
         try:
             train = self.split("train")
         except SaccadeError:
@@ -403,6 +405,8 @@ class Run:
 
     def _answer(self, source: str, answer: str | None, max_new_tokens: int | None) -> str:
         """Return the answer to inspect: the one given, or a prediction."""
+        if self.inspector.shows_inputs_alone:
+            return source if answer is None else answer
         options = dict(self.inspector.answer_options)
         if max_new_tokens is not None:
             if "max_new_tokens" not in options:

@@ -22,6 +22,7 @@ def inherit_config(
         is_incremental: whether its model can be trained further.
     """
     transfers = task_spec_for(recipe).transfers
+    changeable: tuple[str, ...] = ()
     kept = task_spec_for(other).transferable_data_settings
     if recipe.task != other.task:
         if other.task not in transfers:
@@ -31,13 +32,15 @@ def inherit_config(
                 f"{recipe.task}; expected the same task{also}."
             )
         kept = transfers[other.task].data_settings
+        changeable = transfers[other.task].open_model_settings
     if kept is None or not is_incremental:
         raise ConfigError(
             f"{where}: got {other.model_name}, which is fitted to all of its data together and "
             "cannot be trained further; try to put the old and the new data into one file, and "
             "train on that."
         )
-    if changed := _differences(other.model, recipe.model, type(recipe.model).model_fields):
+    names = [name for name in type(recipe.model).model_fields if name not in changeable]
+    if changed := _differences(other.model, recipe.model, names):
         raise ConfigError(
             f"got other settings of the model than those of {where}: {'; '.join(changed)}; try "
             "without them, or train from scratch."
@@ -50,7 +53,9 @@ def inherit_config(
         )
     data = recipe.data.model_dump(exclude_unset=True)
     data |= {name: value for name, value in other.data.model_dump().items() if name in kept}
-    return recipe.with_values(model=other.model.model_dump(), data=data)
+    given = recipe.model.model_dump(exclude_unset=True)
+    model = other.model.model_dump() | {n: given[n] for n in changeable if n in given}
+    return recipe.with_values(model=model, data=data)
 
 
 def _differences(old: Config, new: Config, names: Collection[str]) -> list[str]:

@@ -212,6 +212,7 @@ class Evaluator(ABC, Generic[SplitT]):
     metric = ComparisonMetric("loss", higher_is_better=False)
     # the metrics that summarise an evaluation, of those it has; the others are details
     headline: tuple[str, ...] = ("loss",)
+    floors_need_training = True  # False: baselines are of the evaluated split alone
 
     @abstractmethod
     def evaluate(
@@ -268,6 +269,8 @@ class Inspector(ABC, Generic[SplitT]):
     has_attention = True
 
     image_methods: tuple[str, ...] = ()  # kinds of `image_maps`, of a model of images
+
+    shows_inputs_alone = False  # `look` needs no prediction; an answer is another input
 
     answer_options: Mapping[str, Any] = {}  # options of `predict` for an answer to inspect
 
@@ -371,6 +374,7 @@ class Transfer(NamedTuple):
 
     preprocessor: Callable[[Any], Any]  # that of the other run → the part of it that is kept
     data_settings: tuple[str, ...] = ()  # settings of the data that are kept
+    open_model_settings: tuple[str, ...] = ()  # settings of the model that may be changed
 
 
 @dataclass(frozen=True)
@@ -419,6 +423,7 @@ class TaskSpec(Generic[RecipeT, PreprocessorT, ModelT, SplitT]):
     transferable_data_settings: tuple[str, ...] | None = None  # None: no warm start
     # tasks whose runs can be the start of one of this task, by name
     transfers: Mapping[str, Transfer] = field(default_factory=dict)
+    evaluates_datasets: bool = False  # `load_split` takes the name of a published dataset
     scratch_name: str = "tokens"  # folder in a run for the large files of `prepare`
 
 

@@ -16,8 +16,10 @@ import numpy as np
 
 from saccade.data.parallel.pairs import excerpt
 from saccade.data.records.base import ReadOptions, Records
+from saccade.data.records.open import open_records
 from saccade.data.records.roles import AskColumn, RoleChoice
 from saccade.data.synthetic.dates import date_languages, format_cldr_date, normalise_spaces
+from saccade.data.task_records import given_columns, is_in_memory, is_record_file
 from saccade.data.text.corpus import TextCorpus, open_text_corpus
 from saccade.errors import DataError
 from saccade.io.text_files import read_lines
@@ -67,9 +69,12 @@ def open_sentences(
     Args:
         data: a path, or an object in memory.
         config: settings of the data; columns that are None are inferred.
-        is_other: True for other data than that of the settings.
+        is_other: True for other data than that of the settings, such as rated pairs for vectors
+            that were trained on sentences: roles whose columns it has not are inferred.
         ask: function that asks the user which column has a role.
     """
+    if is_other:
+        config = _with_present_columns(data, config)
     corpus = open_text_corpus(data, config, "embed", is_other, ask)
     if corpus.documents is None:
         return Sentences(corpus.name, partial(_read_lines, corpus), notes=corpus.notes)
@@ -82,6 +87,19 @@ def open_sentences(
         corpus.notes,
         records,
     )
+
+
+def _with_present_columns(data: str | Path | object, config: ReadOptions) -> ReadOptions:
+    """Return the settings without the names of columns that the data has not."""
+    given = {role: name for role, name in given_columns(config, "embed").items() if name}
+    if not given:
+        return config
+    if not is_in_memory(data) and not is_record_file(str(data)):
+        columns: tuple[str, ...] = ()
+    else:
+        columns = open_records(data, config).columns
+    kept = {role: name if name in columns else None for role, name in given.items()}
+    return config.model_copy(update=kept)
 
 
 def _read_lines(corpus: TextCorpus) -> Iterator[tuple[int, SentenceRow]]:

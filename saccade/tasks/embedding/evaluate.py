@@ -24,6 +24,7 @@ from saccade.types.results import ComparisonMetric, Evaluation
 ALIGNED_SHARE = 0.8  # of the largest rating, from which a pair counts as positive (SimCSE: 4 of 5)
 MAX_UNIFORMITY_SENTENCES = 2000  # all pairs of which are compared
 MAX_FLOOR_PAIRS = 2000  # for retrieval by TF-IDF
+MAX_LOSS_SENTENCES = 512
 EQUAL_COSINE = 1e-6  # by which an equal sentence may differ
 RATED_DATASETS = ("mrpc", "stsbenchmark")
 
@@ -32,6 +33,7 @@ class SentenceEvaluator(Evaluator[SentenceSplit]):
     """Agreement of the cosines with ratings, or retrieval of positives; loss; the sphere."""
 
     headline = ("spearman", "pair_accuracy", "loss", "alignment", "uniformity")
+    floors_need_training = False
 
     def __init__(self, scorer: SentenceScorer):
         self.scorer = scorer
@@ -62,10 +64,11 @@ class SentenceEvaluator(Evaluator[SentenceSplit]):
             other = self.scorer.vectors_of(some.ids["positive"], on_progress)
         metrics, conventions = compare_pairs(some, one, other)
         metrics["loss"] = self._loss(some)
-        size = compared_batch_size(len(some), self.scorer.recipe.train.batch_tokens)
-        views = "its positive" if some.is_supervised else "itself with another dropout mask"
+        count = min(len(some), MAX_LOSS_SENTENCES)
+        size = compared_batch_size(count, self.scorer.recipe.train.batch_tokens)
+        views = "their positives" if some.is_supervised else "themselves with another dropout mask"
         conventions["loss"] = (
-            f"mean InfoNCE of a sentence and {views}, in batches of {size}, temperature "
+            f"mean InfoNCE of {count:,} sentences and {views}, in batches of {size}, temperature "
             f"{self.scorer.recipe.train.temperature:g}"
         )
         metrics["uniformity"] = _uniformity(one)
@@ -77,7 +80,11 @@ class SentenceEvaluator(Evaluator[SentenceSplit]):
 
     @torch.no_grad()
     def _loss(self, split: SentenceSplit) -> float:
-        """Return the mean loss over batches of nearly equal size; dropout is that of one seed."""
+        """Return the mean loss over batches of nearly equal size; dropout is that of one seed.
+
+        Of many sentences, some are taken, evenly spread.
+        """
+        split = split.take(MAX_LOSS_SENTENCES)
         scorer, settings = self.scorer, self.scorer.recipe.train
         model = scorer.model
         was_training = model.training

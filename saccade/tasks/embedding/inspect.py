@@ -30,10 +30,12 @@ VECTOR_TOLERANCE = LOGIT_TOLERANCE[torch.float32]
 class SentenceInspector(Inspector[SentenceSplit]):
     """Shows which tokens of two sentences are similar, and the attention of an encoder."""
 
+    heat_map_kinds = ("similarity",)
+    shows_inputs_alone = True
+
     def __init__(self, scorer: SentenceScorer):
         self.scorer = scorer
         self.has_attention = has_attention(scorer.model)
-        self.heat_map_kinds = () if self.has_attention else ("similarity",)
 
     def example_input(self, split: SentenceSplit) -> str:
         """Return a held-out sentence."""

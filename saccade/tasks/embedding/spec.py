@@ -9,7 +9,7 @@ from saccade.data.tokenizers import tokenizer_from_json
 from saccade.data.wordpiece import WordPieceTokenizer
 from saccade.models.registry import SENTENCE_MODELS
 from saccade.registry import import_when_called
-from saccade.tasks.base import AnyTaskSpec, TaskSpec
+from saccade.tasks.base import AnyTaskSpec, TaskSpec, Transfer
 from saccade.tasks.embedding.config import EmbeddingRecipe
 
 
@@ -26,6 +26,10 @@ def vocabulary_sizes(tokenizer: WordPieceTokenizer) -> dict[str, int]:
     return {"vocab_size": tokenizer.vocab_size}
 
 
+def _keep(tokenizer: WordPieceTokenizer) -> WordPieceTokenizer:
+    return tokenizer
+
+
 EMBEDDING: AnyTaskSpec = TaskSpec(
     name="embed",
     summary="sentences: vectors of their meaning, semantic search (SimCSE)",
@@ -40,5 +44,7 @@ EMBEDDING: AnyTaskSpec = TaskSpec(
     components=import_when_called("saccade.tasks.embedding.components:embedding_components"),
     roles=TASK_ROLES["embed"],
     transferable_data_settings=("tokenizer",),
+    transfers={"bert": Transfer(_keep, ("tokenizer",), ("dropout", "pooling"))},
+    evaluates_datasets=True,
     scratch_name="sentences",
 )
