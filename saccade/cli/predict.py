@@ -103,7 +103,7 @@ def predict_command(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Sentence vectors: the nearest sentences of this file, whose index is kept beside "
+            help="Sentence vectors: the nearest sentences of this file, whose index is stored in "
             "the run; how many by --n-best.",
         ),
     ] = None,

@@ -17,11 +17,11 @@ from saccade.types.arrays import FloatArray, IntArray
 
 NGRAM_CHARS = 3
 
-Weights = dict[str, float]
+NGramWeights = dict[str, float]
 
 
 class CharacterTfIdf:
-    """Weights of n-grams of characters by their frequency in some texts."""
+    """NGramWeights of n-grams of characters by their frequency in some texts."""
 
     def __init__(self, texts: Iterable[str]):
         counts: Counter[str] = Counter()
@@ -30,7 +30,7 @@ class CharacterTfIdf:
             counts.update({*_ngrams(text)})
         self.idf = {w: math.log((total + 1) / (count + 1)) + 1 for w, count in counts.items()}
 
-    def weights(self, text: str) -> Weights:
+    def weights(self, text: str) -> NGramWeights:
         """Return the weights of the n-grams of a text that are known, of length 1."""
         found = {
             w: (1 + math.log(count)) * self.idf[w]

@@ -23,7 +23,7 @@ from saccade.tasks.embedding.data import SentenceSplit
 from saccade.tasks.embedding.scorer import SentenceScorer, pad_sentences
 from saccade.tasks.neural import device_of
 
-EXAMPLE_CHARS = 80  # of the sentence in the suggested command
+EXAMPLE_SENTENCE_CHARS = 80  # of the sentence in the suggested command
 VECTOR_TOLERANCE = LOGIT_TOLERANCE[torch.float32]
 
 
@@ -40,7 +40,11 @@ class SentenceInspector(Inspector[SentenceSplit]):
     def example_input(self, split: SentenceSplit) -> str:
         """Return a held-out sentence."""
         text = " ".join(split.rows[0].text.split())
-        return text if len(text) <= EXAMPLE_CHARS else text[:EXAMPLE_CHARS].rpartition(" ")[0]
+        return (
+            text
+            if len(text) <= EXAMPLE_SENTENCE_CHARS
+            else text[:EXAMPLE_SENTENCE_CHARS].rpartition(" ")[0]
+        )
 
     def views(self) -> dict[str, str]:
         """Return what can be shown."""

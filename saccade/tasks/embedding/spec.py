@@ -21,7 +21,7 @@ def read_wordpiece(values: dict[str, Any]) -> WordPieceTokenizer:
     return tokenizer
 
 
-def vocabulary_sizes(tokenizer: WordPieceTokenizer) -> dict[str, int]:
+def wordpiece_sizes(tokenizer: WordPieceTokenizer) -> dict[str, int]:
     """Return the settings of an encoder that follow from its tokenizer."""
     return {"vocab_size": tokenizer.vocab_size}
 
@@ -39,7 +39,7 @@ EMBEDDING: AnyTaskSpec = TaskSpec(
     datasets=SENTENCE_DATASETS,
     prepare=import_when_called("saccade.tasks.embedding.data:prepare_sentences"),
     load_split=import_when_called("saccade.tasks.embedding.data:load_sentences"),
-    model_sizes=vocabulary_sizes,
+    model_sizes=wordpiece_sizes,
     read_preprocessor=read_wordpiece,
     components=import_when_called("saccade.tasks.embedding.components:embedding_components"),
     roles=TASK_ROLES["embed"],
