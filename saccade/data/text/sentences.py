@@ -1,4 +1,4 @@
-"""Sentences for sentence vectors: alone, with a paraphrase and a contradiction, or in rated pairs.
+"""SentenceRows for sentence vectors: alone, with a paraphrase and a contradiction, or in rated pairs.
 
 A text has a sentence in each line. A file with columns has the sentence, and where there are some
 its positive (a sentence of the same meaning), its negative (one that is similar and means something
@@ -40,7 +40,7 @@ class SentenceRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sentences:
+class SentenceRows:
     """Rows of a file or a generator; each iteration reads them from the start."""
 
     name: str
@@ -63,7 +63,7 @@ def open_sentences(
     config: ReadOptions,
     is_other: bool = False,
     ask: AskColumn | None = None,
-) -> Sentences:
+) -> SentenceRows:
     """Open sentences in any format, and find the columns of their roles.
 
     Args:
@@ -77,9 +77,9 @@ def open_sentences(
         config = _with_present_columns(data, config)
     corpus = open_text_corpus(data, config, "embed", is_other, ask)
     if corpus.documents is None:
-        return Sentences(corpus.name, partial(_read_lines, corpus), notes=corpus.notes)
+        return SentenceRows(corpus.name, partial(_read_lines, corpus), notes=corpus.notes)
     records = corpus.documents.records
-    return Sentences(
+    return SentenceRows(
         corpus.name,
         partial(_read_records, records, corpus.columns),
         corpus.columns,

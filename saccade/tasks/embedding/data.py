@@ -1,4 +1,4 @@
-"""Sentences as ids: read, divided by hash, tokenized."""
+"""SentenceRows as ids: read, divided by hash, tokenized."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from saccade.data.text.sentences import (
     SENTENCE_READERS,
     SYNTHETIC_SENTENCES,
     SentenceRow,
-    Sentences,
+    SentenceRows,
     open_sentences,
 )
 from saccade.data.wordpiece import WordPieceTokenizer
@@ -46,7 +46,7 @@ PreparedSentences = PreparedData[EmbeddingRecipe, WordPieceTokenizer, "SentenceS
 
 @dataclass(frozen=True, eq=False)
 class SentenceSplit:
-    """Sentences, and by role their ids; ratings where there are some.
+    """SentenceRows, and by role their ids; ratings where there are some.
 
     `ids` has "text", and "positive" and "negative" where the data has them.
     """
@@ -174,7 +174,7 @@ def _describe_rows(train: SentenceSplit, parts: Mapping[str, Sequence[SentenceRo
 
 def _read_splits(
     data: SentencesConfig, context: PrepareContext[WordPieceTokenizer]
-) -> tuple[Sentences, dict[str, list[SentenceRow]], list[str]]:
+) -> tuple[SentenceRows, dict[str, list[SentenceRow]], list[str]]:
     """Return the opened source, the rows of each split, and notes."""
     source = resolve_source(data, SYNTHETIC_SENTENCES, SENTENCE_DATASETS, what="set of sentences")
     check_shares(data.dev_share, data.test_share)
@@ -183,7 +183,7 @@ def _read_splits(
         return _read_published(source.dataset, data, context)
     if isinstance(source, SyntheticSource):
         generate = source.generate
-        opened = Sentences(source.name, lambda: iter(enumerate(generate(), 1)))
+        opened = SentenceRows(source.name, lambda: iter(enumerate(generate(), 1)))
     else:
         opened = open_sentences(source.path, data)
     rows = list(opened)
@@ -199,7 +199,7 @@ def _read_splits(
 
 
 def _divide(
-    opened: Sentences,
+    opened: SentenceRows,
     rows: Sequence[SentenceRow],
     given: dict[str, list[SentenceRow]],
     data: SentencesConfig,
@@ -231,7 +231,7 @@ def _divide(
 
 def _read_published(
     dataset: DatasetInfo, data: SentencesConfig, context: PrepareContext[WordPieceTokenizer]
-) -> tuple[Sentences, dict[str, list[SentenceRow]], list[str]]:
+) -> tuple[SentenceRows, dict[str, list[SentenceRow]], list[str]]:
     """Return a published set; without a dev part of its own, one is held out."""
     fetched = fetch_dataset(
         dataset, lambda done, total: context.on_progress("downloading", done, total)
@@ -244,7 +244,7 @@ def _read_published(
         train = list(zip(parts["train"], numbers, strict=True))
         for name in ("dev", "train"):
             parts[name] = [row for row, number in train if SPLIT_NAMES[number] == name]
-    return Sentences(dataset.name, lambda: iter(())), parts, list(fetched.notes)
+    return SentenceRows(dataset.name, lambda: iter(())), parts, list(fetched.notes)
 
 
 def load_sentences(
