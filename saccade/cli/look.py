@@ -401,7 +401,7 @@ def _print_attention(found: "AttentionMaps", save: Path | None, json: bool) -> N
     from rich.console import Console
 
     screen = Console()
-    print(f"{found.source}\n→ {found.answer}\n")
+    print(f"{found.source}\n→ {found.answer}\n" if found.answer else f"{found.source}\n")
     print(found.terminal(min(screen.width, MAX_TERMINAL_WIDTH), screen.is_terminal))
     if len(found.maps) > 1:
         stderr_console().print(

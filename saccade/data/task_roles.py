@@ -8,6 +8,7 @@ from saccade.errors import ConfigError
 
 # the role of a task that is predicted from
 INPUT_ROLES = {
+    "bert": "text",
     "caption": "image",
     "classify": "text",
     "contrastive": "image",

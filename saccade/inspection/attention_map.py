@@ -33,8 +33,12 @@ class AttentionMap(NamedTuple):
 
 
 def attention_title(model: str, source: str, answer: str) -> str:
-    """Return model, input and answer in one line, as the heading of a picture; texts are cut."""
-    return f"{model}: {_title_text(source)} → {_title_text(answer)}"
+    """Return model, input and answer in one line, as the heading of a picture; texts are cut.
+
+    Without an answer, it is model and input.
+    """
+    title = f"{model}: {_title_text(source)}"
+    return f"{title} → {_title_text(answer)}" if answer else title
 
 
 def _title_text(text: str) -> str:

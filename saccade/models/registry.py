@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saccade.config import Config
+from saccade.models.bert_config import BertConfig
 from saccade.models.caption_config import (
     AttentiveCaptionerConfig,
     CaptionTransformerConfig,
@@ -103,6 +104,10 @@ LANGUAGE_MODELS: dict[str, ModelEntry] = {
     "transformer_xl": ModelEntry(
         TransformerXLConfig, "saccade.models.transformer_xl:TransformerXL"
     ),
+}
+
+BERT_MODELS: dict[str, ModelEntry] = {
+    "bert": ModelEntry(BertConfig, "saccade.models.bert_pretraining:BertPretraining"),
 }
 
 FORECASTING_MODELS: dict[str, ModelEntry] = {

@@ -215,6 +215,9 @@ def _open_table(
 OpenFunction = Callable[[str, RoleOptions, AskColumn | None, bool], OpenedData]
 
 OPENERS: dict[str, OpenFunction] = {  # by task; the last argument: data of another run
+    "bert": lambda data, options, ask, is_other: open_text_corpus(
+        data, options, "bert", is_other, ask
+    ),
     "caption": lambda data, options, ask, is_other: (
         open_captions(data, options, is_other=is_other, ask=ask).images
     ),

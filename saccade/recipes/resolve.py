@@ -15,6 +15,8 @@ from saccade.tasks.registry import read_recipe, task_spec_for
 
 RECIPES: LazyRegistry[Callable[..., Recipe]] = LazyRegistry(
     {
+        "bert": "saccade.recipes.bert:bert_recipe",
+        "bert-small": "saccade.recipes.bert:bert_small_recipe",
         "caption": "saccade.recipes.image:caption_recipe",
         "cifar-10": "saccade.recipes.image:cifar_10_recipe",
         "classify": "saccade.recipes.word_vectors:classify_recipe",

@@ -415,6 +415,8 @@ class Run:
                     "a language model, which generates text of any length; try without it."
                 )
             options["max_new_tokens"] = max_new_tokens
+        if answer is None:
+            answer = self.inspector.default_answer(source)
         return str(self.predict(source, **options).text) if answer is None else answer
 
     def describe_views(self) -> str:

@@ -298,6 +298,10 @@ class Inspector(ABC, Generic[SplitT]):
         """Return gates, states, influence of the context or counts behind one prediction."""
         return {}
 
+    def default_answer(self, text: str) -> str | None:
+        """Return the answer to inspect if none is given; None: the prediction."""
+        return None
+
     def search_problem(self, text: str, max_new_tokens: int | None) -> "SearchProblem | None":
         """Return one input for a search by tokens; None: the model generates none."""
         return None

@@ -126,6 +126,7 @@ TIME_ROLE = Role(
 WEIGHT_ROLE = Role("weight", "number", "Column with the weight of each row.", required=False)
 
 TASK_ROLES: dict[str, tuple[Role, ...]] = {
+    "bert": (TEXT_ROLE,),
     "caption": (IMAGE_ROLE, CAPTION_ROLE),
     "classify": (TEXT_ROLE, LABEL_ROLE),
     "contrastive": (IMAGE_ROLE, LABEL_ROLE._replace(required=False)),

@@ -33,6 +33,7 @@ class Documents:
 
     records: Records
     column: str
+    end: str = ""  # added to each text
 
     def numbered(self) -> Iterator[tuple[int, str]]:
         """Yield the line or row of each text in its file, and the text."""
@@ -40,7 +41,7 @@ class Documents:
             cells = chunk.columns[self.column]
             for number, text in zip(chunk.numbers.tolist(), cells, strict=True):
                 if text and text.strip():
-                    yield number, text
+                    yield number, text + self.end
 
     def __iter__(self) -> Iterator[str]:
         return (text for _, text in self.numbered())
@@ -66,6 +67,7 @@ def open_text_corpus(
     task: str,
     is_other: bool = False,
     ask: AskColumn | None = None,
+    separate_documents: bool = False,
 ) -> TextCorpus:
     """Open a text: plain files, or a column of texts in any other format or in memory.
 
@@ -73,14 +75,17 @@ def open_text_corpus(
         data: a file, a folder or an object in memory. Files are plain text unless their format has
             columns: a file of text with commas is not CSV without the suffix.
         config: settings of the data; `config.text` names a column.
-        task: "language" or "vectors".
+        task: "bert", "language" or "vectors".
         is_other: True for other data than that of the settings.
         ask: function that asks the user which column has a role.
+        separate_documents: add an empty line after each file, or each text of a column.
     """
     if _is_plain(data, config, task):
-        return plain_corpus(list_text_files(str(data)), str(data), config.encoding)
+        files = list_text_files(str(data))
+        return plain_corpus(files, str(data), config.encoding, separate_documents)
     opened = open_task_records(data, config, task, is_other=is_other, ask=ask)
-    documents = Documents(opened.records, opened.columns["text"])
+    end = "\n" if separate_documents else ""
+    documents = Documents(opened.records, opened.columns["text"], end)
     read = partial(_read_lines, documents)
     return TextCorpus(
         opened.records.name,
@@ -148,12 +153,16 @@ def read_text_corpus(path: str | Path, encoding: str | None = None) -> Iterator[
     return _file_lines(list_text_files(path), str(path), encoding)
 
 
-def _file_lines(files: list[Path], name: str, encoding: str | None) -> Iterator[str]:
+def _file_lines(
+    files: list[Path], name: str, encoding: str | None, separate_documents: bool = False
+) -> Iterator[str]:
     has_text = False
     for file in files:
         for line in read_lines(file, encoding):
             has_text = has_text or bool(line.strip())
             yield line
+        if separate_documents:
+            yield ""
     if not has_text:
         raise DataError(f"{name}: got no text; expected one word or more.")
 
@@ -170,11 +179,13 @@ def list_text_files(path: str | Path) -> list[Path]:
     return [folder / entry for entry in sorted(visible, key=lambda entry: entry.parts)]
 
 
-def plain_corpus(files: list[Path], name: str, encoding: str | None = None) -> TextCorpus:
-    """Return the lines of plain files."""
+def plain_corpus(
+    files: list[Path], name: str, encoding: str | None = None, separate_documents: bool = False
+) -> TextCorpus:
+    """Return the lines of plain files, if asked for with an empty one after each file."""
     return TextCorpus(
         name,
-        lambda: _file_lines(files, name, encoding),
+        lambda: _file_lines(files, name, encoding, separate_documents),
         lambda: (block.content for file in files for block in read_blocks(file, encoding)),
         _file_size(files),
         notes=_describe_files(files, name, encoding),

@@ -21,9 +21,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from saccade.data.hashing import HashArray
+from saccade.data.hashing import HashArray, mix_bits
 from saccade.data.word_splitting import SPLITTERS
 from saccade.types.arrays import BoolArray, IntArray
 
@@ -97,17 +96,10 @@ class HashedText:
         np.multiply.accumulate(powers, out=powers)
         np.multiply.accumulate(inverse_powers, out=inverse_powers)
         sums = np.zeros(len(self.codes) + 1, np.uint64)
-        np.cumsum(_mix(self.codes.astype(np.uint64)) * powers, out=sums[1:])
+        np.cumsum(mix_bits(self.codes.astype(np.uint64)) * powers, out=sums[1:])
         return sums, inverse_powers
 
     def _hash(self, starts: IntArray, ends: IntArray, salt: np.uint64) -> HashArray:
         """Return the hash of each span; a word differs from the same letters inside another."""
         sums, inverse_powers = self._sums
-        return _mix(((sums[ends] - sums[starts]) * inverse_powers[starts]) ^ salt)
-
-
-def _mix(values: NDArray[np.uint64]) -> HashArray:
-    """Return a bijective mixing of 64-bit numbers (the finaliser of SplitMix64)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+        return mix_bits(((sums[ends] - sums[starts]) * inverse_powers[starts]) ^ salt)

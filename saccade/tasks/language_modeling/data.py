@@ -16,6 +16,7 @@ from saccade.data.source import DatasetSource, SyntheticSource, resolve_source
 from saccade.data.special_tokens import EOS, unknown_token_note
 from saccade.data.split_keys import refuse_division
 from saccade.data.splits import SPLIT_NAMES
+from saccade.data.text.config import TextConfig
 from saccade.data.text.corpus import SYNTHETIC_TEXTS, open_text_corpus, synthetic_corpus
 from saccade.data.text.lm_batching import SegmentBatch
 from saccade.data.text.text_splits import divide_text
@@ -41,7 +42,7 @@ from saccade.tasks.base import (
     fingerprint_arrays,
     role_choices,
 )
-from saccade.tasks.language_modeling.config import CorpusConfig, LanguageRecipe
+from saccade.tasks.language_modeling.config import LanguageRecipe
 from saccade.tasks.length import evaluation_choice
 from saccade.types.progress import Progress, ProgressCounter
 
@@ -128,7 +129,9 @@ def prepare_text(recipe: LanguageRecipe, context: PrepareContext[Tokenizer]) -> 
         corpora = stored_or_none(partial(read_corpora, folder, tokenizer.vocab_size))
     if corpora is None or tokenizer is None or len(corpora) < len(SPLIT_NAMES):
         context.on_progress("reading the text", 0, None)
-        lines, columns, inferred, notes = _read_lines(recipe.data, context.on_progress)
+        lines, columns, inferred, notes = read_split_lines(
+            recipe.data, "language", context.on_progress
+        )
         data = recipe.data.model_dump(exclude_unset=True) | columns
         recipe = recipe.with_values(data=data)
         sample = "".join(islice(lines["train"], SAMPLE_LINES))[:SAMPLE_CHARACTERS]
@@ -137,7 +140,7 @@ def prepare_text(recipe: LanguageRecipe, context: PrepareContext[Tokenizer]) -> 
             context.on_progress("training the tokenizer", 0, None)
             settings = recipe.data.tokenizer
             tokenizer = train_tokenizer(settings.kind, lines["train"], settings.size)
-        corpora = _encode(tokenizer, lines, context.on_progress, folder)
+        corpora = encode_text_splits(tokenizer, lines, context.on_progress, folder)
         if context.preprocessor is not None:
             notes += unknown_token_note(recipe.data_name, corpora["train"].ids)
         sizes = [f"{len(corpus.ids):,} {split}" for split, corpus in corpora.items()]
@@ -167,12 +170,13 @@ def _unspaced_notes(kind: str, sample: str) -> list[str]:
     return [f"There are no spaces between words: {tokens}; word perplexity is left out."]
 
 
-def _encode(
+def encode_text_splits(
     tokenizer: Tokenizer,
     lines: dict[str, LineRange],
     on_progress: Progress,
     folder: Path | None,
 ) -> dict[str, TokenCorpus]:
+    """Return the ids of each split, in files of the folder or, without one, in memory."""
     counter = ProgressCounter(on_progress, "encoding", sum(map(len, lines.values())))
     if folder is None:
         return {
@@ -187,15 +191,22 @@ def _encode(
     return corpora
 
 
-class _SplitLines(NamedTuple):
+class SplitLines(NamedTuple):
+    """The lines of a text by split, and what was inferred from it."""
+
     lines: dict[str, LineRange]  # by split
     columns: dict[str, str]  # by role
     choices: list[RoleChoice]
     notes: list[str]  # for the user
 
 
-def _read_lines(config: CorpusConfig, on_progress: Progress) -> _SplitLines:
-    """Return the lines of each split; by default the last parts are held out."""
+def read_split_lines(
+    config: TextConfig, task: str, on_progress: Progress, separate_documents: bool = False
+) -> SplitLines:
+    """Return the lines of each split; by default the last parts are held out.
+
+    With `separate_documents` there is an empty line after each file, or each text of a column.
+    """
     source = resolve_source(config, SYNTHETIC_TEXTS, TEXT_DATASETS, what="text")
     notes: list[str] = []
     files: dict[str, str | None] = {"train": config.path}
@@ -206,16 +217,18 @@ def _read_lines(config: CorpusConfig, on_progress: Progress) -> _SplitLines:
     own = {"dev": config.dev, "test": config.test}
     files |= {split: path for split, path in own.items() if path is not None}
     corpora = {
-        split: open_text_corpus(path, config, "language", is_other=split != "train")
+        split: open_text_corpus(
+            path, config, task, split != "train", separate_documents=separate_documents
+        )
         for split, path in files.items()
         if path is not None
     }
     if isinstance(source, SyntheticSource):
-        corpora["train"] = synthetic_corpus(source, config, "language")
+        corpora["train"] = synthetic_corpus(source, config, task)
     whole = corpora["train"]
     divided = divide_text(corpora, config)
     notes += [*whole.notes, *divided.notes]
-    return _SplitLines(divided.lines, whole.columns, whole.choices, notes)
+    return SplitLines(divided.lines, whole.columns, whole.choices, notes)
 
 
 def _dataset_files(
@@ -238,10 +251,10 @@ def _with_sizes(recipe: LanguageRecipe, tokens: int) -> tuple[LanguageRecipe, li
     epoch = max(1, tokens // recipe.train.batch_tokens)
     possible = _segment_choices(recipe.model_name, given)
     if recipe.train.minutes is None:
-        steps = _choose_steps(tokens, epoch)
+        steps = choose_steps(tokens, epoch)
         possible += [steps, evaluation_choice(given.get("train.steps", steps.value))]
     else:
-        possible.append(_step_limit(tokens, epoch, recipe.train.minutes))
+        possible.append(step_limit(tokens, epoch, recipe.train.minutes))
     choices = [choice for choice in possible if choice.path not in given]
     recipe = override_settings(recipe, {choice.path: choice.value for choice in choices})
     model, length = recipe.model, recipe.data.segment_length
@@ -254,7 +267,7 @@ def _with_sizes(recipe: LanguageRecipe, tokens: int) -> tuple[LanguageRecipe, li
     return recipe, choices
 
 
-def _choose_steps(tokens: int, epoch: int) -> Choice:
+def choose_steps(tokens: int, epoch: int) -> Choice:
     """Return the number of steps for a text, and the bound that decided."""
     epochs = float(np.clip(TARGET_TRAIN_TOKENS / tokens, MIN_EPOCHS, MAX_EPOCHS))
     steps = int(np.clip(epochs * epoch, MIN_STEPS, MAX_STEPS))
@@ -263,7 +276,7 @@ def _choose_steps(tokens: int, epoch: int) -> Choice:
     return Choice("train.steps", steps, reason)
 
 
-def _step_limit(tokens: int, epoch: int, minutes: float) -> Choice:
+def step_limit(tokens: int, epoch: int, minutes: float) -> Choice:
     """Return the number of steps after which a text is no longer trained on in a time budget."""
     steps = max(MIN_STEPS, MAX_EPOCHS * epoch)
     reason = f"{steps / epoch:.1f} epochs of {tokens:,} tokens, if {minutes:g} min are enough"

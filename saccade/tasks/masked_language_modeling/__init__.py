@@ -1,0 +1,1 @@
+"""Pretraining of BERT: masked language modelling and next-sentence prediction."""
