@@ -7,7 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .peers/.ready
 
-.PHONY: help setup demo format check test fuzz prove sizes bench bench-translate bench-answer bench-gpt bench-vectors \
+.PHONY: help setup demo format check test fuzz prove sizes bench bench-translate bench-answer bench-bert bench-gpt bench-vectors \
 	bench-images pictures clean
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make bench    the benchmarks"
 	@echo "make bench-translate  training speed against other tools, in a separate environment (.peers)"
 	@echo "make bench-vectors  word vectors against gensim and fastText"
+	@echo "make bench-bert  BERT pretraining against Hugging Face"
 	@echo "make bench-gpt  GPT training and generation against Hugging Face"
 	@echo "make bench-images  image training, inference and decoding against plain torch and Pillow"
 	@echo "make bench-answer RUN=runs/mine  inference speed against other tools, with a run's weights"
@@ -104,6 +105,10 @@ bench-translate: $(PEERS)
 	.peers/bin/python benchmarks/translate.py --json .peers/transformer.json $(MORE)
 	.peers/bin/python benchmarks/translate.py --model recurrent --json .peers/recurrent.json $(MORE)
 	.peers/bin/python benchmarks/translate.py --profile --json .peers/profile.json
+
+bench-bert: $(READY)
+	$(BIN)/python benchmarks/bert.py --size tiny $(MORE)
+	$(BIN)/python benchmarks/bert.py --size small $(MORE)
 
 bench-gpt: $(PEERS)
 	.peers/bin/python benchmarks/gpt.py --size laptop --json .peers/gpt-laptop.json $(MORE)
