@@ -104,7 +104,7 @@ DATA += ("photos", "captions.tsv")
 PHOTO = "photos/dark/1.png"
 RUN_PATHS = tuple(f"runs/{name}" for name in RUNS)
 TASKS = "translate language classify table forecast vectors kernel-regression".split()
-TASKS += ["image", "caption", "contrastive"]
+TASKS += ["bert", "image", "caption", "contrastive"]
 SMALL_SETS = ("model.width=8", "train.steps=2", "data.tokenizer.kind=character", "train.threads=1")
 OUT = ("out", "runs/new", ".", "runs", "table.csv", "a/b/c", "runs/mlp", "")
 COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {  # choices of each argument

@@ -47,6 +47,7 @@ MODULES = (
     "saccade.tasks.image_classification.components",
     "saccade.tasks.kernel_regression.components",
     "saccade.tasks.language_modeling.components",
+    "saccade.tasks.masked_language_modeling.components",
     "saccade.tasks.tabular.components",
     "saccade.tasks.text_classification.components",
     "saccade.tasks.translation.components",
@@ -59,6 +60,7 @@ MODULES = (
 LOOP = ("train.steps=6", "train.evaluate_every=3", "train.threads=1", "train.checkpoint_seconds=0")
 WORDS = ("model.width=8", "data.max_new_tokens=8", "train.batch_tokens=128", *LOOP)
 HEADS = ("model.depth=1", "model.heads=2")
+SHORT = ("data.sequence_length=16", "data.tokenizer.size=60", "train.batch_tokens=64")
 VECTORS = ("model.width=8", "train.threads=1")
 CAPTIONS = ("model.width=8", "model.encoder_width=4", "train.batch_tokens=16")
 
@@ -88,6 +90,7 @@ CASES = {
     "language gpt2": train("language", "text.txt", "gpt2", "model.width=8", *HEADS, *LOOP),
     "language lstm": train("language", "text.txt", "lstm", "model.width=8", *LOOP),
     "language ngram": train("language", "text.txt", "ngram"),
+    "bert": train("bert", "text.txt", "bert", "model.width=8", *SHORT, *HEADS, *LOOP),
     "vectors skipgram": train("vectors", "text.txt", "skipgram", *VECTORS),
     "vectors glove": train("vectors", "text.txt", "glove", *VECTORS),
     "vectors svd": train("vectors", "text.txt", "svd", "model.width=8"),

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from saccade.interop.bert_weights import from_huggingface_weights
 from saccade.models.bert_config import BERT_SIZES, BertConfig
@@ -91,6 +93,28 @@ def test_sizes_have_the_published_parameter_counts(size, count):
     with torch.device("meta"):  # as in Devlin et al.'s checkpoints, both heads included
         model = BertPretraining(BertConfig(vocab_size=30522, **BERT_SIZES[size]))
     assert sum(parameter.numel() for parameter in model.parameters()) == count
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 4), st.integers(1, 9), st.integers(1, 3), st.integers(0, 99))
+def test_targets_have_the_hidden_vectors_of_all_positions(rows, length, depth, seed):
+    torch.manual_seed(seed)
+    model = BertPretraining(BertConfig(**SMALL | {"depth": depth}, dropout=0.0)).double()
+    ids, segments = torch.randint(23, (rows, length)), torch.randint(2, (rows, length))
+    positions = (torch.rand(rows * length) < 0.4).nonzero()[:, 0]
+    found = model.forward_targets(ids, segments, positions)
+    hidden = model.encoder(ids, segments)
+    expected = hidden.flatten(0, 1)[positions]
+    torch.testing.assert_close(found.targets, expected, atol=1e-12, rtol=0)
+    torch.testing.assert_close(found.first, hidden[:, :1], atol=1e-12, rtol=0)
+    gradients = [
+        torch.autograd.grad(some.sin().sum(), model.encoder.table.weight)[0]
+        for some in (
+            torch.cat([found.targets, found.first[:, 0]]),
+            torch.cat([expected, hidden[:, 0]]),
+        )
+    ]
+    torch.testing.assert_close(*gradients, atol=1e-12, rtol=0)
 
 
 def test_only_targets_reach_the_output_projection():

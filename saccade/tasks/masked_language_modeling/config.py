@@ -44,6 +44,9 @@ class PretrainingTextConfig(TextConfig):
     """Mask other tokens in each epoch, or the same."""
     whole_words: bool = False
     """Mask all pieces of a word together."""
+    chinese_words: str | None = None
+    """Words of Chinese for `whole_words`: `jieba` (extra `chinese`), or a file with a word on each
+    line; each character is a word if not set."""
 
 
 class BertRecipe(Recipe):

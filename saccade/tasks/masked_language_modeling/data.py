@@ -10,6 +10,7 @@ from saccade.data.records.roles import RoleChoice
 from saccade.data.special_tokens import UNK, unknown_token_note
 from saccade.data.splits import SPLIT_NAMES
 from saccade.data.tables.csv import pluralise
+from saccade.data.text.chinese_words import chinese_splitter, join_chinese_words
 from saccade.data.text.corpus import open_text_corpus
 from saccade.data.text.packing import TokenStream, token_stream
 from saccade.data.text.token_store import (
@@ -47,7 +48,7 @@ PreparedStreams = PreparedData[BertRecipe, WordPieceTokenizer, TokenStream]
 def load_stream(recipe: BertRecipe, tokenizer: WordPieceTokenizer, data: object) -> TokenStream:
     """Read and encode a text."""
     corpus = open_text_corpus(data, recipe.data, "bert", True, separate_documents=True)
-    return _stream(tokenizer, encode_corpus(tokenizer, corpus.read()), corpus.name)
+    return _stream(recipe, tokenizer, encode_corpus(tokenizer, corpus.read()), corpus.name)
 
 
 def prepare_pretraining(
@@ -79,7 +80,7 @@ def prepare_pretraining(
         sizes = [f"{len(corpus.ids):,} {split}" for split, corpus in corpora.items()]
         notes.append(f"{recipe.data_name}: tokens of each split: {', '.join(sizes)}.")
     splits = {
-        split: _stream(tokenizer, corpus, f"{recipe.data_name}, {split}")
+        split: _stream(recipe, tokenizer, corpus, f"{recipe.data_name}, {split}")
         for split, corpus in corpora.items()
     }
     train = splits["train"]
@@ -108,10 +109,16 @@ def _stored_corpora(
     return corpora if corpora is not None and len(corpora) == len(SPLIT_NAMES) else None
 
 
-def _stream(tokenizer: WordPieceTokenizer, corpus: TokenCorpus, name: str) -> TokenStream:
+def _stream(
+    recipe: BertRecipe, tokenizer: WordPieceTokenizer, corpus: TokenCorpus, name: str
+) -> TokenStream:
     """Return the stream of an encoded text; DataError if it has nothing to learn from."""
     ids = np.asarray(corpus.ids)
-    stream = token_stream(ids, ~tokenizer.is_continuation[ids])
+    starts_word = ~tokenizer.is_continuation[ids]
+    if recipe.data.whole_words and recipe.data.chinese_words is not None:
+        split = chinese_splitter(recipe.data.chinese_words)
+        starts_word = join_chinese_words(ids, starts_word, tokenizer.tokens, split)
+    stream = token_stream(ids, starts_word)
     if len(stream) < MIN_TOKENS:
         raise DataError(
             f"{name}: got {pluralise(len(stream), 'token')}; expected {MIN_TOKENS} or more; try a "

@@ -113,10 +113,11 @@ class MaskedLMInspector(Inspector[TokenStream]):
 
     @torch.no_grad()
     def _selected(self, row: Tensor) -> Tensor:
-        """Return the logits of a row whose positions are selected one by one."""
+        """Return the logits of a row whose positions are targets, one by one."""
         model = self.model.eval()
-        hidden = model.encoder(row[None])[0]
-        return torch.cat([model.compute_logits(hidden[at : at + 1]) for at in range(len(row))])
+        positions = torch.arange(len(row), device=row.device)[:, None]
+        found = [model.forward_targets(row[None], None, at).targets for at in positions]
+        return model.compute_logits(torch.cat(found))
 
     @torch.no_grad()
     def _logits(self, model: BertPretraining, rows: Tensor) -> Tensor:

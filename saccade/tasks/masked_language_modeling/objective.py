@@ -140,14 +140,16 @@ def pretraining_losses(
     """Return the losses of the targets and of the pairs, of which the latter may be absent."""
     device = device_of(model)
     segments = None if batch.segments is None else batch.segments.to(device)
-    hidden = model.encoder(batch.ids.to(device), segments)
-    chosen = hidden.flatten(0, 1).index_select(0, batch.positions.to(device))
+    hidden = model.forward_targets(batch.ids.to(device), segments, batch.positions.to(device))
     tokens = linear_cross_entropy(
-        model.pre_logits(chosen), model.output_layer, batch.targets.to(device), label_smoothing
+        model.pre_logits(hidden.targets),
+        model.output_layer,
+        batch.targets.to(device),
+        label_smoothing,
     )
     if batch.labels is None:
         return tokens, None
     labels = batch.labels.to(device)
-    logits = model.next_sentence_logits(hidden)
+    logits = model.next_sentence_logits(hidden.first)
     correct = (logits.argmax(dim=1) == labels).sum()
     return tokens, TokenLoss(F.cross_entropy(logits, labels, reduction="sum"), correct)
