@@ -1,4 +1,4 @@
-"""SentenceRows for sentence vectors: alone, with a paraphrase and a contradiction, or in rated pairs.
+"""Rows of sentences for vectors: alone, with a paraphrase and a contradiction, or in rated pairs.
 
 A text has a sentence in each line. A file with columns has the sentence, and where there are some
 its positive (a sentence of the same meaning), its negative (one that is similar and means something
