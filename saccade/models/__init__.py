@@ -69,6 +69,7 @@ from saccade.models.registry import (
     model_classes,
 )
 from saccade.models.tagging_config import (
+    BertTaggerConfig,
     BiLSTMTaggerConfig,
     CNNTaggerConfig,
     TaggerConfig,
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from saccade.models.bahdanau import Bahdanau
     from saccade.models.base import CausalLM, EncoderDecoder, TokenModel
     from saccade.models.bert import BertEncoder
+    from saccade.models.bert_tagger import BertTagger
     from saccade.models.bidirectional_lm import BidirectionalLM
     from saccade.models.captioning import CaptionTransformer, RecurrentCaptioner
     from saccade.models.conv_lm import ConvLM
@@ -122,8 +124,9 @@ _LAZY = {
     "AttentionCNN": "saccade.models.attention_cnn:AttentionCNN",
     "AutoregressiveForecaster": "saccade.models.forecasting:AutoregressiveForecaster",
     "Bahdanau": "saccade.models.bahdanau:Bahdanau",
-    "BiLSTMClassifier": "saccade.models.text_classifiers:BiLSTMClassifier",
     "BertEncoder": "saccade.models.bert:BertEncoder",
+    "BertTagger": "saccade.models.bert_tagger:BertTagger",
+    "BiLSTMClassifier": "saccade.models.text_classifiers:BiLSTMClassifier",
     "BiLSTMTagger": "saccade.models.taggers:BiLSTMTagger",
     "BidirectionalLM": "saccade.models.bidirectional_lm:BidirectionalLM",
     "CNNTagger": "saccade.models.taggers:CNNTagger",
@@ -186,6 +189,8 @@ __all__ = [
     "BahdanauConfig",
     "BertConfig",
     "BertEncoder",
+    "BertTagger",
+    "BertTaggerConfig",
     "BiLSTMClassifier",
     "BiLSTMConfig",
     "BiLSTMTagger",

@@ -55,7 +55,7 @@ from saccade.models.image_config import (
     VisionTransformerConfig,
 )
 from saccade.models.sentence_config import SentenceBertConfig, WordMeanConfig
-from saccade.models.tagging_config import BiLSTMTaggerConfig, CNNTaggerConfig
+from saccade.models.tagging_config import BertTaggerConfig, BiLSTMTaggerConfig, CNNTaggerConfig
 from saccade.registry import import_attribute
 
 
@@ -185,6 +185,7 @@ CAPTION_MODELS: dict[str, ModelEntry] = {
 }
 
 TAGGING_MODELS: dict[str, ModelEntry] = {
+    "bert": ModelEntry(BertTaggerConfig, "saccade.models.bert_tagger:BertTagger"),
     "bilstm_tagger": ModelEntry(BiLSTMTaggerConfig, "saccade.models.taggers:BiLSTMTagger"),
     "cnn_tagger": ModelEntry(CNNTaggerConfig, "saccade.models.taggers:CNNTagger"),
 }

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -44,6 +45,18 @@ class WordInputs(NamedTuple):
     spelling: Int[Tensor, "N L"]  # byte ids
     lengths: Lengths
 
+    def padded(self, extra: int) -> "WordInputs":
+        """Return the same sentences and words with more padding, for checks."""
+        first = (table[:, :1].expand(-1, extra) for table in (self.words, self.forms))
+        words, forms = (
+            torch.cat(pair, dim=1) for pair in zip((self.words, self.forms), first, strict=True)
+        )
+        return self._replace(words=words, forms=forms, spelling=F.pad(self.spelling, (0, extra)))
+
+    def words_of_positions(self) -> list[int]:
+        """Return the word of each position of a single sentence; −1: none."""
+        return list(range(self.words.shape[1]))
+
     def to(self, device: torch.device) -> "WordInputs":
         """Return the tensors on a device."""
         return WordInputs(*(tensor.to(device) for tensor in self))
@@ -66,18 +79,18 @@ class Tagger(nn.Module):
         """Return the vectors that `encode` reads, for attributions to the tokens."""
         raise NotImplementedError
 
-    def encode(self, x: Hidden, lengths: Lengths | None) -> Float[Tensor, "B T E"]:
-        """Return the hidden vectors of embedded tokens."""
+    def encode(self, x: Hidden, inputs: Any) -> Float[Tensor, "B N E"]:
+        """Return a hidden vector for each of N words from the embedded inputs."""
         raise NotImplementedError
 
-    def emissions(self, x: Hidden, lengths: Lengths | None) -> Logits:
-        """Return the score of each tag at each position of embedded tokens."""
-        scores: Tensor = self.output(self.encode(x, lengths))
+    def emissions(self, x: Hidden, inputs: Any) -> Float[Tensor, "B N V"]:
+        """Return the score of each tag of each word from the embedded inputs."""
+        scores: Tensor = self.output(self.encode(x, inputs))
         return scores
 
     def forward(self, inputs: Any) -> Logits:
         """Return the score of each tag at each position."""
-        return self.emissions(self.embed(inputs), inputs.lengths)
+        return self.emissions(self.embed(inputs), inputs)
 
     def loss(self, inputs: Any, tags: TokenIds, label_smoothing: float = 0.0) -> Float[Tensor, ""]:
         """Return the summed -log p of the tags; smoothing holds without a CRF only."""
@@ -143,9 +156,9 @@ class BiLSTMTagger(WordTagger):
         )
         self.output = nn.Linear(2 * config.hidden, config.outputs)
 
-    def encode(self, x: Hidden, lengths: Lengths | None) -> Float[Tensor, "B T E"]:
+    def encode(self, x: Hidden, inputs: WordInputs) -> Float[Tensor, "B T E"]:
         """Return the states of both directions."""
-        return self.dropout(self.encoder(self.dropout(x), lengths).outputs)
+        return self.dropout(self.encoder(self.dropout(x), inputs.lengths).outputs)
 
 
 class CNNTagger(WordTagger):
@@ -160,10 +173,10 @@ class CNNTagger(WordTagger):
         )
         self.output = nn.Linear(config.hidden, config.outputs)
 
-    def encode(self, x: Hidden, lengths: Lengths | None) -> Float[Tensor, "B T E"]:
+    def encode(self, x: Hidden, inputs: WordInputs) -> Float[Tensor, "B T E"]:
         """Return the output of the last layer."""
         h = self.input(self.dropout(x))
         layers: Iterable[nn.Module] = self.layers
         for layer in layers:
-            h = h + layer(h, lengths).relu()
+            h = h + layer(h, inputs.lengths).relu()
         return self.dropout(h)

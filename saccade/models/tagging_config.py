@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from saccade.config import Config
+from saccade.models.bert_config import BertConfig
 from saccade.types.limits import MAX_DEPTH, MAX_LENGTH, MAX_VOCABULARY, MAX_WIDTH
 
 
@@ -38,6 +39,15 @@ class WordTaggerConfig(TaggerConfig):
     """Probability of a word to be read as an unknown one while training."""
     dropout: float = Field(0.4, ge=0, lt=1)
     """Dropout of the word vectors and of the vectors before the output layer."""
+
+
+class BertTaggerConfig(TaggerConfig, BertConfig):
+    """BERT with scores of the tags on the first piece of each word (Devlin et al. 2019)."""
+
+    name: Literal["bert"] = "bert"
+    output: Literal["crf", "linear"] = "linear"
+    """`crf`: scores of moves between tags, of which impossible ones are forbidden; `linear`: each
+    tag by itself."""
 
 
 class BiLSTMTaggerConfig(WordTaggerConfig):

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from saccade.data.tagging.schemes import allowed_moves
+from saccade.models.bert_classifier import copy_bert_encoder
 from saccade.models.registry import TAGGING_MODELS
 from saccade.models.taggers import Tagger, WordTagger
 from saccade.models.tagging_config import WordTaggerConfig
@@ -63,6 +64,7 @@ TAGGER = TagComponents(
     inspector=_inspector,
     objective=TagObjective,
     initialise=load_word_vectors,
+    transfer_weights=copy_bert_encoder,
 )
 
 

@@ -10,24 +10,34 @@ from saccade.config import flatten, override_settings
 from saccade.data.datasets import TAGGED_DATASETS, fetch_dataset
 from saccade.data.hashing import HashArray
 from saccade.data.source import DatasetSource, PathSource, SyntheticSource, resolve_source
+from saccade.data.special_tokens import UNK
 from saccade.data.split_keys import Division, dev_without_test, refuse_division, without_given
 from saccade.data.splits import SPLIT_NAMES, check_shares, hash_texts, split_by_hash
 from saccade.data.tagging.config import TaggedTextConfig
 from saccade.data.tagging.readers import read_tagged
 from saccade.data.tagging.schemes import TaggedSentence, has_span_tags
 from saccade.data.tagging.synthetic import generate_tagged_sentences
+from saccade.data.wordpiece import WordPieceTokenizer
 from saccade.errors import ConfigError, DataError
-from saccade.models.tagging_config import WordTaggerConfig
+from saccade.models.tagging_config import BertTaggerConfig, WordTaggerConfig
 from saccade.tasks.base import Choice, PrepareContext, PreparedData
 from saccade.tasks.length import evaluation_choice, warmup_choice
 from saccade.tasks.tagging.config import TagRecipe
-from saccade.tasks.tagging.sentences import FormEncoder, TaggedSplit, TagVocabulary
+from saccade.tasks.tagging.sentences import (
+    TaggedSplit,
+    TagVocabulary,
+    WordPieceEncoder,
+    make_encoder,
+)
 from saccade.tasks.tagging.vectors import add_vector_words, read_static_vectors
 from saccade.types.progress import Progress
 
 SYNTHETIC_TAGGED = {"names": generate_tagged_sentences}
 EPOCH_TOKENS = 1_500_000  # tokens seen in training, within the limits of epochs
 MIN_EPOCHS, MAX_EPOCHS = 4, 20
+BERT_RATE, BERT_RATE_WIDTH, NEW_BERT_RATE = 3e-5, 768, 5e-4  # narrower models take larger rates
+MAX_UNKNOWN_PIECES = 0.2  # of the pieces, above which a vocabulary does not cover a text
+MAX_CHECKED_SENTENCES = 1000  # whose pieces are counted for that
 MIN_TAGS = 2
 MAX_RARE_TAGS = 50  # different tags that may be as many as the tokens
 
@@ -45,14 +55,14 @@ def prepare_tagged(recipe: TagRecipe, context: PrepareContext[TagVocabulary]) ->
             "got sentences that are all held out; expected some to train on; try more sentences, "
             "or smaller data.dev_share and data.test_share."
         )
-    vocabulary = context.preprocessor or tag_vocabulary(train, recipe.data)
+    vocabulary = _vocabulary(recipe, train, context.preprocessor)
     _check_tags(vocabulary, train)
     config = recipe.model
     if isinstance(config, WordTaggerConfig) and config.vectors and context.preprocessor is None:
         context.on_progress("reading the word vectors", 0, None)
         recipe, vocabulary, note = _with_vectors(recipe, vocabulary, config.vectors)
         notes.append(note)
-    encoder = FormEncoder(vocabulary.words)
+    encoder = make_encoder(recipe, vocabulary)
     splits = {
         name: TaggedSplit(some or train, vocabulary, encoder, bool(some) and name != "train")
         for name, some in sentences.items()
@@ -62,7 +72,10 @@ def prepare_tagged(recipe: TagRecipe, context: PrepareContext[TagVocabulary]) ->
     for name in SPLIT_NAMES[1:]:
         if not sentences[name]:
             notes.append(f"No sentences are held out for {name}: those of training are used.")
-    recipe, choices = _choose_length(recipe, splits["train"])
+    if isinstance(encoder, WordPieceEncoder):
+        notes += check_pieces(encoder, splits["train"])
+    has_weights = context.preprocessor is not None
+    recipe, choices = _choose_length(recipe, splits["train"], has_weights)
     sizes_of_model = vocabulary.model_sizes()
     known = {name for name in type(recipe.model).model_fields if name in sizes_of_model}
     model = recipe.model.model_dump(exclude_unset=True)
@@ -128,7 +141,7 @@ def load_tagged(
     data = recipe.data
     if vocabulary.is_bio and data.scheme == "plain":
         data = data.with_values(scheme="auto")
-    split = TaggedSplit(read_tagged(source, data), vocabulary, FormEncoder(vocabulary.words))
+    split = TaggedSplit(read_tagged(source, data), vocabulary, make_encoder(recipe, vocabulary))
     tags = {tag for sentence in split.sentences for tag in sentence.tags}
     if tags.isdisjoint(vocabulary.tags):
         listed = ", ".join(sorted(tags)[:5])
@@ -140,6 +153,37 @@ def load_tagged(
 
 
 # --- vocabulary -----------------------------------------------------------------------------------
+
+
+def _vocabulary(
+    recipe: TagRecipe, train: Sequence[TaggedSentence], given: TagVocabulary | None
+) -> TagVocabulary:
+    """Return the vocabulary of another run, of the same task or of an encoder, or a new one."""
+    if given is not None and given.tags:
+        return given
+    found = tag_vocabulary(train, recipe.data)
+    if given is not None:
+        return found._replace(words=[], pieces=given.pieces)
+    if not isinstance(recipe.model, BertTaggerConfig):
+        return found
+    texts = (" ".join(sentence.tokens) for sentence in train)
+    return found._replace(words=[], pieces=WordPieceTokenizer.fit(texts).to_json())
+
+
+def check_pieces(encoder: WordPieceEncoder, train: TaggedSplit) -> list[str]:
+    """Return notes on unknown tokens; DataError if the vocabulary does not cover the text."""
+    pieces = encoder.encode([s.tokens for s in train.take(MAX_CHECKED_SENTENCES).sentences]).ids
+    share = float((pieces.rows == UNK).mean())
+    if share > MAX_UNKNOWN_PIECES:
+        raise DataError(
+            f"got sentences {share:.0%} of whose pieces are not in the vocabulary of the encoder; "
+            f"expected at most {MAX_UNKNOWN_PIECES:.0%}: it was made for another language or "
+            "script; try a model of the language of the sentences, or train without --init-from."
+        )
+    longest = int(np.diff(train.table.ids.starts).max())  # type: ignore[union-attr]
+    if longest < encoder.max_length:
+        return []
+    return [f"Sentences of more than {encoder.max_length:,} pieces are truncated."]
 
 
 def tag_vocabulary(train: Sequence[TaggedSentence], data: TaggedTextConfig) -> TagVocabulary:
@@ -184,17 +228,28 @@ def _check_tags(vocabulary: TagVocabulary, train: Sequence[TaggedSentence]) -> N
         )
 
 
-def _choose_length(recipe: TagRecipe, train: TaggedSplit) -> tuple[TagRecipe, list[Choice]]:
+def _choose_length(
+    recipe: TagRecipe, train: TaggedSplit, has_weights: bool
+) -> tuple[TagRecipe, list[Choice]]:
     """Choose the number of steps, warm-up and evaluations, where they are not set."""
+    rate = []
+    if isinstance(recipe.model, BertTaggerConfig):
+        width = recipe.model.width
+        value = BERT_RATE * max(1.0, BERT_RATE_WIDTH / width) if has_weights else NEW_BERT_RATE
+        reason = f"usual for {'fine-tuning' if has_weights else 'training'} at width {width}"
+        rate = [
+            Choice("train.learning_rate", float(f"{value:.1g}"), reason),
+            Choice("train.schedule", "linear", "usual for BERT"),
+        ]
     if recipe.train.minutes is not None:
-        return recipe, []
+        return override_settings(recipe, {c.path: c.value for c in rate}), rate
     tokens = int(train.lengths.sum())
     batches = max(1.0, tokens / recipe.train.batch_tokens)
     epochs = float(np.clip(EPOCH_TOKENS / tokens, MIN_EPOCHS, MAX_EPOCHS))
     reason = f"{epochs:.0f} epochs of {tokens:,} tokens"
     choices = [Choice("train.steps", max(1, round(epochs * batches)), reason)]
     steps = recipe.train.steps or choices[0].value
-    choices += [warmup_choice(steps), evaluation_choice(steps)]
+    choices += [warmup_choice(steps), evaluation_choice(steps), *rate]
     given = flatten(recipe, exclude_unset=True)
     choices = [choice for choice in choices if given.get(choice.path) is None]
     return override_settings(recipe, {c.path: c.value for c in choices}), choices

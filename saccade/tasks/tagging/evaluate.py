@@ -42,7 +42,7 @@ class TagEvaluator(Evaluator[TaggedSplit]):
         """Return the metrics of the sentences of a split, by label, and some mistakes."""
         self.refuse_options(options, "a tagger searches for the most probable tags exactly")
         split = split.take(limit)
-        tagged = self.scorer.predict(split.forms)
+        tagged = self.scorer.predict(split.table)
         on_progress("evaluating", len(split), len(split))
         true = [sentence.tags for sentence in split.sentences]
         predicted = [found.tags for found in tagged]

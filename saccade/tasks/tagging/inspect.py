@@ -17,7 +17,6 @@ from saccade.inspection.checks import (
 from saccade.inspection.figures import ConfusionMatrix, Figure, HeatMap, HeatMapGrid
 from saccade.inspection.invariants import LOGIT_TOLERANCE
 from saccade.metrics.classification import confusion_matrix
-from saccade.models.taggers import WordInputs
 from saccade.tasks.base import HeatMapKey, Inspector
 from saccade.tasks.neural import device_of
 from saccade.tasks.tagging.predict import TagPredictor, TokenizedText
@@ -67,7 +66,7 @@ class TagInspector(Inspector[TaggedSplit]):
             maps["transitions", 1] = self.transition_map()
         return maps
 
-    def _inputs(self, given: TokenizedText) -> WordInputs:
+    def _inputs(self, given: TokenizedText) -> Any:
         self.model.eval()
         return self.scorer.inputs(self.scorer.encode([given.tokens]), FIRST_ROW)
 
@@ -86,16 +85,19 @@ class TagInspector(Inspector[TaggedSplit]):
             embedded = self.model.embed(inputs)
         x = embedded.detach().requires_grad_()
         with torch.enable_grad():
-            emissions = self.model.emissions(x, inputs.lengths).float()
+            emissions = self.model.emissions(x, inputs).float()
             best = self.model.decode(emissions.detach(), inputs.lengths)
             scores = emissions.gather(2, best[..., None])[0, :, 0] - emissions[0].mean(-1)
-            rows = [self._contributions(score, x) for score in scores]
+            of_positions = np.stack([self._contributions(score, x) for score in scores])
+        values = np.zeros((len(given.spans), len(given.spans)))
+        owners = np.array(inputs.words_of_positions())
+        np.add.at(values.T, owners[owners >= 0], of_positions.T[owners >= 0])
         words = [
             f"{token} {self.tags[tag]}"
             for token, tag in zip(given.tokens, best[0].tolist(), strict=True)
         ]
         title = "gradient × input for the score of each tag"
-        return HeatMap(np.stack(rows), words, given.tokens, title, "words read", "words tagged")
+        return HeatMap(values, words, given.tokens, title, "words read", "words tagged")
 
     def _contributions(self, score: Tensor, x: Tensor) -> FloatArray:
         [gradient] = torch.autograd.grad(score, x, retain_graph=True)
@@ -126,7 +128,7 @@ class TagInspector(Inspector[TaggedSplit]):
 
     def _confusion(self, split: TaggedSplit) -> IntArray:
         ids = self.scorer.vocabulary.tag_ids
-        predicted = [ids[tag] for found in self.scorer.predict(split.forms) for tag in found.tags]
+        predicted = [ids[tag] for found in self.scorer.predict(split.table) for tag in found.tags]
         true = split.tags.rows.astype(np.int64)
         known = true >= 0
         return confusion_matrix(true[known], np.array(predicted, np.int64)[known], len(self.tags))
@@ -135,23 +137,19 @@ class TagInspector(Inspector[TaggedSplit]):
 
     def checks(self, split: TaggedSplit, count: int) -> Iterator[CheckResult]:
         """Check that emissions depend neither on the neighbours in a batch nor on padding."""
-        table = split.take(count).forms
+        table = split.take(count).table
         rows = np.arange(table.rows.size)
         together = [_emissions(self.scorer, self.scorer.inputs(table, rows))]
         alone = [_emissions(self.scorer, self.scorer.inputs(table, rows[r : r + 1])) for r in rows]
         flat_alone = np.concatenate(alone)
         yield _compare(BATCH_INVARIANCE, together[0], flat_alone, len(rows))
         inputs = self.scorer.inputs(table, rows)
-        padded = inputs._replace(  # with real ids, so that errors show
-            words=torch.cat([inputs.words, inputs.words[:, :1].expand(-1, 3)], dim=1),
-            forms=torch.cat([inputs.forms, inputs.forms[:, :1].expand(-1, 3)], dim=1),
-            spelling=torch.nn.functional.pad(inputs.spelling, (0, 3)),
-        )
-        yield _compare(PADDING_INVARIANCE, together[0], _emissions(self.scorer, padded), len(rows))
+        padded = _emissions(self.scorer, inputs.padded(3))
+        yield _compare(PADDING_INVARIANCE, together[0], padded, len(rows))
 
     def compare_reloaded(self, other: Any, split: TaggedSplit, count: int) -> CheckResult:
         """Check that the reloaded model gives the same emissions and moves."""
-        table = split.take(count).forms
+        table = split.take(count).table
         inputs = self.scorer.inputs(table, np.arange(table.rows.size))
         one, two = self.scorer, self.scorer.with_model(other)
         result = _compare(
@@ -165,7 +163,7 @@ class TagInspector(Inspector[TaggedSplit]):
 
 
 @torch.no_grad()
-def _emissions(scorer: TagScorer, inputs: WordInputs) -> FloatArray:
+def _emissions(scorer: TagScorer, inputs: Any) -> FloatArray:
     """Return the emissions of all tokens, without those of padding."""
     model = scorer.model.eval()
     inputs = inputs.to(device_of(model))

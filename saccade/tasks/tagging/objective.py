@@ -7,10 +7,17 @@ import numpy as np
 import torch
 
 from saccade.data.samplers import bucketed_batches
+from saccade.models.bert_tagger import PieceInputs
 from saccade.models.taggers import Tagger, WordInputs
 from saccade.tasks.neural import StatelessObjective, device_of
 from saccade.tasks.tagging.config import TagRecipe
-from saccade.tasks.tagging.sentences import FormTable, TaggedSplit, TagVocabulary
+from saccade.tasks.tagging.sentences import (
+    AnyTable,
+    FormTable,
+    PieceTable,
+    TaggedSplit,
+    TagVocabulary,
+)
 from saccade.training.objective import Loss
 from saccade.types.arrays import IntArray
 from saccade.types.bags import Bags
@@ -20,7 +27,7 @@ from saccade.types.shapes import TokenIds
 class TaggedBatch(NamedTuple):
     """Sentences of similar length with the tags of their tokens."""
 
-    inputs: WordInputs
+    inputs: WordInputs | PieceInputs
     tags: TokenIds
 
     @property
@@ -53,6 +60,21 @@ def word_inputs(table: FormTable, rows: IntArray) -> WordInputs:
     return WordInputs(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
 
 
+def piece_inputs(table: PieceTable, rows: IntArray) -> PieceInputs:
+    """Return some sentences as tensors."""
+    lengths = (np.diff(bags.starts)[rows] for bags in (table.ids, table.rows))
+    id_lengths, words = (torch.from_numpy(array) for array in lengths)
+    ids, first = (torch.from_numpy(pad_bags(bags, rows)) for bags in (table.ids, table.rows))
+    return PieceInputs(ids, id_lengths, first, words)
+
+
+def tagger_inputs(table: AnyTable, rows: IntArray) -> WordInputs | PieceInputs:
+    """Return some sentences as the tensors that the model of their table reads."""
+    if isinstance(table, PieceTable):
+        return piece_inputs(table, rows)
+    return word_inputs(table, rows)
+
+
 class TagObjective(StatelessObjective[TaggedBatch]):
     """Mean -log p of the tags, by token: of whole sequences with a CRF, else of each tag."""
 
@@ -76,7 +98,7 @@ class TagObjective(StatelessObjective[TaggedBatch]):
         some = self.splits[split]
         for rows in bucketed_batches(self.lengths, self.batch_rows, self.settings.seed, start):
             tags = torch.from_numpy(pad_bags(some.tags, rows))
-            yield TaggedBatch(word_inputs(some.forms, rows), tags)
+            yield TaggedBatch(tagger_inputs(some.table, rows), tags)
 
     def batches_in_epoch(self) -> int:
         """Return how many batches contain every sentence once."""

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from saccade.config import Config
 from saccade.data.word_splitting import SPAN_SPLITTERS
 from saccade.errors import ConfigError
@@ -63,7 +65,7 @@ class TagPredictor(Predictor[TokenizedText]):
             some = inputs[start : start + PREDICT_SENTENCES]
             table = self.scorer.encode([given.tokens for given in some if given.spans])
             tagged = iter(self.scorer.predict(table))
-            none = TaggedTokens((), table.words[:0].astype(float))
+            none = TaggedTokens((), np.zeros(0))
             predictions += [self._predict(g, next(tagged) if g.spans else none) for g in some]
             context.on_progress("predicting", len(predictions), len(inputs))
         return predictions

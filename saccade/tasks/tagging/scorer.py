@@ -1,17 +1,18 @@
 """Tags and their probabilities of sentences, in batches of similar length."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from saccade.models.bert_tagger import PieceInputs
 from saccade.models.taggers import Tagger, WordInputs
 from saccade.tasks.neural import device_of
 from saccade.tasks.tagging.config import TagRecipe
-from saccade.tasks.tagging.objective import word_inputs
-from saccade.tasks.tagging.sentences import FormEncoder, FormTable, TagVocabulary
+from saccade.tasks.tagging.objective import tagger_inputs
+from saccade.tasks.tagging.sentences import AnyTable, TagVocabulary, make_encoder
 from saccade.types.arrays import FloatArray, IntArray
 
 SCORE_SENTENCES = 64  # of a batch
@@ -29,21 +30,21 @@ class TagScorer:
 
     def __init__(self, recipe: TagRecipe, model: Tagger, vocabulary: TagVocabulary):
         self.recipe, self.model, self.vocabulary = recipe, model, vocabulary
-        self.encoder = FormEncoder(vocabulary.words)
+        self.encoder = make_encoder(recipe, vocabulary)
 
     def with_model(self, model: Tagger) -> "TagScorer":
         """Return the scorer of another model with the same settings."""
         return type(self)(self.recipe, model, self.vocabulary)
 
-    def encode(self, sentences: Sequence[Sequence[str]]) -> FormTable:
-        """Return the forms of sentences, each of one token or more."""
+    def encode(self, sentences: Sequence[Sequence[str]]) -> AnyTable:
+        """Return the table of sentences, each of one token or more."""
         return self.encoder.encode(sentences)
 
-    def inputs(self, table: FormTable, rows: IntArray) -> WordInputs:
+    def inputs(self, table: AnyTable, rows: IntArray) -> WordInputs | PieceInputs:
         """Return some sentences as tensors on the device of the model."""
-        return word_inputs(table, rows).to(device_of(self.model))
+        return tagger_inputs(table, rows).to(device_of(self.model))
 
-    def emissions(self, table: FormTable) -> Iterator[tuple[IntArray, WordInputs, Tensor]]:
+    def emissions(self, table: AnyTable) -> Iterator[tuple[IntArray, Any, Tensor]]:
         """Yield batches of similar length: their rows, inputs and emissions."""
         was_training = self.model.training
         self.model.eval()
@@ -56,7 +57,7 @@ class TagScorer:
             yield rows, inputs, emissions
         self.model.train(was_training)
 
-    def predict(self, table: FormTable) -> list[TaggedTokens]:
+    def predict(self, table: AnyTable) -> list[TaggedTokens]:
         """Return the most probable tags of each sentence."""
         names = self.vocabulary.tags
         found: dict[int, TaggedTokens] = {}

@@ -13,7 +13,11 @@ import numpy as np
 from saccade.data.samplers import evenly_spaced_rows
 from saccade.data.spelling import spell_words
 from saccade.data.tagging.schemes import TaggedSentence
+from saccade.data.tokenizers import tokenizer_from_json
+from saccade.data.wordpiece import CLS, SEP, WordPieceTokenizer
 from saccade.io.documents import parse_structure
+from saccade.models.tagging_config import BertTaggerConfig
+from saccade.tasks.tagging.config import TagRecipe
 from saccade.types.arrays import IntArray
 from saccade.types.bags import Bags, make_bags
 from saccade.types.word_ids import FIRST_WORD, UNKNOWN_WORD
@@ -25,6 +29,7 @@ class TagVocabulary(NamedTuple):
     words: list[str]
     tags: list[str]
     is_bio: bool
+    pieces: dict[str, Any] = {}  # WordPiece tokenizer, of `bert`
 
     @property
     def tag_ids(self) -> dict[str, int]:
@@ -33,11 +38,22 @@ class TagVocabulary(NamedTuple):
 
     def model_sizes(self) -> dict[str, int]:
         """Return the settings of a network that follow from the words and tags."""
-        return {"vocab_size": len(self.words) + FIRST_WORD, "outputs": len(self.tags)}
+        size = len(self.words) + FIRST_WORD
+        if self.pieces:
+            size = tokenizer_from_json(self.pieces).vocab_size
+        return {"vocab_size": size, "outputs": len(self.tags)}
+
+    @classmethod
+    def from_tokenizer(cls, tokenizer: Any) -> "TagVocabulary":
+        """Return the vocabulary of an encoder that was trained for another task, without tags."""
+        return cls([], [], True, tokenizer.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return self._asdict()
+        values = self._asdict()
+        if not self.pieces:
+            del values["pieces"]
+        return values
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "TagVocabulary":
@@ -58,6 +74,13 @@ class FormTable(NamedTuple):
     spelling: IntArray  # (forms, bytes + 2), padded with 0
 
 
+class PieceTable(NamedTuple):
+    """Sentences as pieces: ids with [CLS] and [SEP], and the first piece of each word."""
+
+    rows: Bags  # of each sentence, the position of the first piece of each word
+    ids: Bags  # of each sentence
+
+
 class FormEncoder:
     """Encodes tokens as word ids and as the ids of their bytes."""
 
@@ -72,21 +95,56 @@ class FormEncoder:
         return FormTable(make_bags(rows), np.array(words, np.int64), spell_words(numbers))
 
 
+class WordPieceEncoder:
+    """Encodes tokens as pieces of a WordPiece tokenizer, up to the positions of a BERT."""
+
+    def __init__(self, pieces: dict[str, Any], max_length: int):
+        tokenizer = tokenizer_from_json(pieces)
+        assert isinstance(tokenizer, WordPieceTokenizer)
+        self.tokenizer, self.max_length = tokenizer, max_length
+
+    def encode(self, sentences: Iterable[Sequence[str]]) -> PieceTable:
+        """Return the pieces of some sentences; each different word is cut once."""
+        sentences = list(sentences)
+        forms = list(dict.fromkeys(chain.from_iterable(sentences)))
+        pieces = dict(zip(forms, self.tokenizer.encode_words(forms), strict=True))
+        limit = self.max_length - 1
+        ids, firsts = [], []
+        for sentence in sentences:
+            of_words = [pieces[token] for token in sentence]
+            row = [CLS, *chain.from_iterable(of_words)][:limit]
+            starts = np.cumsum([1, *map(len, of_words[:-1])])
+            firsts.append(np.minimum(starts, len(row)).tolist())
+            ids.append([*row, SEP])
+        return PieceTable(make_bags(firsts), make_bags(ids))
+
+
+AnyEncoder = FormEncoder | WordPieceEncoder
+AnyTable = FormTable | PieceTable
+
+
+def make_encoder(recipe: TagRecipe, vocabulary: TagVocabulary) -> AnyEncoder:
+    """Return the encoder of the tokens for the model of a recipe."""
+    if isinstance(recipe.model, BertTaggerConfig):
+        return WordPieceEncoder(vocabulary.pieces, recipe.model.max_length)
+    return FormEncoder(vocabulary.words)
+
+
 @dataclass(frozen=True, eq=False)
 class TaggedSplit:
     """Tagged sentences; ids are computed when a model needs them."""
 
     sentences: Sequence[TaggedSentence]
     vocabulary: TagVocabulary
-    encoder: FormEncoder
+    encoder: AnyEncoder
     is_held_out: bool = True  # False: the training sentences themselves
 
     def __len__(self) -> int:
         return len(self.sentences)
 
     @cached_property
-    def forms(self) -> FormTable:
-        """The word forms of the sentences."""
+    def table(self) -> AnyTable:
+        """The sentences as the model reads them."""
         return self.encoder.encode(sentence.tokens for sentence in self.sentences)
 
     @cached_property

@@ -4,7 +4,7 @@ from saccade.data.datasets import TAGGED_DATASETS
 from saccade.data.records.role_names import TASK_ROLES
 from saccade.models.registry import TAGGING_MODELS
 from saccade.registry import import_when_called
-from saccade.tasks.base import AnyTaskSpec, TaskSpec
+from saccade.tasks.base import AnyTaskSpec, TaskSpec, Transfer
 from saccade.tasks.tagging.config import TagRecipe
 from saccade.tasks.tagging.data import SYNTHETIC_TAGGED, load_tagged, prepare_tagged
 from saccade.tasks.tagging.sentences import TagVocabulary
@@ -23,4 +23,5 @@ TAGGING: AnyTaskSpec = TaskSpec(
     components=import_when_called("saccade.tasks.tagging.components:tag_components"),
     roles=TASK_ROLES["tag"],
     transferable_data_settings=("min_count",),
+    transfers={"bert": Transfer(TagVocabulary.from_tokenizer)},
 )
