@@ -106,7 +106,7 @@ CASES = {
     "classify ngrams": train("classify", "reviews.csv", "ngrams"),
     "classify fasttext": train("classify", "reviews.csv", "fasttext", "train.threads=1"),
     "classify cnn": train("classify", "reviews.csv", "cnn", *LOOP),
-    "tag bilstm_tagger": train("tag", "tags.conll", "bilstm_tagger", "model.width=4", *LOOP),
+    "tag bilstm_tagger": train("tag", "tags.conll", "bilstm_tagger", "model.word_width=4", *LOOP),
     "forecast recurrent": train("forecast", "series.csv", "recurrent", *LOOP),
     "forecast autoregressive": train("forecast", "series.csv", "autoregressive", *LOOP),
     "kernel-regression kernel": train("kernel-regression", "points.csv", "kernel"),

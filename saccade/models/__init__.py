@@ -41,6 +41,7 @@ from saccade.models.config import (
     TransformerXLConfig,
     TranslatorConfig,
 )
+from saccade.models.elmo_config import ElmoConfig
 from saccade.models.image_config import (
     AirbenchConfig,
     AlexNetConfig,
@@ -72,6 +73,7 @@ from saccade.models.tagging_config import (
     BertTaggerConfig,
     BiLSTMTaggerConfig,
     CNNTaggerConfig,
+    ElmoTaggerConfig,
     TaggerConfig,
     WordTaggerConfig,
 )
@@ -86,12 +88,14 @@ if TYPE_CHECKING:
     from saccade.models.base import CausalLM, EncoderDecoder, TokenModel
     from saccade.models.bert import BertEncoder
     from saccade.models.bert_tagger import BertTagger
-    from saccade.models.bidirectional_lm import BidirectionalLM
+    from saccade.models.bidirectional_lm import BidirectionalBase, BidirectionalLM
     from saccade.models.captioning import CaptionTransformer, RecurrentCaptioner
     from saccade.models.conv_lm import ConvLM
     from saccade.models.conv_seq2seq import ConvSeq2Seq
     from saccade.models.densenet import DenseNet
     from saccade.models.efficientnet_lite import EfficientNetLite
+    from saccade.models.elmo import Elmo, ElmoLayers
+    from saccade.models.elmo_tagger import ElmoTagger
     from saccade.models.forecasting import AutoregressiveForecaster, Forecaster, RecurrentForecaster
     from saccade.models.googlenet import GoogLeNet
     from saccade.models.gpt import GPT
@@ -128,6 +132,7 @@ _LAZY = {
     "BertTagger": "saccade.models.bert_tagger:BertTagger",
     "BiLSTMClassifier": "saccade.models.text_classifiers:BiLSTMClassifier",
     "BiLSTMTagger": "saccade.models.taggers:BiLSTMTagger",
+    "BidirectionalBase": "saccade.models.bidirectional_lm:BidirectionalBase",
     "BidirectionalLM": "saccade.models.bidirectional_lm:BidirectionalLM",
     "CNNTagger": "saccade.models.taggers:CNNTagger",
     "CaptionTransformer": "saccade.models.captioning:CaptionTransformer",
@@ -136,6 +141,9 @@ _LAZY = {
     "ConvSeq2Seq": "saccade.models.conv_seq2seq:ConvSeq2Seq",
     "DenseNet": "saccade.models.densenet:DenseNet",
     "EfficientNetLite": "saccade.models.efficientnet_lite:EfficientNetLite",
+    "Elmo": "saccade.models.elmo:Elmo",
+    "ElmoLayers": "saccade.models.elmo:ElmoLayers",
+    "ElmoTagger": "saccade.models.elmo_tagger:ElmoTagger",
     "EncoderDecoder": "saccade.models.base:EncoderDecoder",
     "Forecaster": "saccade.models.forecasting:Forecaster",
     "GPT": "saccade.models.gpt:GPT",
@@ -195,6 +203,7 @@ __all__ = [
     "BiLSTMConfig",
     "BiLSTMTagger",
     "BiLSTMTaggerConfig",
+    "BidirectionalBase",
     "BidirectionalLM",
     "BidirectionalLMConfig",
     "CAPTION_MODELS",
@@ -213,6 +222,11 @@ __all__ = [
     "DenseNetConfig",
     "EfficientNetLite",
     "EfficientNetLiteConfig",
+    "Elmo",
+    "ElmoConfig",
+    "ElmoLayers",
+    "ElmoTagger",
+    "ElmoTaggerConfig",
     "EncoderDecoder",
     "FORECASTING_MODELS",
     "Forecaster",

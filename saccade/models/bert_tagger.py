@@ -66,6 +66,14 @@ class BertTagger(Tagger):
 
     def encode(self, x: Hidden, inputs: PieceInputs) -> Float[Tensor, "B N D"]:
         """Return the hidden vector of the first piece of each word."""
-        hidden = self.encoder.encode(x, inputs.id_lengths)
-        index = inputs.first[..., None].expand(-1, -1, hidden.shape[-1])
-        return self.dropout(hidden.gather(1, index))
+        return self.dropout(_first_pieces(self.encoder.encode(x, inputs.id_lengths), inputs))
+
+    def layers_of(self, inputs: PieceInputs) -> list[Float[Tensor, "B N D"]]:
+        """Return the embeddings and the output of each layer at the first piece of each word."""
+        states = self.encoder.hidden_states(inputs.ids, lengths=inputs.id_lengths)
+        return [_first_pieces(hidden, inputs) for hidden in states]
+
+
+def _first_pieces(hidden: Hidden, inputs: PieceInputs) -> Float[Tensor, "B N D"]:
+    index = inputs.first[..., None].expand(-1, -1, hidden.shape[-1])
+    return hidden.gather(1, index)

@@ -41,6 +41,7 @@ from saccade.models.config import (
     TransformerXLConfig,
 )
 from saccade.models.control_config import A2CConfig, DQNConfig, PPOConfig, ReinforceConfig
+from saccade.models.elmo_config import ElmoConfig
 from saccade.models.image_config import (
     AirbenchConfig,
     AlexNetConfig,
@@ -55,7 +56,12 @@ from saccade.models.image_config import (
     VisionTransformerConfig,
 )
 from saccade.models.sentence_config import SentenceBertConfig, WordMeanConfig
-from saccade.models.tagging_config import BertTaggerConfig, BiLSTMTaggerConfig, CNNTaggerConfig
+from saccade.models.tagging_config import (
+    BertTaggerConfig,
+    BiLSTMTaggerConfig,
+    CNNTaggerConfig,
+    ElmoTaggerConfig,
+)
 from saccade.registry import import_attribute
 
 
@@ -93,6 +99,7 @@ LANGUAGE_MODELS: dict[str, ModelEntry] = {
         BidirectionalLMConfig, "saccade.models.bidirectional_lm:BidirectionalLM"
     ),
     "conv_lm": ModelEntry(ConvLMConfig, "saccade.models.conv_lm:ConvLM"),
+    "elmo": ModelEntry(ElmoConfig, "saccade.models.elmo:Elmo"),
     "gpt1": ModelEntry(GPTConfig, "saccade.models.gpt:GPT"),
     "gpt2": ModelEntry(GPTConfig, "saccade.models.gpt:GPT"),
     "gpt3": ModelEntry(GPTConfig, "saccade.models.gpt:GPT"),
@@ -188,6 +195,7 @@ TAGGING_MODELS: dict[str, ModelEntry] = {
     "bert": ModelEntry(BertTaggerConfig, "saccade.models.bert_tagger:BertTagger"),
     "bilstm_tagger": ModelEntry(BiLSTMTaggerConfig, "saccade.models.taggers:BiLSTMTagger"),
     "cnn_tagger": ModelEntry(CNNTaggerConfig, "saccade.models.taggers:CNNTagger"),
+    "elmo": ModelEntry(ElmoTaggerConfig, "saccade.models.elmo_tagger:ElmoTagger"),
 }
 
 SENTENCE_MODELS: dict[str, ModelEntry] = {

@@ -121,15 +121,15 @@ class WordTagger(Tagger):
 
     def __init__(self, config: WordTaggerConfig):
         super().__init__(config)
-        self.words = nn.Embedding(config.vocab_size, config.width, padding_idx=0)
-        nn.init.normal_(self.words.weight, std=config.width**-0.5)
+        self.words = nn.Embedding(config.vocab_size, config.word_width, padding_idx=0)
+        nn.init.normal_(self.words.weight, std=config.word_width**-0.5)
         with torch.no_grad():
             self.words.weight[0] = 0
         self.words.weight.requires_grad_(not config.frozen_vectors)
         self.characters = CharacterCNN(
             config.character_width, (CHARACTER_KERNEL,), (config.character_filters,)
         )
-        self.width = config.width + config.character_filters
+        self.width = config.word_width + config.character_filters
         self.word_dropout, self.dropout = config.word_dropout, Dropout(config.dropout)
 
     def embed(self, inputs: WordInputs) -> Hidden:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from saccade.config import Config
 from saccade.models.bert_config import BertConfig
+from saccade.models.elmo_config import ElmoConfig
 from saccade.types.limits import MAX_DEPTH, MAX_LENGTH, MAX_VOCABULARY, MAX_WIDTH
 
 
@@ -25,7 +26,7 @@ class WordTaggerConfig(TaggerConfig):
 
     vocab_size: int = Field(0, ge=0, le=MAX_VOCABULARY)
     """Number of word ids, padding and unknown words included; from the data."""
-    width: int = Field(100, ge=1, le=MAX_WIDTH)
+    word_width: int = Field(100, ge=1, le=MAX_WIDTH)
     """Width of the word vectors; that of `vectors`, if given."""
     vectors: str | None = None
     """File of word vectors in text format (word2vec, GloVe, fastText) that the words start from."""
@@ -58,6 +59,20 @@ class BiLSTMTaggerConfig(WordTaggerConfig):
     """Width of the state of each direction."""
     depth: int = Field(1, ge=1, le=MAX_DEPTH)
     """Number of layers."""
+
+
+class ElmoTaggerConfig(WordTaggerConfig, ElmoConfig):
+    """Bidirectional LSTM over words and the frozen layers of an ELMo (Peters et al. 2018)."""
+
+    name: Literal["elmo"] = "elmo"
+    vocab_size: int = Field(0, ge=0, le=MAX_VOCABULARY)
+    """Number of word ids, padding and unknown words included; from the data."""
+    dropout: float = Field(0.4, ge=0, lt=1)
+    """Dropout of the word vectors and of the vectors before the output layer."""
+    hidden: int = Field(128, ge=1, le=MAX_WIDTH)
+    """Width of the state of each direction of the LSTM over the layers."""
+    is_frozen: bool = True
+    """Leave the layers of the ELMo as they are; only their mixture is learned."""
 
 
 class CNNTaggerConfig(WordTaggerConfig):

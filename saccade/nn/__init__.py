@@ -72,6 +72,7 @@ from saccade.nn.hard_attention import (
 from saccade.nn.init import INITS, init_weight
 from saccade.nn.kernels.linear_cross_entropy import OutputLayer, TokenLoss, linear_cross_entropy
 from saccade.nn.kv_cache import KVCache, extend_cache, trim_cache
+from saccade.nn.layer_mix import LayerMix
 from saccade.nn.local_attention import (
     CentrePredictor,
     LocalAttention,
@@ -175,6 +176,7 @@ __all__ = [
     "Highway",
     "INITS",
     "KVCache",
+    "LayerMix",
     "LearnedPositions",
     "LinearChainCRF",
     "LoadReport",

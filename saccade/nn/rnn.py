@@ -84,6 +84,15 @@ class RNN(nn.Module):
             x = torch.cat(outputs, dim=-1) if ways == 2 else outputs[0]
         return RNNOutput(x, torch.stack(last_state, dim=1))
 
+    def layer_outputs(self, x: Hidden, lengths: Lengths | None) -> list[Hidden]:
+        """Return the outputs of every layer of a stack in one direction, from zero states."""
+        assert not self.bidirectional
+        found = []
+        for index in range(len(self.layers)):
+            x = self._run_layer(index, self.dropout(x) if index else x, lengths, None).outputs
+            found.append(x)
+        return found
+
     def _run_layer(
         self, index: int, x: Tensor, lengths: Tensor | None, start: Tensor | None
     ) -> RNNOutput:

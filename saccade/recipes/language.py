@@ -13,8 +13,9 @@ LANGUAGE_LEARNING_RATES = {"gpt1": 1e-3, "gpt2": 2e-3, "gpt3": 2e-3, "transforme
 
 def language_recipe(model: str = "gru") -> LanguageRecipe:
     """Language model of your own text (--data) or of the Python reference."""
+    kind = "word" if model == "elmo" else "character"  # its words are read as characters
     return LanguageRecipe(
-        data={"synthetic": "python", "tokenizer": {"kind": "character"}},
+        data={"synthetic": "python", "tokenizer": {"kind": kind}},
         model={"name": model, **LANGUAGE_SIZES.get(model, {"width": 128})},
         train={"batch_tokens": 2048, "learning_rate": LANGUAGE_LEARNING_RATES.get(model, 4e-3)},
     )

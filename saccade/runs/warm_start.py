@@ -39,7 +39,11 @@ def inherit_config(
             "cannot be trained further; try to put the old and the new data into one file, and "
             "train on that."
         )
-    names = [name for name in type(recipe.model).model_fields if name not in changeable]
+    fields, kept_model = {*type(recipe.model).model_fields}, other.model.model_dump()
+    if recipe.task != other.task:  # whose model may have settings of its own
+        own = {*transfers[other.task].own_model_settings}
+        kept_model = {n: v for n, v in kept_model.items() if n in fields - own}
+    names = kept_model.keys() - {*changeable}
     if changed := _differences(other.model, recipe.model, names):
         raise ConfigError(
             f"got other settings of the model than those of {where}: {'; '.join(changed)}; try "
@@ -54,7 +58,7 @@ def inherit_config(
     data = recipe.data.model_dump(exclude_unset=True)
     data |= {name: value for name, value in other.data.model_dump().items() if name in kept}
     given = recipe.model.model_dump(exclude_unset=True)
-    model = other.model.model_dump() | {n: given[n] for n in changeable if n in given}
+    model = kept_model | {n: v for n, v in given.items() if n not in names}
     return recipe.with_values(model=model, data=data)
 
 

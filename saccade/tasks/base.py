@@ -379,6 +379,7 @@ class Transfer(NamedTuple):
     preprocessor: Callable[[Any], Any]  # that of the other run → the part of it that is kept
     data_settings: tuple[str, ...] = ()  # settings of the data that are kept
     open_model_settings: tuple[str, ...] = ()  # settings of the model that may be changed
+    own_model_settings: tuple[str, ...] = ()  # those that are not kept
 
 
 @dataclass(frozen=True)

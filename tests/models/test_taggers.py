@@ -18,7 +18,8 @@ WORDS = "the cat sat on mats".split()
 SIZES: dict[str, Any] = {
     "vocab_size": len(WORDS) + 2,
     "outputs": 4,
-    "width": 6,
+    "word_width": 6,
+    "width": 4,
     "character_width": 3,
     "character_filters": 4,
     "hidden": 5,
@@ -105,5 +106,6 @@ def test_words_are_dropped_while_training_only() -> None:
 
 
 def test_dilation_grows_with_the_layer() -> None:
-    config = CNNTaggerConfig(**{k: v for k, v in SIZES.items()}, depth=3)
+    sizes = {k: v for k, v in SIZES.items() if k in CNNTaggerConfig.model_fields}
+    config = CNNTaggerConfig(**sizes, depth=3)
     assert [layer.dilation for layer in CNNTagger(config).layers] == [1, 2, 4]

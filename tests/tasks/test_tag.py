@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from saccade.data.datasets import TAGGED_DATASETS, is_local
+from saccade.data.tagging.synthetic import generate_tagged_sentences
+from saccade.data.wordpiece import CLS, SEP, WordPieceTokenizer
 from saccade.errors import ConfigError, DataError
 from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.run import Run, load_run
@@ -16,9 +20,11 @@ from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.tasks.base import PrepareContext
 from saccade.tasks.tagging.data import prepare_tagged
 from saccade.tasks.tagging.evaluate import majority_tags
+from saccade.tasks.tagging.probing import fit_probe, layer_vectors, probe_layers
+from saccade.tasks.tagging.sentences import TagVocabulary
 
 SMALL = {
-    "model.width": 12,
+    "model.word_width": 12,
     "model.character_filters": 12,
     "model.hidden": 16,
     "model.dropout": 0.1,
@@ -133,10 +139,9 @@ def test_maps_show_probabilities_words_and_moves(spans_run: Path, words_run: Pat
         run.look("   ")
 
 
-def test_figures_are_drawn(spans_run: Path, tmp_path: Path) -> None:
+def test_maps_are_drawn(spans_run: Path, tmp_path: Path) -> None:
     run = load_run(spans_run)
-    run.save_figures(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} >= {"confusion.png", "transitions.png"}
+    assert {*run.inspector.figures(run.data().splits)} == {"confusion.png", "transitions.png"}
     run.look(TEXT).save(tmp_path / "map.png")
     assert (tmp_path / "map.png").stat().st_size > 1000
     json.dumps(run.look(TEXT).to_dict())
@@ -151,12 +156,12 @@ def test_saliency_is_the_derivative_of_the_score(spans_run: Path) -> None:
     inputs = inspector._inputs(given)
     values = inspector._saliency_map(given).values
     x = model.embed(inputs).detach()
-    best = model.decode(model.emissions(x, inputs.lengths).float(), inputs.lengths)[0]
+    best = model.decode(model.emissions(x, inputs).float(), inputs.lengths)[0]
 
     def score(position: int, word: int, scale: float) -> float:
         changed = x.clone()
         changed[0, word] *= scale
-        emissions = model.emissions(changed, inputs.lengths)[0, position]
+        emissions = model.emissions(changed, inputs)[0, position]
         return float(emissions[best[position]] - emissions.mean())
 
     for position, word in ((0, 0), (1, 0), (4, 3)):
@@ -190,7 +195,7 @@ def test_word_vectors_are_the_start(tmp_path: Path) -> None:
     lines = [f"{word} {' '.join(map(str, row))}\n" for word, row in vectors.items()]
     (tmp_path / "vectors.txt").write_text("".join(lines))
     settings = {"model__vectors": str(tmp_path / "vectors.txt"), "train__steps": 1}
-    changes = {k: v for k, v in SMALL.items() if k != "model.width"}
+    changes = {k: v for k, v in SMALL.items() if k != "model.word_width"}
     recipe = resolve_recipe(
         "tag",
         changes=changes
@@ -203,7 +208,7 @@ def test_word_vectors_are_the_start(tmp_path: Path) -> None:
     table = run.model.words.weight
     for word, row in vectors.items():
         assert table[ids[word.lower()]].tolist() == [*row]
-    assert run.recipe.model.width == 2 and not table.requires_grad
+    assert run.recipe.model.word_width == 2 and not table.requires_grad
     assert run.metadata["from"] == str(tmp_path / "vectors.txt")
 
 
@@ -270,3 +275,120 @@ def test_published_set_has_its_splits() -> None:
         "test": 1287,
     }
     assert len(data.preprocessor.tags) == 13
+
+
+# --- encoders -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def elmo_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a tagger that starts from a small ELMo."""
+    folder = tmp_path_factory.mktemp("runs")
+    text = folder / "text.txt"
+    sentences = generate_tagged_sentences()[:300]
+    text.write_text("\n".join(" ".join(sentence.tokens) for sentence in sentences))
+    changes = {
+        "model.width": 16,
+        "model.filters": 6,
+        "train.learning_rate": 0.02,
+        "train.steps": 30,
+        "train.report_every": 5,
+        "train.batch_tokens": 512,
+        "train.evaluate_every": 30,
+        "train.threads": 1,
+        "data.segment_length": 16,
+    }
+    recipe = resolve_recipe("language", data=str(text), model="elmo", changes=changes).recipe
+    train_recipe(recipe, folder / "elmo", TrainOptions())
+    tagging = {k: v for k, v in SMALL.items() if k != "model.dropout"}
+    tagging |= {"train.steps": 60, "model.word_width": 8}
+    start = folder / "elmo"
+    recipe = resolve_recipe("tag", changes=tagging, init_from=start).recipe
+    train_recipe(recipe, folder / "tag", TrainOptions(init_from=start))
+    return folder
+
+
+def test_elmo_is_pretrained_on_text(elmo_run: Path) -> None:
+    run = load_run(elmo_run / "elmo")
+    losses = [row["loss"] for row in run.metrics() if "loss" in row]
+    assert losses[-1] < losses[0]
+    found = run.evaluate()
+    assert "mean of both models" in found.conventions["loss"] and 0 < found["accuracy"] < 1
+    assert "___" not in run.predict("Olga Wesings ___ 8,702 yen").text
+    assert all(result.passed for result in run.check(inputs=3) if result.num_inputs)
+
+
+def test_tagger_starts_from_the_layers_of_an_elmo(elmo_run: Path) -> None:
+    elmo, run = load_run(elmo_run / "elmo"), load_run(elmo_run / "tag")
+    assert run.recipe.model_name == "elmo" and run.recipe.model.width == 16
+    assert run.metadata["from"] == str(elmo_run / "elmo")
+    weights = elmo.model.state_dict()
+    for name, value in run.model.elmo.state_dict().items():
+        assert torch.equal(value, weights[name])
+    assert all(result.passed for result in run.check(inputs=3) if result.num_inputs)
+    shares = run.look(TEXT, kind="layers").maps["layers", 1]
+    assert shares.columns == ["characters", "LSTM 1", "LSTM 2"]
+    assert shares.values.sum() == pytest.approx(1.0)
+    assert not np.allclose(shares.values, 1 / 3, atol=1e-4)
+
+
+def test_probe_is_a_ridge_regression_on_each_layer(elmo_run: Path) -> None:
+    run = load_run(elmo_run / "tag")
+    scorer = run.inspector.scorer  # type: ignore[attr-defined]
+    train_split, test_split = run.split("train"), run.split("test")
+    found = probe_layers(scorer, train_split, test_split)
+    assert len(found.metrics) == 3 and found.name == "f1"
+    random = np.random.default_rng(0)
+    x, tags = random.standard_normal((50, 4)), np.eye(3)[random.integers(3, size=50)]
+    probe = fit_probe(x, tags)
+    z = np.c_[(x - x.mean(0)) / (x.std(0) + 1e-6), np.ones(50)]
+    gradient = z.T @ (z @ probe.weights - tags) + probe.weights
+    assert np.abs(gradient).max() < 1e-9
+    assert {"probe.png", "layers.png"} <= {*run.inspector.figures(run.data().splits)}
+
+
+def test_layers_are_those_of_each_sentence_by_itself(elmo_run: Path) -> None:
+    run = load_run(elmo_run / "tag")
+    scorer, split = run.inspector.scorer, run.split("test").take(6)  # type: ignore[attr-defined]
+    together = layer_vectors(scorer, split)
+    first = replace(split, sentences=split.sentences[:1])
+    for layer, alone in zip(together, layer_vectors(scorer, first), strict=True):
+        assert np.allclose(layer[: len(alone)], alone, atol=1e-5)
+
+
+def test_bert_tags_the_first_piece_of_each_word(tmp_path: Path) -> None:
+    changes = {
+        "model.width": 16,
+        "model.depth": 1,
+        "train.steps": 2,
+        "train.threads": 1,
+    }
+    recipe = resolve_recipe("tag", model="bert", changes=changes).recipe
+    train_recipe(recipe, tmp_path / "run", TrainOptions())
+    run = load_run(tmp_path / "run")
+    scorer = run.inspector.scorer  # type: ignore[attr-defined]
+    words = ["Upper", "Penworth", "zzyzx", "."]
+    table = scorer.encode([words, ["Ada"]])
+    tokenizer = scorer.encoder.tokenizer
+    pieces = tokenizer.encode_words(words)
+    ids = table.ids.rows[: table.ids.starts[1]].tolist()
+    assert ids == [CLS, *(piece for word in pieces for piece in word), SEP]
+    firsts = table.rows.rows[:4].tolist()
+    assert firsts == [1 + sum(map(len, pieces[:at])) for at in range(4)]
+    inputs = scorer.inputs(table, np.arange(2))
+    hidden = run.model.eval().encoder(inputs.ids, lengths=inputs.id_lengths)
+    expected = run.model.output(hidden[0, firsts])
+    torch.testing.assert_close(run.model(inputs)[0, :4], expected)
+    assert inputs.words_of_positions()[firsts[2]] == 2 and inputs.words_of_positions()[0] == -1
+    assert all(result.passed for result in run.check(inputs=3) if result.num_inputs)
+    long = scorer.encode([["Ada"] * 600])
+    assert len(long.ids.rows) == 512 and max(long.rows.rows) == 511
+    assert len(run.predict(" ".join(["Ada"] * 600)).tags or ()) == 600
+
+
+def test_encoder_of_another_language_is_refused(tmp_path: Path) -> None:
+    pieces = WordPieceTokenizer.fit(["дом кот лес"] * 5)
+    vocabulary = TagVocabulary.from_tokenizer(pieces)
+    recipe = resolve_recipe("tag", model="bert", changes={"model.width": 4}).recipe
+    with pytest.raises(DataError, match="pieces are not in the vocabulary of the encoder"):
+        prepare_tagged(recipe, PrepareContext(preprocessor=vocabulary))

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import torch
 from torch import nn
 
+from saccade.data.spelling import spell_words
 from saccade.data.text.token_store import TokenCorpus
 from saccade.data.tokenizers import Tokenizer
+from saccade.models.elmo import Elmo
 from saccade.models.registry import LANGUAGE_MODELS
 from saccade.tasks.base import Components
 from saccade.tasks.language_modeling.config import LanguageRecipe
@@ -28,7 +31,11 @@ LanguageComponents = Components[LanguageRecipe, Tokenizer, Any, TokenCorpus]
 def build_language_model(recipe: LanguageRecipe, tokenizer: Tokenizer) -> nn.Module:
     """Build the network of a recipe."""
     model_class: type[nn.Module] = LANGUAGE_MODELS[recipe.model_name].model_class
-    return build_network(recipe, lambda: model_class(recipe.model))
+    model = build_network(recipe, lambda: model_class(recipe.model))
+    if isinstance(model, Elmo):
+        words = tokenizer.display_tokens(range(tokenizer.vocab_size))
+        model.spell(torch.from_numpy(spell_words(words)))
+    return model
 
 
 CAUSAL = LanguageComponents(
@@ -56,5 +63,5 @@ MASKED = LanguageComponents(
 
 def language_components(recipe: LanguageRecipe) -> LanguageComponents:
     """Return the capabilities of a recipe: causal network, counts, or bidirectional network."""
-    by_name = {"ngram": COUNTED, "bidirectional": MASKED}
+    by_name = {"ngram": COUNTED, "bidirectional": MASKED, "elmo": MASKED}
     return by_name.get(recipe.model_name, CAUSAL)

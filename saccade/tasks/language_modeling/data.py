@@ -293,7 +293,7 @@ def _segment_choices(model: str, given: dict[str, Any]) -> list[Choice]:
             Choice("model.segment_length", size, "as in training"),
             Choice("model.memory_length", size, "as long as a segment"),
         ]
-    if model == "bidirectional":
+    if model in ("bidirectional", "elmo"):
         return [Choice("data.segment_order", "random", "each segment is read in both directions")]
     if model.startswith("gpt"):
         return [

@@ -24,7 +24,8 @@ from saccade.errors import ConfigError
 from saccade.inspection.checks import CheckResult
 from saccade.inspection.figures import HeatMap
 from saccade.inspection.recurrent_states import capture_recurrent_inputs, state_names
-from saccade.models.bidirectional_lm import BidirectionalLM
+from saccade.models.bidirectional_lm import BidirectionalBase
+from saccade.models.elmo import Elmo
 from saccade.nn.kernels.linear_cross_entropy import TokenLoss, linear_cross_entropy
 from saccade.tasks.base import Evaluator, HeatMapKey, Inspector, PredictContext, TextPredictor
 from saccade.tasks.language_modeling.config import LanguageRecipe
@@ -50,29 +51,39 @@ NO_CONTINUATION = (
 
 
 def masked_loss(
-    model: BidirectionalLM, segments: SegmentBatch, label_smoothing: float
+    model: BidirectionalBase, segments: SegmentBatch, label_smoothing: float
 ) -> TokenLoss:
-    """Return the loss of each token, predicted from all others of its segment."""
+    """Return the loss of each token, predicted from the others of its segment.
+
+    Of an ELMo it is the mean of both directions.
+    """
     device = device_of(model)
     ids, lengths = segments.inputs.to(device), segments.lengths
-    hidden = model.forward_hidden(ids, None if lengths is None else lengths.to(device))
-    return linear_cross_entropy(
-        drop_padding(hidden.flatten(0, 1), segments),
-        model.output_layer,
-        drop_padding(ids.flatten(), segments),
-        label_smoothing,
-    )
+    target = drop_padding(ids.flatten(), segments)
+    losses = [
+        linear_cross_entropy(
+            drop_padding(hidden.flatten(0, 1), segments),
+            model.output_layer,
+            target,
+            label_smoothing,
+        )
+        for hidden in model.predictors(ids, None if lengths is None else lengths.to(device))
+    ]
+    if len(losses) == 1:
+        return losses[0]
+    total, correct = (torch.stack(part).sum(0) for part in zip(*losses, strict=True))
+    return TokenLoss(total / len(losses), correct // len(losses))
 
 
 class MaskedObjective(StatelessObjective[LMBatch]):
     """Summed cross-entropy of every token, given all others of its segment."""
 
-    model: BidirectionalLM
+    model: BidirectionalBase
 
     def __init__(
         self,
         recipe: LanguageRecipe,
-        model: BidirectionalLM,
+        model: BidirectionalBase,
         tokenizer: Tokenizer,
         splits: Mapping[str, TokenCorpus],
     ):
@@ -122,7 +133,7 @@ class GapFiller(TextPredictor):
 
     options = FillOptions
 
-    def __init__(self, recipe: LanguageRecipe, model: BidirectionalLM, tokenizer: Tokenizer):
+    def __init__(self, recipe: LanguageRecipe, model: BidirectionalBase, tokenizer: Tokenizer):
         self.model, self.tokenizer = model, tokenizer
 
     def parse_options(self, options: Mapping[str, Any]) -> FillOptions:
@@ -198,7 +209,7 @@ class MaskedEvaluator(Evaluator[TokenCorpus]):
 
     headline = ("accuracy",)
 
-    def __init__(self, recipe: LanguageRecipe, model: BidirectionalLM, tokenizer: Tokenizer):
+    def __init__(self, recipe: LanguageRecipe, model: BidirectionalBase, tokenizer: Tokenizer):
         self.model, self.segment_length = model, recipe.data.segment_length
 
     @torch.no_grad()
@@ -225,8 +236,11 @@ class MaskedEvaluator(Evaluator[TokenCorpus]):
             tokens += LMBatch(segments).tokens
             counter.advance(LMBatch(segments).tokens)
         metrics = {"loss": total / tokens, "accuracy": right / tokens, "tokens": float(tokens)}
+        seen = "all other tokens"
+        if isinstance(self.model, Elmo):
+            seen = "those before it and from those after it (the mean of both models)"
         how = (
-            "one gap at a time, predicted from all other tokens of a segment of at most "
+            f"one gap at a time, predicted from {seen} of a segment of at most "
             f"{self.segment_length}"
         )
         return Evaluation(
@@ -239,7 +253,7 @@ class MaskedInspector(Inspector[TokenCorpus]):
 
     has_attention = False
 
-    def __init__(self, recipe: LanguageRecipe, model: BidirectionalLM, tokenizer: Tokenizer):
+    def __init__(self, recipe: LanguageRecipe, model: BidirectionalBase, tokenizer: Tokenizer):
         self.model, self.tokenizer = model, tokenizer
         self.filler = GapFiller(recipe, model, tokenizer)
         names = state_names(model.forward_stack.cell)
@@ -321,7 +335,7 @@ class MaskedInspector(Inspector[TokenCorpus]):
 
     @torch.no_grad()
     def compare_reloaded(
-        self, other: BidirectionalLM, split: TokenCorpus, count: int
+        self, other: BidirectionalBase, split: TokenCorpus, count: int
     ) -> CheckResult:
         """Check that the reloaded model gives the same hidden states."""
         difference = 0.0

@@ -5,7 +5,8 @@ from typing import Any
 import torch
 
 from saccade.data.tagging.schemes import allowed_moves
-from saccade.models.bert_classifier import copy_bert_encoder
+from saccade.models.bert_tagger import BertTagger
+from saccade.models.elmo_tagger import ElmoTagger, copy_elmo
 from saccade.models.registry import TAGGING_MODELS
 from saccade.models.taggers import Tagger, WordTagger
 from saccade.models.tagging_config import WordTaggerConfig
@@ -52,6 +53,16 @@ def load_word_vectors(recipe: TagRecipe, model: Tagger, vocabulary: TagVocabular
     return config.vectors
 
 
+def copy_pretrained(model: Tagger, other: Any) -> None:
+    """Copy the encoder of a run of another task: BERT or ELMo."""
+    if isinstance(model, ElmoTagger):
+        copy_elmo(model, other)
+    else:
+        assert isinstance(model, BertTagger)
+        weights, own = other.encoder.state_dict(), model.encoder.state_dict()
+        model.encoder.load_state_dict({name: weights[name] for name in own})
+
+
 def _inspector(*given: Any) -> TagInspector:
     scorer = TagScorer(*given)
     return TagInspector(scorer, TagPredictor(scorer))
@@ -64,7 +75,7 @@ TAGGER = TagComponents(
     inspector=_inspector,
     objective=TagObjective,
     initialise=load_word_vectors,
-    transfer_weights=copy_bert_encoder,
+    transfer_weights=copy_pretrained,
 )
 
 

@@ -162,7 +162,7 @@ def _vocabulary(
     if given is not None and given.tags:
         return given
     found = tag_vocabulary(train, recipe.data)
-    if given is not None:
+    if given is not None and given.pieces:
         return found._replace(words=[], pieces=given.pieces)
     if not isinstance(recipe.model, BertTaggerConfig):
         return found
@@ -202,15 +202,16 @@ def _with_vectors(
     vectors = read_static_vectors(path)
     width = vectors.rows.shape[1]
     words, model = vocabulary.words, recipe.model.model_dump(exclude_unset=True)
-    if model.get("width", width) != width:
+    if model.get("word_width", width) != width:
         raise ConfigError(
-            f"got model.width={model['width']} and vectors of {width} numbers in {path}; expected "
-            "the same; try without model.width."
+            f"got model.word_width={model['word_width']} and vectors of {width} numbers "
+            f"in {path}; expected "
+            "the same; try without model.word_width."
         )
     found = len({*words} & {*vectors.words})
     vocabulary = vocabulary._replace(words=add_vector_words(words, vectors, path))
     note = f"{found:,} of {len(words):,} words of the training data have a vector in {path}."
-    return recipe.with_values(model=model | {"width": width}), vocabulary, note
+    return recipe.with_values(model=model | {"word_width": width}), vocabulary, note
 
 
 def _check_tags(vocabulary: TagVocabulary, train: Sequence[TaggedSentence]) -> None:

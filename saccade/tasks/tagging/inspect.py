@@ -17,9 +17,12 @@ from saccade.inspection.checks import (
 from saccade.inspection.figures import ConfusionMatrix, Figure, HeatMap, HeatMapGrid
 from saccade.inspection.invariants import LOGIT_TOLERANCE
 from saccade.metrics.classification import confusion_matrix
+from saccade.models.bert_tagger import BertTagger
+from saccade.models.elmo_tagger import ElmoTagger
 from saccade.tasks.base import HeatMapKey, Inspector
 from saccade.tasks.neural import device_of
 from saccade.tasks.tagging.predict import TagPredictor, TokenizedText
+from saccade.tasks.tagging.probing import probe_figure, probe_layers
 from saccade.tasks.tagging.scorer import TagScorer
 from saccade.tasks.tagging.sentences import TaggedSplit
 from saccade.types.arrays import FloatArray, IntArray
@@ -38,7 +41,8 @@ class TagInspector(Inspector[TaggedSplit]):
         self.scorer, self.predictor = scorer, predictor
         self.model, self.tags = scorer.model, scorer.vocabulary.tags
         crf = ("transitions",) if self.model.crf is not None else ()
-        self.heat_map_kinds = ("tags", "saliency", *crf)
+        mix = ("layers",) if isinstance(self.model, ElmoTagger) else ()
+        self.heat_map_kinds = ("tags", "saliency", *crf, *mix)
 
     def example_input(self, split: TaggedSplit) -> str:
         """Return the first words of a held-out sentence with many kinds of tags."""
@@ -54,6 +58,8 @@ class TagInspector(Inspector[TaggedSplit]):
         views["INPUT --kind saliency"] = "the words that led to the tag of each word"
         if self.model.crf is not None:
             views["INPUT --kind transitions"] = "the scores of the moves between tags"
+        if isinstance(self.model, ElmoTagger):
+            views["INPUT --kind layers"] = "the share of each layer of the ELMo"
         return views
 
     def heat_maps(self, text: str, answer: str | None = None) -> dict[HeatMapKey, HeatMap]:
@@ -64,6 +70,8 @@ class TagInspector(Inspector[TaggedSplit]):
         maps = {("tags", 1): self._tag_map(given), ("saliency", 1): self._saliency_map(given)}
         if self.model.crf is not None:
             maps["transitions", 1] = self.transition_map()
+        if isinstance(self.model, ElmoTagger):
+            maps["layers", 1] = mix_map(self.model)
         return maps
 
     def _inputs(self, given: TokenizedText) -> Any:
@@ -124,6 +132,11 @@ class TagInspector(Inspector[TaggedSplit]):
             figures["confusion.png"] = ConfusionMatrix(self._confusion(splits["test"]), self.tags)
             if self.model.crf is not None:
                 figures["transitions.png"] = HeatMapGrid([self.transition_map()])
+        if isinstance(self.model, BertTagger | ElmoTagger):
+            probed = probe_layers(self.scorer, splits["train"], splits["test"])
+            figures["probe.png"] = probe_figure(probed, self.scorer.recipe.model_name)
+        if isinstance(self.model, ElmoTagger):
+            figures["layers.png"] = HeatMapGrid([mix_map(self.model)])
         return figures
 
     def _confusion(self, split: TaggedSplit) -> IntArray:
@@ -160,6 +173,14 @@ class TagInspector(Inspector[TaggedSplit]):
         pairs = zip(self.model.crf.chain, other.crf.chain, strict=True)
         is_same = all(torch.equal(a, b.to(a.device)) for a, b in pairs)
         return result if is_same else result._replace(difference=float("inf"))
+
+
+def mix_map(model: ElmoTagger) -> HeatMap:
+    """Return the share of each layer in the mixture that the tagger reads."""
+    shares = model.mix.shares.detach().double().cpu().numpy()
+    names = ["characters", *(f"LSTM {layer}" for layer in range(1, len(shares)))]
+    title = f"share of each layer, scale γ = {float(model.mix.scale.detach()):.2f}"
+    return HeatMap(shares[None], ["share"], names, title, "layers", limits=(0.0, 1.0))
 
 
 @torch.no_grad()

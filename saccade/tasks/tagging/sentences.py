@@ -48,6 +48,11 @@ class TagVocabulary(NamedTuple):
         """Return the vocabulary of an encoder that was trained for another task, without tags."""
         return cls([], [], True, tokenizer.to_json())
 
+    @classmethod
+    def empty(cls, tokenizer: Any) -> "TagVocabulary":
+        """Return the vocabulary of an encoder that reads the bytes of words."""
+        return cls([], [], True)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         values = self._asdict()

@@ -23,5 +23,8 @@ TAGGING: AnyTaskSpec = TaskSpec(
     components=import_when_called("saccade.tasks.tagging.components:tag_components"),
     roles=TASK_ROLES["tag"],
     transferable_data_settings=("min_count",),
-    transfers={"bert": Transfer(TagVocabulary.from_tokenizer)},
+    transfers={
+        "bert": Transfer(TagVocabulary.from_tokenizer),
+        "language": Transfer(TagVocabulary.empty, own_model_settings=("dropout",)),
+    },
 )
