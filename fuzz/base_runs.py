@@ -63,7 +63,13 @@ BASES: dict[str, Base] = {
     "ngram": Base("language", "ngram", "text.txt", {"data.tokenizer.kind": "word"}, "the cat"),
     "ngrams": Base("classify", "ngrams", "labels.csv", {}, "a good film"),
     "cnn": Base("classify", "cnn", "labels.csv", {**TINY, "model.filters": 4}, "a good film"),
-    "bilstm_tagger": Base("tag", "bilstm_tagger", "tags.conll", {**STEPS, "model.word_width": 8}, "the cat sat"),
+    "bilstm_tagger": Base(
+        "tag",
+        "bilstm_tagger",
+        "tags.conll",
+        {**STEPS, "model.word_width": 8},
+        "the cat sat",
+    ),
     "mlp": Base(
         "table",
         "mlp",
