@@ -82,8 +82,9 @@ class Elmo(BidirectionalBase):
         """Return the vectors of the words, each different one computed once."""
         used, index = ids.unique(return_inverse=True)
         spelling = self.spelling[used]
-        longest = max(1, int((spelling > 0).sum(1).max()))
-        return self.dropout(self.characters(spelling[:, :longest])[index])
+        if not torch.compiler.is_exporting():  # whose shapes cannot depend on values
+            spelling = spelling[:, : max(1, int((spelling > 0).sum(1).max()))]
+        return self.dropout(self.characters(spelling)[index])
 
     def joined(self, before: Hidden, after: Hidden) -> Hidden:
         """Return the sum of both directions, whose logits are the sum of theirs."""

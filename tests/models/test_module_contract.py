@@ -28,6 +28,7 @@ from saccade.models import (
     KernelAttention,
     ScoreName,
 )
+from saccade.models.bert_tagger import PieceInputs
 from saccade.models.taggers import WordInputs
 from saccade.nn.activations import ACTIVATIONS
 from saccade.nn.attention_scores import ATTENTION_SCORES
@@ -99,7 +100,7 @@ def build(kind: str, name: str) -> nn.Module:
     return entry.model_class(entry.config_class(name=name, **sizes)).double().eval()
 
 
-def inputs_of(kind: str, rows: int = 3) -> tuple[Any, ...]:
+def inputs_of(kind: str, name: str = "", rows: int = 3) -> tuple[Any, ...]:
     torch.manual_seed(1)
     match kind:
         case "translation":
@@ -112,6 +113,10 @@ def inputs_of(kind: str, rows: int = 3) -> tuple[Any, ...]:
             return (torch.randn(rows, 3).double(),)
         case "text_classification":
             return (torch.randint(1, VOCAB, (rows, 7)),)
+        case "tagging" if name == "bert":
+            ids = torch.randint(5, VOCAB, (rows, 7))
+            first = torch.arange(7).expand(rows, -1)
+            return (PieceInputs(ids, None, first, None),)  # type: ignore[arg-type]
         case "tagging":
             words = torch.randint(1, VOCAB, (rows, 7))
             spelling = torch.randint(1, 100, (VOCAB, 5))
@@ -239,7 +244,7 @@ def test_model_trains_under_distributed_data_parallel(
     kind: str, name: str, process_group: None
 ) -> None:
     model = build(kind, name).train()
-    inputs = inputs_of(kind)
+    inputs = inputs_of(kind, name)
     parallel = DistributedDataParallel(model)
     parallel.register_comm_hook(None, keep_gradients)
     for _ in range(2):  # a parameter without gradient would fail in the second step
@@ -252,7 +257,7 @@ def test_model_trains_under_distributed_data_parallel(
 @pytest.mark.filterwarnings("ignore:The tensor attribute")
 @pytest.mark.parametrize(("kind", "name"), ALL_MODELS)
 def test_model_can_be_exported(kind: str, name: str) -> None:
-    model, inputs = build(kind, name), inputs_of(kind)
+    model, inputs = build(kind, name), inputs_of(kind, name)
     exported = torch.export.export(model, inputs)
     with torch.no_grad():
         torch.testing.assert_close(exported.module()(*inputs), model(*inputs))
@@ -260,7 +265,7 @@ def test_model_can_be_exported(kind: str, name: str) -> None:
 
 @pytest.mark.parametrize(("kind", "name"), ALL_MODELS)
 def test_model_runs_its_forward_hooks(kind: str, name: str) -> None:
-    model, inputs = build(kind, name), inputs_of(kind)
+    model, inputs = build(kind, name), inputs_of(kind, name)
     shapes = []
     model.register_forward_hook(lambda module, args, output: shapes.append(tuple(output.shape)))
     with torch.no_grad():
@@ -271,7 +276,7 @@ def test_model_runs_its_forward_hooks(kind: str, name: str) -> None:
 @pytest.mark.parametrize(("kind", "name"), ALL_MODELS)
 def test_model_can_be_summarised_with_hooks(kind: str, name: str) -> None:
     """A table of modules, as torchinfo makes it: every parameter belongs to a module once."""
-    model, inputs = build(kind, name), inputs_of(kind)
+    model, inputs = build(kind, name), inputs_of(kind, name)
     called: dict[str, int] = {}
     handles = []
     for path, module in model.named_modules():
@@ -295,7 +300,7 @@ def test_model_is_readable_by_torchinfo(kind: str, name: str) -> None:
     torchinfo = pytest.importorskip("torchinfo")
     if kind == "tagging":
         pytest.skip("torchinfo calls sum() with each field of a named tuple")
-    model, inputs = build(kind, name), inputs_of(kind)
+    model, inputs = build(kind, name), inputs_of(kind, name)
     summary = torchinfo.summary(model, input_data=inputs, verbose=0)
     assert summary.total_params > 0
 
