@@ -239,15 +239,19 @@ def _locate(
     path: list[str] = []
     owners = [config_class]
     annotation: Any = None
+    is_choice = False  # of one registry row or more, whose tag is the next part
     for part in loc:
         fields = [m.model_fields[part] for m in owners if part in m.model_fields]
-        chosen = [m for m in owners if part in _tags(m, "name")] if len(owners) > 1 else []
+        is_choice |= len(owners) > 1
+        chosen = [m for m in owners if is_choice and part in _tags(m, "name")]
+        is_choice = False
         if chosen:
             owners = chosen
         elif fields:
             annotation = fields[0].annotation
             path.append(str(part))
             owners = config_members(fields[0])
+            is_choice = any(isinstance(given, ConfigChoice) for given in fields[0].metadata)
         elif owners or isinstance(part, int) or not _is_union(annotation):
             path.append(str(part))
     return ".".join(path), owners
