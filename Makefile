@@ -8,7 +8,7 @@ READY := .venv/.ready
 PEERS := .peers/.ready
 
 .PHONY: help setup demo format check test fuzz prove sizes bench bench-translate bench-answer bench-bert bench-gpt bench-vectors \
-	bench-images pictures clean
+	bench-images bench-control pictures clean
 
 help:
 	@echo "make demo     install and train a date translator"
@@ -25,6 +25,7 @@ help:
 	@echo "make bench-bert  BERT pretraining against Hugging Face"
 	@echo "make bench-gpt  GPT training and generation against Hugging Face"
 	@echo "make bench-images  image training, inference and decoding against plain torch and Pillow"
+	@echo "make bench-control  DQN on CartPole against stable-baselines3"
 	@echo "make bench-answer RUN=runs/mine  inference speed against other tools, with a run's weights"
 	@echo "make pictures the figures of the docs"
 	@echo "make clean    remove .venv, .peers and caches; runs stay"
@@ -125,6 +126,9 @@ bench-answer: $(PEERS)
 	@test -n "$(RUN)" || { \
 		echo "no run given; pass one: make bench-answer RUN=runs/mine"; exit 1; }
 	.peers/bin/python benchmarks/answering.py $(RUN) --json .peers/answering.json $(MORE)
+
+bench-control: $(PEERS)
+	.peers/bin/python benchmarks/control.py --json .peers/control.json $(MORE)
 
 bench-images: $(READY)
 	$(BIN)/python benchmarks/images.py $(MORE)

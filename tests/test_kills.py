@@ -41,6 +41,7 @@ MODULES = (
     "saccade.plots.zipf",
     "saccade.plots.embedding",
     "saccade.tasks.contrastive.components",
+    "saccade.tasks.control.components",
     "saccade.tasks.captioning.components",
     "saccade.tasks.embedding.components",
     "saccade.tasks.forecasting.components",
@@ -62,6 +63,7 @@ WORDS = ("model.width=8", "data.max_new_tokens=8", "train.batch_tokens=128", *LO
 HEADS = ("model.depth=1", "model.heads=2")
 SHORT = ("data.sequence_length=16", "data.tokenizer.size=60", "train.batch_tokens=64")
 VECTORS = ("model.width=8", "train.threads=1")
+EPISODES = ("data.dev_episodes=2", "data.test_episodes=2", "model.hidden=8")
 CAPTIONS = ("model.width=8", "model.encoder_width=4", "train.batch_tokens=16")
 
 
@@ -102,6 +104,14 @@ CASES = {
     ),
     "caption recurrent": train("caption", "captions.tsv", "recurrent", *CAPTIONS, *LOOP),
     "embed words": train("embed", "text.txt", "words", "model.width=8", *LOOP),
+    "control dqn": train(
+        "control", "CartPole-v1", "dqn", "model.learning_starts=40", "train.batch_tokens=8",
+        *EPISODES, *LOOP,
+    ),
+    "control ppo": train(
+        "control", "CartPole-v1", "ppo", "model.rollout_steps=12", "train.batch_tokens=32",
+        *EPISODES, *LOOP,
+    ),
     "table svr": train("table", "table.csv", "svr", target="size"),
     "classify ngrams": train("classify", "reviews.csv", "ngrams"),
     "classify fasttext": train("classify", "reviews.csv", "fasttext", "train.threads=1"),

@@ -64,10 +64,16 @@ def compare_command(
         str | None,
         typer.Option(help="activations, inits, optimizers: comma-separated names; default: all."),
     ] = None,
+    ablate: Annotated[
+        str | None,
+        typer.Option(help="Comma-separated switches of one model (--models), each switched off."),
+    ] = None,
     minutes: Annotated[
         float | None,
         typer.Option(
-            help="Time budget of each training; default: 2 without --steps.", min=0, max=MAX_MINUTES
+            help="Time budget of each training; default: 2 without --steps (control: none).",
+            min=0,
+            max=MAX_MINUTES,
         ),
     ] = None,
     steps: Annotated[
@@ -119,6 +125,7 @@ def compare_command(
     saccade compare optimizers --data forecast --only sgd,momentum,adam,lbfgs --steps 300
     saccade compare activations --data table --steps 300
     saccade compare inits --data table --only own,xavier,kaiming,zero --steps 300
+    saccade compare control --world CartPole-v1 --models dqn --ablate replay,target --seeds 5
     saccade compare layers --kernel 9 --save layers.png
 
     Every model is trained with every seed on the same data, tokenizer and budget, one after
@@ -129,7 +136,7 @@ def compare_command(
     given = {"max_length": max_length, "kernel": kernel, "width": width}
     sizes = {name: value for name, value in given.items() if value is not None}
     if what == "layers":
-        options: dict[str, Any] = {"data": data, "models": models, "only": only}
+        options: dict[str, Any] = {"data": data, "models": models, "only": only, "ablate": ablate}
         options |= {"minutes": minutes, "steps": steps, "set": set or None, "out": out, **columns}
         if refused := [f"--{name}" for name, value in options.items() if value is not None]:
             raise ConfigError(
@@ -155,6 +162,7 @@ def compare_command(
         data=data,
         models=names,
         only=_split_names(only),
+        ablate=_split_names(ablate),
         minutes=minutes,
         steps=steps,
         seeds=seeds,

@@ -15,7 +15,7 @@ from saccade.cli.console import (
     stderr_console,
     stdout_console,
 )
-from saccade.cli.opening import open_run
+from saccade.cli.opening import open_run, read_run_recipe
 from saccade.cli.options import (
     BeamOption,
     DataArgument,
@@ -27,6 +27,8 @@ from saccade.cli.options import (
 )
 from saccade.cli.roles import run_role_settings, with_role_options
 from saccade.cli.training_output import preview_run_data
+from saccade.data.environments.config import MAX_EPISODES
+from saccade.errors import ConfigError
 from saccade.training.progress import show_progress
 
 if TYPE_CHECKING:
@@ -54,6 +56,14 @@ def evaluate_command(
             help="Language models: mix with this run, weights fitted on dev; repeatable.",
         ),
     ] = None,
+    episodes: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of episodes (control); default: data.test_episodes.",
+            min=1,
+            max=MAX_EPISODES,
+        ),
+    ] = None,
     all: Annotated[
         bool, typer.Option("--all", help="All metrics, not only those that summarise the run.")
     ] = False,
@@ -78,8 +88,12 @@ def evaluate_command(
     saccade evaluate runs/mine --data test.csv --source english --target french
     saccade evaluate runs/nnlm --mix runs/ngram
     saccade evaluate runs/photos --data test/ --save pictures
+    saccade evaluate runs/cart --episodes 100
     """
     data = data_or_file(data, file)
+    if episodes is not None:
+        data = data or _world_of(run)
+        set = [*(set or []), f"data.test_episodes={episodes}"]
     settings = file_settings(set, data)
     if data is not None:
         preview_run_data(run, data, settings | run_role_settings(run, columns))
@@ -113,6 +127,17 @@ def evaluate_command(
         console.print("", confusion)
     for title, rows in listed_tables(evaluation, all).items():
         console.print(f"\n{title}", rows_table(rows), sep="\n")
+
+
+def _world_of(run: Path) -> str:
+    """Return the environment of a run; ConfigError if it has another task."""
+    recipe = read_run_recipe(run)
+    if not hasattr(recipe.data, "world"):
+        raise ConfigError(
+            f"got --episodes for a run of the task {recipe.task}; expected one of control; try "
+            "without --episodes."
+        )
+    return recipe.data_name
 
 
 def _in_text(title: str) -> str:

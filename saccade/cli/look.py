@@ -14,8 +14,9 @@ from saccade.cli.console import (
     stderr_console,
     stdout_console,
 )
+from saccade.cli.look_episode import print_episode
 from saccade.cli.opening import open_run
-from saccade.cli.options import ImageOption, JsonOption, RunArgument
+from saccade.cli.options import JsonOption, RunArgument
 from saccade.data.task_roles import takes_paths
 from saccade.errors import ConfigError
 from saccade.io.run_folder import read_run_settings
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 LISTED_DISTANCES = (1, 2, 4, 8, 16, 32, 64, 128)  # steps back in the table of gradient norms
 SINGLE_WORD_NEIGHBORS = 10  # on the map of one word
 IMAGES_SECTION = "Images"
+EPISODES_SECTION = "Episodes (control)"
 IMPORTANCE_BAR_WIDTH = 24  # columns of the longest bar
 
 
@@ -115,7 +117,33 @@ def look_command(
             rich_help_panel=IMAGES_SECTION,
         ),
     ] = False,
-    save: ImageOption = None,
+    terminal: Annotated[
+        bool,
+        typer.Option(
+            "--terminal", help="Print an episode as text.", rich_help_panel=EPISODES_SECTION
+        ),
+    ] = False,
+    episode: Annotated[
+        int,
+        typer.Option(
+            help="Number of the test episode, counted from 1.",
+            min=1,
+            max=MAX_COUNT,
+            rich_help_panel=EPISODES_SECTION,
+        ),
+    ] = 1,
+    explore: Annotated[
+        bool,
+        typer.Option(
+            "--explore",
+            help="Act with the exploration of the training.",
+            rich_help_panel=EPISODES_SECTION,
+        ),
+    ] = False,
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", help="Image to write: .png, .svg or .pdf; of an episode also .gif."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     r"""Show which words or columns led to a prediction, attention, or how gradients flow.
@@ -137,13 +165,23 @@ def look_command(
     saccade look runs/photos cat.jpg --features features.0 --save features.png
     saccade look runs/photos --filters --save filters.png
     saccade look runs/photos --embedding --save map.png
+    saccade look runs/cart --save play.gif
+    saccade look runs/cart --terminal
 
     Without an input, the command lists what can be shown of a run. For plots that need no run,
     see saccade plot.
     """
+    task = read_run_settings(run)["recipe"]["task"]
     is_word_map = answer is None and method is None
-    if is_word_map and read_run_settings(run)["recipe"]["task"] == "vectors":
+    if is_word_map and task == "vectors":
         _print_word_map(run, text or [], save, json)
+    elif task == "control" and text is None and (terminal or save is not None or json):
+        print_episode(run, episode, explore, terminal, save, json)
+    elif terminal or explore:
+        raise ConfigError(
+            f"got --{'terminal' if terminal else 'explore'}; expected a run of the task control "
+            "without an input; try without it."
+        )
     elif gradients:
         _print_gradients(run, save or run / "report" / "gradients.png", json)
     elif graph:

@@ -66,6 +66,8 @@ def preview_run_data(run: Path, data: str, settings: Mapping[str, Any]) -> Previ
 
     recipe = read_run_recipe(run)
     check_data(recipe, data)
+    if hasattr(recipe.data, "world"):
+        return PreviewedCommand(recipe.task, data, dict(settings))
     preview = preview_other_data(recipe, data, settings)
     if preview is None:
         return PreviewedCommand(recipe.task, data, dict(settings))

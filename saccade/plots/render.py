@@ -6,6 +6,7 @@ from typing import Any
 
 from saccade.inspection import figures, image_figures
 from saccade.inspection.attribution import Attribution
+from saccade.inspection.episode import EpisodeRecord
 from saccade.inspection.figures import Figure
 from saccade.plots.figure_json import figure_to_json as figure_to_json
 from saccade.registry import import_when_called
@@ -16,6 +17,7 @@ DRAW: dict[type, Callable[[Any, Path], list[str]]] = {
     Attribution: import_when_called("saccade.plots.attribution:save_attribution"),
     figures.HeatMapGrid: import_when_called("saccade.plots.heat_map:save_heat_maps"),
     figures.LinePanels: import_when_called("saccade.plots.lines:save_line_panels"),
+    EpisodeRecord: import_when_called("saccade.plots.episode:save_episode"),
     figures.Tree: import_when_called("saccade.plots.tree:save_tree"),
     figures.TrainingCurves: import_when_called("saccade.plots.curves:save_training_curves"),
     figures.ConfusionMatrix: import_when_called("saccade.plots.confusion:save_confusion_matrix"),
@@ -50,7 +52,7 @@ DRAW: dict[type, Callable[[Any, Path], list[str]]] = {
 }
 
 
-def save_figure(figure: Figure, path: str | Path) -> list[str]:
+def save_figure(figure: Figure | EpisodeRecord, path: str | Path) -> list[str]:
     """Draw a figure as PNG, SVG or PDF by the suffix of `path`.
 
     Returns warnings for the user, such as characters that no installed font has. Raises

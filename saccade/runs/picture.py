@@ -5,6 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from saccade.errors import ConfigError
+from saccade.inspection.episode import EpisodeRecord
 from saccade.inspection.figures import Figure
 from saccade.plots.render import save_figure
 
@@ -13,7 +14,7 @@ class Picture(ABC):
     """A result with a figure, which is drawn when it is saved or shown."""
 
     @abstractmethod
-    def figure(self) -> Figure:
+    def figure(self) -> Figure | EpisodeRecord:
         """Return the data of the picture."""
 
     def save(self, path: str | Path) -> list[str]:

@@ -76,6 +76,7 @@ from saccade.runs.data_paths import (
     locate_paths,
     remember_paths,
 )
+from saccade.runs.episode import Episode
 from saccade.runs.explanation import Explanation
 from saccade.runs.heat_maps import HeatMaps, select_heat_maps
 from saccade.runs.image_explanation import ImageEmbedding, ImageExplanation, ImageTiles
@@ -431,6 +432,16 @@ class Run:
             f"saccade look {self.folder} {arguments} ({view})" for arguments, view in views.items()
         ]
         return f"try {', or '.join(commands)}."
+
+    def episode(
+        self, number: int = 1, *, explore: bool = False, mode: str | None = "rgb_array"
+    ) -> Episode:
+        """Return one test episode of an agent (runs of the task control), counted from 1.
+
+        `mode` is how the environment is drawn: "rgb_array" (pictures, for a .gif), "ansi" (text)
+        or None.
+        """
+        return Episode(self.inspector.episode(self.split("test"), number - 1, explore, mode))
 
     def explain(
         self, raw: Any, *, answer: str | None = None, method: str | None = None

@@ -25,6 +25,7 @@ from saccade.errors import ConfigError
 from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.attribution import Attribution
 from saccade.inspection.checks import CheckResult, skipped
+from saccade.inspection.episode import EpisodeRecord
 from saccade.inspection.figures import ComputationGraph, FeatureImportance, Figure, HeatMap
 from saccade.inspection.image_figures import EmbeddingMap, ImageGrid, ImageMaps
 from saccade.training.estimator import Estimator, FitConfig
@@ -336,6 +337,10 @@ class Inspector(ABC, Generic[SplitT]):
             "or contrastive."
         )
 
+    def episode(self, split: SplitT, number: int, explore: bool, mode: str | None) -> EpisodeRecord:
+        """Return what an agent values and does in one episode, drawn in a mode."""
+        raise ConfigError("got a model without episodes; expected a run of the task control.")
+
     def figures(self, splits: Mapping[str, SplitT]) -> dict[str, Figure]:
         """Return the figures of the training report by file name."""
         return {}
@@ -429,6 +434,7 @@ class TaskSpec(Generic[RecipeT, PreprocessorT, ModelT, SplitT]):
     # tasks whose runs can be the start of one of this task, by name
     transfers: Mapping[str, Transfer] = field(default_factory=dict)
     evaluates_datasets: bool = False  # `load_split` takes the name of a published dataset
+    is_trained_by_steps: bool = False  # `compare` keeps the recipe's steps: no default minutes
     scratch_name: str = "tokens"  # folder in a run for the large files of `prepare`
 
 

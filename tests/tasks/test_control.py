@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from saccade.errors import ConfigError, DataError
+from saccade.inspection.episode import EpisodeRecord
 from saccade.models.control import QNetwork
 from saccade.recipes.resolve import resolve_recipe
 from saccade.runs.run import Run, load_run
@@ -24,6 +26,7 @@ from saccade.tasks.control.q_learning import DQNObjective
 from saccade.tasks.control.replay import ReplayMemory
 from saccade.tasks.control.rollout import collect_episodes, log_probabilities, prepare_batch
 from saccade.training.loop import Event, StepEvent
+from saccade.workflows.compare import compare_models
 
 CORRIDOR = "tests.tasks.worlds:Corridor"
 TINY: dict[str, Any] = {
@@ -377,3 +380,97 @@ def test_model_follows_from_the_actions() -> None:
 
 def test_q_network_is_a_plain_module() -> None:
     assert isinstance(objective_of("dqn").model, QNetwork)
+
+
+# --- episodes, saliency, ablations ----------------------------------------------------------------
+
+
+def test_episode_is_recorded_with_pictures_and_returns(runs: dict[str, Run]) -> None:
+    record = runs["dqn"].episode(2).record
+    lengths = runs["dqn"].evaluate().tables["lengths"]
+    assert len(record.rewards) == len(record.frames) == lengths[1] and not record.is_cut_off
+    assert record.frames[0].shape == (40, 80, 3) and record.actions.tolist() == [1] * lengths[1]
+    expected = [
+        sum(0.99**k * reward for k, reward in enumerate(record.rewards[t:]))
+        for t in range(len(record.rewards))
+    ]
+    np.testing.assert_allclose(record.returns, expected)
+    assert record.predicted is not None and record.overestimation is not None
+    assert record.overestimation == pytest.approx(np.mean(record.predicted - expected))
+    found = runs["ppo"].episode(2, mode=None).record
+    assert found.frames == () and found.kind == "probability"
+    np.testing.assert_allclose(found.numbers.sum(1), 1.0)
+
+
+def test_return_after_a_time_limit_is_unknown() -> None:
+    """Of the steps before it, those count whose discounted rest is below 5 %."""
+    record = EpisodeRecord(
+        "w", "dqn", "value", ["0"], np.ones((400, 1)), np.zeros(400, int), np.ones(400), 0.99, True,
+        np.full(400, 100.0),
+    )  # fmt: skip
+    assert record.is_known.sum() == 400 - 298  # 0.99^299 < 0.05 <= 0.99^298
+    assert record.overestimation == pytest.approx(
+        np.mean([100 - (1 - 0.99 ** (400 - t)) / 0.01 for t in range(102)])
+    )
+
+
+def test_play_is_saved_as_animation_lines_and_text(runs: dict[str, Run], tmp_path: Path) -> None:
+    for name in ("dqn", "steered"):
+        episode = runs[name].episode()
+        steps = len(episode.record.rewards)
+        episode.save(tmp_path / f"{name}.gif")
+        with Image.open(tmp_path / f"{name}.gif") as animation:
+            assert animation.n_frames == steps and animation.size == (680, 240)
+        episode.save(tmp_path / f"{name}.png")
+        assert (tmp_path / f"{name}.png").stat().st_size > 1000
+        assert len(episode.terminal(100).splitlines()) == steps + 1
+        assert "ended by the environment" in episode.terminal(100)
+    with pytest.raises(ConfigError, match="draws no pictures .*; try .*play.png"):
+        runs["dqn"].episode(mode=None).save(tmp_path / "play.gif")
+
+
+@pytest.mark.parametrize("model", ["dqn", "ppo", "steered"])
+def test_integrated_gradients_of_an_observation_add_up(model: str, runs: dict[str, Run]) -> None:
+    found = runs[model].explain("0.4 0.2").attribution
+    assert found.scores.shape == (2,) and abs(found.residual) < 1e-3
+    for method in ("occlusion", "gradient"):
+        assert runs[model].explain("0.4 0.2", method=method).attribution.scores.shape == (2,)
+
+
+def test_saliency_of_a_named_action(runs: dict[str, Run]) -> None:
+    values = runs["dqn"].predict("0.4 0.2").values
+    assert values is not None
+    for action in (0, 1):
+        found = runs["dqn"].explain("0.4 0.2", answer=str(action)).attribution
+        assert found.value == pytest.approx(values[action], rel=1e-5)
+    with pytest.raises(ConfigError, match="got 'up' as the answer; expected an action: 0, 1"):
+        runs["dqn"].explain("0.4 0.2", answer="up")
+
+
+@pytest.mark.usefixtures("no_report")
+def test_ablation_switches_one_part_off(tmp_path: Path) -> None:
+    settings = TINY | MODELS["dqn"] | {"train.steps": 4}
+    found = compare_models(
+        "control", data=CORRIDOR, models=["dqn"], ablate=["replay", "target"], seeds=1,
+        set=settings, out=tmp_path / "out",
+    )  # fmt: skip
+    assert {row.model for row in found.rows} == {"dqn", "dqn-no-replay", "dqn-no-target"}
+    for name, replay, target in [("dqn", 1, 1), ("dqn-no-replay", 0, 1), ("dqn-no-target", 1, 0)]:
+        model = load_run(tmp_path / "out" / f"{name}-1").recipe.model.model_dump()
+        assert (model["replay"], model["target"]) == (bool(replay), bool(target))
+    for models, ablate, message in [
+        (["dqn", "ppo"], ["replay"], "expected one model"),
+        (["dqn"], ["rplay"], "no switch of dqn 'rplay'. Did you mean 'replay'"),
+        (["dqn"], ["double"], "got --ablate double; expected a switch that is on"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            compare_models("control", data=CORRIDOR, models=models, ablate=ablate, set=settings)
+
+
+def test_evaluation_in_another_environment(runs: dict[str, Run]) -> None:
+    """The same corridor with other arguments; one with other observations is refused."""
+    slippery = {"data.arguments": {"slip": 0.9}, "data.test_episodes": 20}
+    found = runs["dqn"].evaluate(CORRIDOR, set=slippery)
+    assert found["examples"] == 20 and found["return"] < 0.5
+    with pytest.raises(DataError, match="got observations .*expected those of tests.tasks.worlds"):
+        runs["dqn"].evaluate("CartPole-v1")

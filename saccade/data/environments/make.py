@@ -1,9 +1,10 @@
 """Making of Gymnasium environments by name, and whether they are deterministic."""
 
+import os
 import sys
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -131,6 +132,22 @@ def has_stated_limit(config: EnvironmentConfig) -> bool:
     registered = gymnasium().registry.get(name)
     stated = registered is not None and registered.max_episode_steps is not None
     return stated or config.max_episode_steps is not None
+
+
+@contextmanager
+def without_display() -> Iterator[None]:
+    """Draw without a window, on machines without a display too."""
+    before = os.environ.get("SDL_VIDEODRIVER")
+    os.environ["SDL_VIDEODRIVER"] = "dummy"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the package that draws
+            yield
+    finally:
+        if before is None:
+            del os.environ["SDL_VIDEODRIVER"]
+        else:
+            os.environ["SDL_VIDEODRIVER"] = before
 
 
 def close_environment(environment: Any) -> None:

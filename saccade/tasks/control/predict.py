@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from saccade.config import Config
-from saccade.data.environments.spaces import Vector
+from saccade.data.environments.spaces import Spaces, Vector
 from saccade.errors import DataError
 from saccade.tasks.base import PredictContext, Predictor
 from saccade.tasks.control.network_agent import NetworkAgent, Valuation
@@ -26,20 +26,7 @@ class ActionPredictor(Predictor[Vector]):
 
     def parse(self, raw: object, number: int) -> Vector:
         """Return the encoded observation."""
-        where = f"input {number}"
-        if isinstance(raw, str):
-            try:
-                raw = json.loads(raw)
-            except (ValueError, RecursionError):
-                raw = str(raw).replace(",", " ").split()
-        if isinstance(raw, dict):
-            if "observation" not in raw:
-                raise DataError(
-                    f"{where}: got an object without 'observation'; expected a list of numbers, or "
-                    '{"observation": [...]}.'
-                )
-            raw = raw["observation"]
-        return self.spaces.parse(raw, where)
+        return parse_observation(self.spaces, raw, f"input {number}")
 
     def predict(
         self, inputs: Sequence[Vector], options: Config, context: PredictContext
@@ -71,3 +58,20 @@ class ActionPredictor(Predictor[Vector]):
         if self.agent.is_policy:
             return Prediction(text, score=state, probabilities=values)
         return Prediction(text, value=float(actions[best]), values=tuple(values.values()))
+
+
+def parse_observation(spaces: Spaces, raw: object, where: str) -> Vector:
+    """Encode an observation: a JSON list, numbers with spaces between, or nested lists."""
+    if isinstance(raw, str):
+        try:
+            raw = json.loads(raw)
+        except (ValueError, RecursionError):
+            raw = str(raw).replace(",", " ").split()
+    if isinstance(raw, dict):
+        if "observation" not in raw:
+            raise DataError(
+                f"{where}: got an object without 'observation'; expected a list of numbers, or "
+                '{"observation": [...]}.'
+            )
+        raw = raw["observation"]
+    return spaces.parse(raw, where)

@@ -92,6 +92,7 @@ def compare_models(
     data: str | None = None,
     models: Sequence[str] | None = None,
     only: Sequence[str] | None = None,
+    ablate: Sequence[str] | None = None,
     minutes: float | None = None,
     steps: int | None = None,
     seeds: int = 3,
@@ -111,6 +112,7 @@ def compare_models(
         data: as in `saccade.train`; for a sweep, what `what` would be otherwise.
         models: names; all models of the task by default.
         only: for a sweep, the values to compare; all by default.
+        ablate: switches of one model; it is compared with itself with each of them off.
         minutes: time budget of each training; 2 by default if no steps are given.
         steps: steps of each training; with `minutes`, whichever ends first.
         seeds: number of trainings of each model.
@@ -125,12 +127,15 @@ def compare_models(
     if sweep is not None:
         name = f"{what}-{name}"
     folder = Path("runs") / f"compare-{name}" if out is None else Path(out)
-    if minutes is None and steps is None and "train.steps" not in (set or {}):
+    has_length = minutes is not None or steps is not None or "train.steps" in (set or {})
+    if not has_length and not _is_trained_by_steps(what if sweep is None else data, set or {}):
         minutes = DEFAULT_MINUTES
     budget = _budget_settings(minutes, steps, seeds, set or {})
     changes = {**(set or {}), **budget}
     if sweep is not None:
         recipes = _sweep_recipes(what, sweep, data, models, only, changes)
+    elif ablate is not None:
+        recipes = _ablation_recipes(what, data, models, ablate, changes)
     elif only is not None:
         raise ConfigError(f"--only selects values of {', '.join(SWEEPS)}; use --models for models.")
     else:
@@ -220,6 +225,47 @@ def _model_recipes(
         model: resolve_recipe(what, data=data, model=model, changes=changes).recipe
         for model in models
     }
+
+
+def _is_trained_by_steps(what: str | None, set: Mapping[str, Any]) -> bool:
+    """Return True for a task whose trainings have the steps of the recipe, not a time budget."""
+    if what is None or what in SWEEPS:
+        return False
+    return task_spec_for(resolve_recipe(what, changes=dict(set)).recipe).is_trained_by_steps
+
+
+def _ablation_recipes(
+    what: str,
+    data: str | None,
+    models: Sequence[str] | None,
+    ablate: Sequence[str],
+    changes: dict[str, Any],
+) -> dict[str, Any]:
+    """Return the recipe of a model, and the same with each of some switches off."""
+    if models is None or len(models) != 1:
+        raise ConfigError(
+            f"got --ablate with the models {', '.join(models or ()) or 'of the task'}; expected "
+            "one model, whose parts are switched off; try --models with one name."
+        )
+    whole = resolve_recipe(what, data=data, model=models[0], changes=changes).recipe
+    switches = {
+        path.removeprefix("model."): value
+        for path, value in flatten(whole).items()
+        if path.startswith("model.") and isinstance(value, bool)
+    }
+    for name in ablate:
+        lookup(switches, name, f"switch of {models[0]}")
+        if not switches[name]:
+            raise ConfigError(
+                f"got --ablate {name}; expected a switch that is on; try --set model.{name}=true."
+            )
+    recipes = {models[0]: whole}
+    for name in ablate:
+        off = {**changes, f"model.{name}": False}
+        recipes[f"{models[0]}-no-{name}"] = resolve_recipe(
+            what, data=data, model=models[0], changes=off
+        ).recipe
+    return recipes
 
 
 def _sweep_recipes(
