@@ -22,11 +22,12 @@ def open_run(folder: Path, data: str | Path | None = None) -> "Run":
 
 
 def check_data(recipe: "Recipe", data: str | Path | None) -> None:
-    """Raise a DataError if data is neither a file nor a published dataset that the task reads."""
+    """Raise a DataError if data is neither a file nor a dataset or environment of the task."""
     from saccade.tasks.registry import task_spec_for
 
     spec = task_spec_for(recipe)
-    if not (spec.evaluates_datasets and str(data) in spec.datasets):
+    is_dataset = spec.evaluates_datasets and str(data) in spec.datasets
+    if not is_dataset and not hasattr(recipe.data, "world"):
         check_file(data)
 
 

@@ -50,6 +50,8 @@ def is_made_here(data: Mapping[str, Any], made: Mapping[str, Any]) -> bool:
 
 def _signature(key: bytes, data: Mapping[str, Any], remembered: Mapping[str, Any]) -> str:
     given = {name: data.get(name) for name in PATH_SETTINGS}
+    if data.get("world") is not None:  # an environment may be code of a module
+        given["world"] = data["world"]
     text = json.dumps([given, remembered], sort_keys=True, default=str)
     return hmac.digest(key, text.encode(), "sha256").hex()
 

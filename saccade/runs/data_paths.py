@@ -78,8 +78,15 @@ def locate_paths(recipe: Recipe, folder: Path, remembered: RememberedPaths) -> R
 
 
 def check_foreign_sources(recipe: Recipe, folder: Path) -> None:
-    """Raise a DataError if the data of a run of another machine is an address or standard input."""
+    """Raise a DataError if a run of another machine reads an address or runs an environment."""
     values: dict[str, Any] = recipe.data.model_dump()
+    world = values.get("world")
+    if isinstance(world, str) and ":" in world:
+        raise DataError(
+            f"{folder} was not made on this machine, and its environment {world!r:.200} is code of "
+            "a module, which is therefore not run; expected an environment of Gymnasium; if you "
+            "trust it, try --data with the same value."
+        )
     for name in PATH_SETTINGS:
         value = values.get(name)
         if isinstance(value, str) and ("://" in value or value == STANDARD_INPUT):

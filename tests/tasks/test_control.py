@@ -467,6 +467,20 @@ def test_ablation_switches_one_part_off(tmp_path: Path) -> None:
             compare_models("control", data=CORRIDOR, models=models, ablate=ablate, set=settings)
 
 
+def test_number_of_episodes_of_the_command(
+    runs: dict[str, Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from saccade.cli.main import run as command  # not before the shape checks are in place
+
+    folder = str(runs["dqn"].folder)
+    assert command(["evaluate", folder, "--episodes", "3", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["examples"] == 3 and len(found["returns"]) == 3
+    assert found["floors"]["random policy"]["return"] < found["return"]
+    assert command(["look", folder, "--terminal"]) == 0
+    assert "ended by the environment" in capsys.readouterr().out
+
+
 def test_evaluation_in_another_environment(runs: dict[str, Run]) -> None:
     """The same corridor with other arguments; one with other observations is refused."""
     slippery = {"data.arguments": {"slip": 0.9}, "data.test_episodes": 20}
@@ -474,3 +488,15 @@ def test_evaluation_in_another_environment(runs: dict[str, Run]) -> None:
     assert found["examples"] == 20 and found["return"] < 0.5
     with pytest.raises(DataError, match="got observations .*expected those of tests.tasks.worlds"):
         runs["dqn"].evaluate("CartPole-v1")
+
+
+def test_environment_of_a_foreign_run_is_not_executed(
+    runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Code is run only if it was named on this machine."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # another key
+    run = load_run(runs["dqn"].folder)
+    with pytest.raises(DataError, match="Corridor' is code of a module, which is therefore not"):
+        run.evaluate()
+    assert run.predict("-1 1").text == "1"
+    assert run.evaluate(CORRIDOR)["return"] > 0.5
