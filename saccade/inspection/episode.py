@@ -15,7 +15,7 @@ MAX_OPEN_SHARE = 0.05  # of a discounted return, after the time limit ended an e
 
 @dataclass(frozen=True, eq=False)
 class EpisodeRecord:
-    """What an agent valued, did and received in each step of an episode."""
+    """Values, actions and rewards of each step of an episode."""
 
     world: str
     model: str

@@ -403,7 +403,7 @@ def test_episode_is_recorded_with_pictures_and_returns(runs: dict[str, Run]) -> 
 
 
 def test_return_after_a_time_limit_is_unknown() -> None:
-    """Of the steps before it, those count whose discounted rest is below 5 %."""
+    """Return the steps before it whose discounted rest is below 5 %."""
     record = EpisodeRecord(
         "w", "dqn", "value", ["0"], np.ones((400, 1)), np.zeros(400, int), np.ones(400), 0.99, True,
         np.full(400, 100.0),
