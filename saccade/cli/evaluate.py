@@ -27,9 +27,9 @@ from saccade.cli.options import (
 )
 from saccade.cli.roles import run_role_settings, with_role_options
 from saccade.cli.training_output import preview_run_data
-from saccade.data.environments.config import MAX_EPISODES
 from saccade.errors import ConfigError
 from saccade.training.progress import show_progress
+from saccade.types.limits import MAX_EPISODES
 
 if TYPE_CHECKING:
     from saccade.runs.run import Run

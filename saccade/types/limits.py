@@ -20,6 +20,7 @@ MAX_AVERAGED = 1000  # checkpoints in memory
 MAX_BEAM = 1000  # hypotheses: each has a row of all tokens in memory
 MAX_CHOICES = 10_000  # candidates, or examples in a prompt
 MAX_PENALTY = 100.0  # larger penalties of a search overflow
+MAX_EPISODES = 100_000  # of an evaluation
 MAX_TRAININGS = 1000  # of one model in a comparison
 MAX_PLOTTED_WIDTH = 4096  # units of a layer whose eigenvalues are computed
 MAX_SEED = (1 << 63) - 1

@@ -3,10 +3,9 @@
 from pydantic import Field
 
 from saccade.data.source import DataConfig
-from saccade.types.limits import MAX_COUNT, MAX_SEED
+from saccade.types.limits import MAX_COUNT, MAX_EPISODES, MAX_SEED
 
 DEFAULT_MAX_STEPS = 1000  # of an episode, where the environment states no limit
-MAX_EPISODES = 100_000  # of an evaluation
 ArgumentValue = bool | int | float | str
 
 
