@@ -83,7 +83,7 @@ def by_cumulative(probabilities: Any, draw: float) -> int:
 def learn_by_loops(method: str, world: SteppedWorld, config: EpisodicConfig) -> Any:
     """Return the tables of textbook code (Sutton and Barto 2018, sections 5.4, 6.4 to 6.7)."""
     S, A = world.num_states, world.num_actions
-    alpha, gamma, epsilon = config.learning_rate, config.gamma, config.epsilon
+    alpha, gamma, epsilon = config.learning_rate, config.discount, config.epsilon_start
     q = np.zeros((2 if method == "double_q" else 1, S, A))
     total = [[0] * A for _ in range(S)]
     for episode in range(config.episodes):
@@ -130,7 +130,7 @@ def learn_by_loops(method: str, world: SteppedWorld, config: EpisodicConfig) -> 
 @pytest.mark.parametrize("config_class", CONFIGS)
 def test_learning_equals_textbook_loops(config_class: type[EpisodicConfig]) -> None:
     table = random_table(5, states=4, actions=3, end=0.1)
-    config = config_class(episodes=60, gamma=0.9, epsilon=0.3)
+    config = config_class(episodes=60, discount=0.9, epsilon_start=0.3)
     learner = TabularLearner(config, 4, 3, seed=7)
     learner.learn(table, max_steps=30)
     expected = learn_by_loops(learner.method, SteppedWorld(table, 7, 30), config)
@@ -143,7 +143,7 @@ def test_stepped_and_simulated_episodes_give_the_same_bits(
     config_class: type[EpisodicConfig],
 ) -> None:
     table = random_table(2, states=4, actions=3, end=0.1)
-    config = config_class(episodes=40, gamma=0.9, epsilon=0.5, final_epsilon=0.0)
+    config = config_class(episodes=40, discount=0.9, epsilon_start=0.5, epsilon_end=0.0)
     one, other = TabularLearner(config, 4, 3, seed=3), TabularLearner(config, 4, 3, seed=3)
     one.learn(table, max_steps=12)  # some are cut
     other.learn(SteppedWorld(table, 3, 12), max_steps=12)
@@ -155,7 +155,7 @@ def test_stepped_and_simulated_episodes_give_the_same_bits(
 @pytest.mark.parametrize("config_class", CONFIGS)
 def test_resuming_between_episodes_gives_the_same_bits(config_class: type[EpisodicConfig]) -> None:
     table = transition_table(gymnasium.make("FrozenLake-v1"))
-    config = config_class(episodes=30, gamma=0.9, final_epsilon=0.5, initial_value=1.0)
+    config = config_class(episodes=30, discount=0.9, epsilon_end=0.5, initial_value=1.0)
     whole = TabularLearner(config, 16, 4)
     whole.learn(table, max_steps=100)
     parts = TabularLearner(config, 16, 4)
@@ -219,7 +219,7 @@ def test_off_policy_methods_learn_the_optimal_values_from_random_actions(
 ) -> None:
     table = lake_from_everywhere()
     config = config_class(
-        episodes=15_000, gamma=0.9, epsilon=1.0, learning_rate=1.0, learning_rate_power=0.8
+        episodes=15_000, discount=0.9, epsilon_start=1.0, learning_rate=1.0, learning_rate_power=0.8
     )
     learner = TabularLearner(config, 16, 4)
     learner.learn(table, max_steps=100)

@@ -11,8 +11,9 @@ from saccade.types.limits import MAX_COUNT
 class PlanningConfig(Config):
     """Planning on the transition table of a world."""
 
-    gamma: float = Field(0.99, ge=0, le=1)
-    """Discount γ of later rewards; with 1, every policy that is met must end its episodes."""
+    name: str
+    discount: float = Field(0.99, ge=0, le=1)
+    """Discount factor γ: a reward n steps ahead counts γⁿ; with 1, episodes must end."""
     tolerance: float = Field(1e-10, gt=0, le=1)
     """Bellman residual at which the sweeps end."""
 
@@ -32,13 +33,14 @@ class ValueIterationConfig(PlanningConfig):
 class EpisodicConfig(Config):
     """Learning action values from episodes of an ε-greedy behaviour policy."""
 
-    gamma: float = Field(1.0, ge=0, le=1)
-    """Discount γ of later rewards."""
+    name: str
+    discount: float = Field(1.0, ge=0, le=1)
+    """Discount factor γ: a reward n steps ahead counts γⁿ."""
     episodes: int = Field(500, ge=1, le=MAX_COUNT)
     """Episodes to learn from."""
-    epsilon: float = Field(0.1, ge=0, le=1)
+    epsilon_start: float = Field(0.1, ge=0, le=1)
     """Probability ε of a random action of the behaviour policy, in the first episode."""
-    final_epsilon: float | None = Field(None, ge=0, le=1)
+    epsilon_end: float | None = Field(None, ge=0, le=1)
     """ε in the last episode, reached linearly; None: as in the first."""
     learning_rate: float = Field(0.5, gt=0, le=1)
     """Step size α at the first visit of a state and action."""
@@ -82,3 +84,12 @@ class MonteCarloConfig(EpisodicConfig):
     """Step size α at the first visit of a state and action."""
     learning_rate_power: float = Field(1.0, ge=0, le=1)
     """Step size α / n^power at the n-th visit; 1: the mean of all returns; 0: constant."""
+
+
+EPISODIC_CONFIGS: dict[str, type[EpisodicConfig]] = {
+    "double_q": DoubleQConfig,
+    "expected_sarsa": ExpectedSarsaConfig,
+    "monte_carlo": MonteCarloConfig,
+    "q_learning": QLearningConfig,
+    "sarsa": SarsaConfig,
+}

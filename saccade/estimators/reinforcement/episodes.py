@@ -1,6 +1,6 @@
 """Episodes of a fixed policy on a transition table, and estimates of its values from them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -59,6 +59,10 @@ class EpisodeBatch:
     def discounted_returns(self, gamma: float) -> FloatArray:
         r"""Return Σ_t γ^t r_t of each episode (N,)."""
         return np.asarray(self.rewards @ gamma ** np.arange(self.rewards.shape[1]))
+
+    def first(self, count: int) -> "EpisodeBatch":
+        """Return the first episodes."""
+        return EpisodeBatch(*(getattr(self, field.name)[:count] for field in fields(self)))
 
 
 def sample_episodes(

@@ -17,6 +17,7 @@ import numpy as np
 from saccade.types.arrays import BoolArray, FloatArray, IntArray
 
 PROBABILITY_TOLERANCE = 1e-9  # of the sum of the outcomes of an action
+PLAIN_WRAPPERS = ("OrderEnforcing", "PassiveEnvChecker", "TimeLimit")
 ARROWS = {(-1, 0): "↑", (1, 0): "↓", (0, -1): "←", (0, 1): "→"}
 MAX_DENSE_STATES = 5000  # of a system of equations that is solved: 200 MB
 
@@ -186,6 +187,22 @@ def uniform_policy(table: TransitionTable) -> FloatArray:
 def deterministic_policy(actions: IntArray, num_actions: int) -> FloatArray:
     """Return one action for each state as a distribution (S, A)."""
     return np.eye(num_actions)[actions]
+
+
+def is_simulable(environment: Any) -> bool:
+    """Return True if the steps of an environment are known to follow the table it publishes.
+
+    This holds for Gymnasium's own toy-text worlds without wrappers that change rewards or
+    observations, except for a taxi whose passenger changes the destination.
+    """
+    layers = [environment]
+    while hasattr(layers[-1], "env"):
+        layers.append(layers[-1].env)
+    is_plain = all(type(layer).__name__ in PLAIN_WRAPPERS for layer in layers[:-1])
+    world = layers[-1]
+    is_known = type(world).__module__.startswith("gymnasium.envs.toy_text.")
+    is_fickle = getattr(world, "fickle_passenger", False)
+    return is_plain and is_known and not is_fickle and has_transition_table(environment)
 
 
 def has_transition_table(environment: Any) -> bool:

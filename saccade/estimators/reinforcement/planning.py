@@ -5,6 +5,7 @@ residual · γ / (1 − γ) of the fixed point after the next sweep (Sutton and 
 Puterman 1994, section 6.3).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -148,3 +149,9 @@ def value_iteration(
                 values, action_values, action_values.argmax(axis=1), residuals, [1] * len(residuals)
             )
     raise _not_converged(residuals, tolerance)
+
+
+PLANNERS: dict[str, Callable[..., Plan]] = {
+    "policy_iteration": policy_iteration,
+    "value_iteration": value_iteration,
+}

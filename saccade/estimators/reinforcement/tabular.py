@@ -68,7 +68,7 @@ class TabularLearner:
     def __init__(self, config: EpisodicConfig, num_states: int, num_actions: int, seed: int = 1):
         """Initialise the tables; `config.name` selects the method."""
         self.config, self.seed = config, seed
-        self.method = str(config.model_dump()["name"])
+        self.method = config.name
         self.is_double = self.method == "double_q"
         shape = (2 if self.is_double else 1, num_states, num_actions)
         self.tables = np.full(shape, config.initial_value)
@@ -85,7 +85,7 @@ class TabularLearner:
 
     def epsilon(self, episode: int) -> float:
         """Return ε of the behaviour in an episode."""
-        first, last = self.config.epsilon, self.config.final_epsilon
+        first, last = self.config.epsilon_start, self.config.epsilon_end
         if last is None or self.config.episodes == 1:
             return first
         return first + (last - first) * episode / (self.config.episodes - 1)
@@ -100,7 +100,7 @@ class TabularLearner:
         """Return the settings of an episode, as the compiled functions take them."""
         behaviour, target = self.policies(episode)
         return Rule(
-            gamma=self.config.gamma,
+            gamma=self.config.discount,
             behaviour_epsilon=behaviour.epsilon,
             target_epsilon=target.epsilon,
             is_sampled=self.method == "sarsa",
