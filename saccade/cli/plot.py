@@ -14,6 +14,14 @@ from saccade.cli.options import (
     data_or_file,
 )
 from saccade.cli.plot_concepts import plot_activations, plot_signal, plot_zipf
+from saccade.cli.plot_reinforcement import (
+    DEFAULT_ARMS,
+    PlotOutput,
+    plot_bandits,
+    plot_off_policy,
+    plot_paths,
+    plot_planning,
+)
 from saccade.cli.plot_schedules import plot_schedules
 from saccade.cli.plot_views import (
     plot_huffman,
@@ -31,6 +39,12 @@ from saccade.types.limits import MAX_DEPTH, MAX_PLOTTED_WIDTH, MAX_SEED, MAX_VAL
 
 MAX_PLOTTED_STATES = 200  # rows and columns of a matrix that is drawn
 
+GridWorldOption = Annotated[
+    str, typer.Option("--world", metavar="NAME", help="World with a transition table.")
+]
+DiscountOption = Annotated[float, typer.Option(help="Discount factor γ.", min=0, max=1)]
+SeedsOption = Annotated[int, typer.Option(help="Number of seeds.", min=1, max=1000)]
+
 PLOT_HELP = r"""Plot concepts: activations, losses, scores, positions, schedules, texts, matrices.
 
 \b
@@ -42,6 +56,7 @@ saccade plot markov book.txt --steps 8 --save markov.png
 saccade plot huffman book.txt --save huffman.png
 saccade plot reading|scores|positions|losses|temperature --save plot.png
 saccade plot weight-decay|powers --save plot.png
+saccade plot bandits|planning|paths|off-policy --save plot.png
 """
 
 
@@ -287,6 +302,70 @@ def huffman_command(
     plot_huffman(file, weights, code, symbols, save, json)
 
 
+def bandits_command(
+    arms: Annotated[str, typer.Option(help="Probability of a reward of each arm.")] = DEFAULT_ARMS,
+    steps: Annotated[int, typer.Option(help="Steps of a run.", min=10, max=1_000_000)] = 2000,
+    runs: Annotated[int, typer.Option(help="Independent runs.", min=1, max=10_000)] = 200,
+    seed: Annotated[int, typer.Option(help="Random seed.", min=0, max=MAX_SEED)] = 0,
+    save: ImageOption = None,
+    json: JsonOption = False,
+) -> None:
+    r"""Plot the regret of bandit methods and its lower bound.
+
+    \b
+    saccade plot bandits --save bandits.png
+    saccade plot bandits --arms 0.5,0.45 --steps 10000
+    """
+    plot_bandits(arms, (steps, runs, seed), PlotOutput(save, json))
+
+
+def planning_command(
+    world: GridWorldOption = "FrozenLake-v1",
+    discount: DiscountOption = 0.99,
+    save: ImageOption = None,
+    json: JsonOption = False,
+) -> None:
+    r"""Plot policy iteration and value iteration on the transition table of a world.
+
+    \b
+    saccade plot planning --world FrozenLake-v1 --save planning.png
+    saccade plot planning --world CliffWalking-v1 --discount 1
+    """
+    plot_planning(world, discount, PlotOutput(save, json))
+
+
+def paths_command(
+    world: GridWorldOption = "CliffWalking-v1",
+    episodes: Annotated[int, typer.Option(help="Episodes.", min=1, max=1_000_000)] = 500,
+    seeds: SeedsOption = 20,
+    seed: Annotated[int, typer.Option(help="First random seed.", min=0, max=MAX_SEED)] = 0,
+    save: ImageOption = None,
+    json: JsonOption = False,
+) -> None:
+    r"""Plot which cells of a grid world the policies learned by tabular methods visit.
+
+    \b
+    saccade plot paths --world CliffWalking-v1 --seeds 20 --save cliff.png
+    """
+    plot_paths(world, episodes, (seeds, seed), PlotOutput(save, json))
+
+
+def off_policy_command(
+    world: GridWorldOption = "FrozenLake-v1",
+    discount: DiscountOption = 0.95,
+    seeds: SeedsOption = 5,
+    seed: Annotated[int, typer.Option(help="First random seed.", min=0, max=MAX_SEED)] = 0,
+    save: ImageOption = None,
+    json: JsonOption = False,
+) -> None:
+    r"""Plot Q-learning from several behaviours, and estimates by importance sampling.
+
+    \b
+    saccade plot off-policy --save off-policy.png
+    """
+    plot_off_policy(world, discount, (seeds, seed), PlotOutput(save, json))
+
+
 PLOT_COMMANDS: dict[str, Callable[..., None]] = {
     "activations": activations_command,
     "schedules": schedules_command,
@@ -302,4 +381,8 @@ PLOT_COMMANDS: dict[str, Callable[..., None]] = {
     "temperature": temperature_command,
     "weight-decay": weight_decay_command,
     "powers": powers_command,
+    "bandits": bandits_command,
+    "planning": planning_command,
+    "paths": paths_command,
+    "off-policy": off_policy_command,
 }

@@ -18,6 +18,7 @@ from saccade.estimators.reinforcement.mdp import TransitionTable, check_gamma, c
 from saccade.seeding import generator
 from saccade.types.arrays import BoolArray, FloatArray, IntArray
 
+DRAWS_PER_BLOCK = 1 << 16
 PREDICTION_METHODS = ("td", "first_visit", "every_visit")
 
 
@@ -37,9 +38,15 @@ def cumulative_policy(policy: FloatArray) -> FloatArray:
     return policy.cumsum(axis=1)
 
 
-def episode_draws(seed: int, episode: int, max_steps: int) -> FloatArray:
-    """Return the uniform draws of an episode: a function of seed and episode."""
-    return generator(seed, "episode", episode).random((max_steps + 1, NUM_DRAWS))
+def episodes_per_block(max_steps: int) -> int:
+    """Return the number of episodes whose draws are made together."""
+    return max(DRAWS_PER_BLOCK // ((max_steps + 1) * NUM_DRAWS), 1)
+
+
+def block_draws(seed: int, block: int, max_steps: int) -> FloatArray:
+    """Return the uniform draws of a block of episodes, a function of seed and block (E, T, 3)."""
+    shape = episodes_per_block(max_steps), max_steps + 1, NUM_DRAWS
+    return generator(seed, "episodes", block).random(shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +83,11 @@ def sample_episodes(
     states, actions = np.zeros((episodes, max_steps + 1), np.int64), np.zeros(shape, np.int64)
     rewards, lengths = np.zeros(shape), np.zeros(episodes, np.int64)
     has_ended = np.zeros(episodes, bool)
+    size = episodes_per_block(max_steps)
     for row in range(episodes):
-        draws = episode_draws(seed, row, max_steps)
-        steps, has_ended[row] = sample_episode(world, cumulative, draws, path)
+        if row % size == 0:
+            draws = block_draws(seed, row // size, max_steps)
+        steps, has_ended[row] = sample_episode(world, cumulative, draws[row % size], path)
         states[row, : steps + 1] = path.states[: steps + 1]
         actions[row, :steps], rewards[row, :steps] = path.actions[:steps], path.rewards[:steps]
         lengths[row] = steps
@@ -102,7 +111,17 @@ def estimate_values(
     """
     if method not in PREDICTION_METHODS:
         raise ValueError(f"got the method {method!r}; expected one of {PREDICTION_METHODS}.")
-    rule = Rule(check_gamma(gamma), 0.0, 0.0, False, False, learning_rate, learning_rate_power)
+    rule = Rule(
+        gamma=check_gamma(gamma),
+        behaviour_epsilon=0.0,
+        target_epsilon=0.0,
+        is_sampled=False,
+        is_double=False,
+        is_monte_carlo=method != "td",
+        first_visit=method == "first_visit",
+        learning_rate=learning_rate,
+        learning_rate_power=learning_rate_power,
+    )
     values, counts = np.zeros((num_states, 1)), np.zeros((num_states, 1), np.int64)
     visits = np.zeros((num_states, 1), np.int64)
     no_actions = np.zeros(batch.actions.shape[1], np.int64)
@@ -112,5 +131,5 @@ def estimate_values(
             is_end = bool(batch.has_ended[row])
             learn_state_values(values[:, 0], counts[:, 0], path, steps, is_end, rule)
         else:
-            learn_returns(values, counts, path, steps, method == "first_visit", rule)
+            learn_returns(values, counts, path, steps, rule)
     return values[:, 0]

@@ -21,11 +21,29 @@ class Rule(NamedTuple):
 
     gamma: float
     behaviour_epsilon: float  # of the ε-greedy policy that acts
-    target_epsilon: float  # of the ε-greedy policy whose values are learned
+    target_epsilon: float  # of the ε-greedy policy whose values are learned; -1: the same
     is_sampled: bool  # the target takes the next action of the behaviour, not the expectation
     is_double: bool
+    is_monte_carlo: bool  # the target is the return of the episode
+    first_visit: bool  # of it, from the first visit of a state and action only
     learning_rate: float  # α of the first visit
     learning_rate_power: float  # α_n = α / n^power at the n-th visit
+
+
+@jit_exact
+def with_epsilons(rule: Rule, behaviour: float, target: float) -> Rule:
+    """Return the settings with the ε of both policies."""
+    return Rule(
+        rule.gamma,
+        behaviour,
+        target,
+        rule.is_sampled,
+        rule.is_double,
+        rule.is_monte_carlo,
+        rule.first_visit,
+        rule.learning_rate,
+        rule.learning_rate_power,
+    )
 
 
 class CompiledWorld(NamedTuple):
@@ -138,51 +156,91 @@ def behaviour_values(tables: FloatArray, state: int) -> FloatArray:
 
 
 @jit_exact
-def td_episode(
+def learn_returns(values: FloatArray, counts: IntArray, path: Path, steps: int, rule: Rule) -> None:
+    r"""Move q(s_t, a_t) towards the return G_t = r_t + γ G_{t+1} of an episode, backwards.
+
+    With `rule.first_visit`, only the first occurrence of a pair in the episode counts.
+    """
+    for step in range(steps - 1, -1, -1):
+        path.visits[path.states[step], path.actions[step]] = step
+    result = 0.0
+    for step in range(steps - 1, -1, -1):
+        state, action = path.states[step], path.actions[step]
+        result = path.rewards[step] + rule.gamma * result
+        if rule.first_visit and path.visits[state, action] != step:
+            continue
+        counts[state, action] += 1
+        rate = step_size(counts[state, action], rule)
+        values[state, action] += rate * (result - values[state, action])
+
+
+@jit_exact
+def learn_episode(
     world: CompiledWorld,
     tables: FloatArray,
     counts: IntArray,
     rule: Rule,
     draws: FloatArray,
     path: Path,
-) -> tuple[int, bool]:
-    """Learn from one simulated episode; return its steps, and whether it terminated."""
+) -> tuple[float, int, bool]:
+    """Learn from one simulated episode; return its return, steps, and whether it terminated."""
     state = pick(world.start, draws[0, OUTCOME_DRAW])
-    action = choose_action(
-        behaviour_values(tables, state), rule.behaviour_epsilon, draws[0, ACTION_DRAW]
-    )
+    epsilon = rule.behaviour_epsilon
+    action = choose_action(behaviour_values(tables, state), epsilon, draws[0, ACTION_DRAW])
     limit = len(path.rewards)
-    for step in range(limit):
-        draw = draws[step + 1]
+    steps, total, is_end = 0, 0.0, False
+    while steps < limit and not is_end:
+        draw = draws[steps + 1]
         outcome = pick(world.cumulative[state, action], draw[OUTCOME_DRAW])
         following = world.next_states[state, action, outcome]
         reward = world.rewards[state, action, outcome]
         is_end = world.terminated[state, action, outcome]
-        path.states[step], path.actions[step], path.rewards[step] = state, action, reward
+        path.states[steps], path.actions[steps], path.rewards[steps] = state, action, reward
+        path.states[steps + 1] = following
+        steps += 1
+        total += reward
         next_action = 0
         if rule.is_sampled:  # the target has the action that is taken next
             next_action = choose_action(
-                behaviour_values(tables, following), rule.behaviour_epsilon, draw[ACTION_DRAW]
+                behaviour_values(tables, following), epsilon, draw[ACTION_DRAW]
             )
-        learn_transition(
-            tables,
-            counts,
-            (state, action),
-            (reward, following, is_end),
-            next_action,
-            draw[TABLE_DRAW],
-            rule,
-        )
-        if is_end:
-            path.states[step + 1] = following
-            return step + 1, True
+        if not rule.is_monte_carlo:
+            at, result = (state, action), (reward, following, is_end)
+            learn_transition(tables, counts, at, result, next_action, draw[TABLE_DRAW], rule)
         if not rule.is_sampled:
             next_action = choose_action(
-                behaviour_values(tables, following), rule.behaviour_epsilon, draw[ACTION_DRAW]
+                behaviour_values(tables, following), epsilon, draw[ACTION_DRAW]
             )
         state, action = following, next_action
-    path.states[limit] = state
-    return limit, False
+    if rule.is_monte_carlo:
+        learn_returns(tables[0], counts[0], path, steps, rule)
+    return total, steps, is_end
+
+
+@jit_exact
+def learn_episodes(
+    world: CompiledWorld,
+    tables: FloatArray,
+    counts: IntArray,
+    rule: Rule,
+    epsilons: FloatArray,
+    draws: FloatArray,
+    path: Path,
+    results: FloatArray,
+) -> None:
+    """Learn from one episode for each ε; `results` receives return, length and termination (E, 3).
+
+    The target policy has the ε of the behaviour, unless `rule.target_epsilon` is 0 or more.
+    """
+    for episode in range(len(epsilons)):
+        epsilon = epsilons[episode]
+        target = epsilon if rule.target_epsilon < 0 else rule.target_epsilon
+        total, steps, is_end = learn_episode(
+            world, tables, counts, with_epsilons(rule, epsilon, target), draws[episode], path
+        )
+        results[episode, 0] = total
+        results[episode, 1] = steps
+        results[episode, 2] = is_end
 
 
 @jit_exact
@@ -203,27 +261,6 @@ def sample_episode(
         if is_end:
             return step + 1, True
     return limit, False
-
-
-@jit_exact
-def learn_returns(
-    values: FloatArray, counts: IntArray, path: Path, steps: int, first_visit: bool, rule: Rule
-) -> None:
-    r"""Move q(s_t, a_t) towards the return G_t = r_t + γ G_{t+1} of an episode, backwards.
-
-    With `first_visit`, only the first occurrence of a pair in the episode counts.
-    """
-    for step in range(steps - 1, -1, -1):
-        path.visits[path.states[step], path.actions[step]] = step
-    result = 0.0
-    for step in range(steps - 1, -1, -1):
-        state, action = path.states[step], path.actions[step]
-        result = path.rewards[step] + rule.gamma * result
-        if first_visit and path.visits[state, action] != step:
-            continue
-        counts[state, action] += 1
-        rate = step_size(counts[state, action], rule)
-        values[state, action] += rate * (result - values[state, action])
 
 
 @jit_exact

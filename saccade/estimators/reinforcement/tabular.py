@@ -22,9 +22,9 @@ import numpy as np
 
 from saccade.estimators.reinforcement.config import EpisodicConfig, MonteCarloConfig
 from saccade.estimators.reinforcement.episodes import (
+    block_draws,
     compile_world,
-    cumulative_policy,
-    episode_draws,
+    episodes_per_block,
 )
 from saccade.estimators.reinforcement.kernels import (
     ACTION_DRAW,
@@ -34,12 +34,10 @@ from saccade.estimators.reinforcement.kernels import (
     Rule,
     behaviour_values,
     choose_action,
+    learn_episodes,
     learn_returns,
     learn_transition,
     path_for,
-    pick,
-    sample_episode,
-    td_episode,
 )
 from saccade.estimators.reinforcement.mdp import TransitionTable
 from saccade.estimators.reinforcement.policies import EpsilonGreedy, PolicyPair
@@ -105,6 +103,8 @@ class TabularLearner:
             target_epsilon=target.epsilon,
             is_sampled=self.method == "sarsa",
             is_double=self.is_double,
+            is_monte_carlo=isinstance(self.config, MonteCarloConfig),
+            first_visit=isinstance(self.config, MonteCarloConfig) and self.config.visits == "first",
             learning_rate=self.config.learning_rate,
             learning_rate_power=self.config.learning_rate_power,
         )
@@ -116,75 +116,73 @@ class TabularLearner:
         max_steps: int,
         until: int | None = None,
         pause: Callable[[], bool] = lambda: False,
-        on_episode: Callable[[int], None] = lambda episode: None,
+        on_episode: Callable[[int], None] = lambda episodes: None,
     ) -> None:
         """Learn from the episodes up to `until` (None: all), or until `pause()`.
 
         Episodes of a transition table are simulated by compiled code; those of any other world are
-        stepped through. An episode is cut after `max_steps`.
+        stepped through. An episode is cut after `max_steps`; `on_episode` receives the number of
+        episodes so far, after one or more of them.
         """
         path = path_for(self.tables.shape[1], self.tables.shape[2], max_steps)
         compiled = compile_world(world) if isinstance(world, TransitionTable) else None
         until = self.config.episodes if until is None else until
+        size = episodes_per_block(max_steps)
+        block, draws = -1, np.empty(0)
         while self.episode < until and not pause():
-            draws = episode_draws(self.seed, self.episode, max_steps)
+            if self.episode // size != block:
+                block = self.episode // size
+                draws = block_draws(self.seed, block, max_steps)
+            first = self.episode - block * size
+            last = min(size, until - block * size) if compiled is not None else first + 1
             if compiled is not None:
-                steps, is_end = self._simulate(compiled, draws, path)
+                results = self._simulate(compiled, draws[first:last], path)
             else:
                 assert not isinstance(world, TransitionTable)
-                steps, is_end = self._interact(world, draws, path)
-            self.returns[self.episode] = path.rewards[:steps].sum()
-            self.lengths[self.episode], self.was_cut[self.episode] = steps, not is_end
-            self.episode += 1
+                results = self._interact(world, draws[first], path)
+            done = slice(self.episode, self.episode + len(results))
+            self.returns[done] = results[:, 0]
+            self.lengths[done] = results[:, 1].astype(np.int64)
+            self.was_cut[done] = results[:, 2] == 0
+            self.episode += len(results)
             on_episode(self.episode)
 
-    def _simulate(self, world: CompiledWorld, draws: FloatArray, path: Path) -> tuple[int, bool]:
+    def _simulate(self, world: CompiledWorld, draws: FloatArray, path: Path) -> FloatArray:
+        """Learn from episodes of a transition table; return length, return and end of each."""
+        numbers = range(self.episode, self.episode + len(draws))
+        epsilons = np.array([self.epsilon(number) for number in numbers])
+        results = np.zeros((len(draws), 3))
         rule = self.rule(self.episode)
-        if isinstance(self.config, MonteCarloConfig):
-            policy = self.policies(self.episode).behaviour.probabilities(self.tables[0])
-            steps, is_end = sample_episode(world, cumulative_policy(policy), draws, path)
-            self._learn_returns(path, steps, rule)
-            return steps, is_end
-        return td_episode(world, self.tables, self.counts, rule, draws, path)
+        if self.policies(self.episode).is_on_policy:
+            rule = rule._replace(target_epsilon=-1.0)
+        learn_episodes(world, self.tables, self.counts, rule, epsilons, draws, path, results)
+        return results
 
-    def _learn_returns(self, path: Path, steps: int, rule: Rule) -> None:
-        assert isinstance(self.config, MonteCarloConfig)
-        is_first = self.config.visits == "first"
-        learn_returns(self.tables[0], self.counts[0], path, steps, is_first, rule)
-
-    def _interact(self, world: FiniteWorld, draws: FloatArray, path: Path) -> tuple[int, bool]:
+    def _interact(self, world: FiniteWorld, draws: FloatArray, path: Path) -> FloatArray:
         """Learn from one episode of a world that is stepped through."""
-        rule, is_monte_carlo = self.rule(self.episode), isinstance(self.config, MonteCarloConfig)
-        policy: FloatArray | None = None
-        if is_monte_carlo:
-            behaviour = self.policies(self.episode).behaviour
-            policy = cumulative_policy(behaviour.probabilities(self.tables[0]))
+        rule = self.rule(self.episode)
 
         def act(state: int, step: int) -> int:
-            draw = draws[step, ACTION_DRAW]
-            if policy is not None:
-                return pick(policy[state], draw)
             values = behaviour_values(self.tables, state)
-            return choose_action(values, rule.behaviour_epsilon, draw)
+            return choose_action(values, rule.behaviour_epsilon, draws[step, ACTION_DRAW])
 
         state = world.reset(seed_for(self.seed, "world", self.episode))
         action, is_end, is_cut, step = act(state, 0), False, False, 0
         while not is_end and not is_cut and step < len(path.rewards):
             following, reward, is_end, is_cut = world.step(action)
             path.states[step], path.actions[step], path.rewards[step] = state, action, reward
-            next_action = act(following, step + 1) if rule.is_sampled else 0
             step += 1
-            if not is_monte_carlo:
+            next_action = act(following, step) if rule.is_sampled else 0
+            if not rule.is_monte_carlo:
+                at, result = (state, action), (reward, following, is_end)
                 coin = draws[step, TABLE_DRAW]
-                outcome = (reward, following, is_end)
-                at = (state, action)
-                learn_transition(self.tables, self.counts, at, outcome, next_action, coin, rule)
+                learn_transition(self.tables, self.counts, at, result, next_action, coin, rule)
             if not rule.is_sampled:
-                next_action = act(following, step) if step < len(path.rewards) else 0
+                next_action = act(following, step)
             state, action = following, next_action
-        if is_monte_carlo:
-            self._learn_returns(path, step, rule)
-        return step, is_end
+        if rule.is_monte_carlo:
+            learn_returns(self.tables[0], self.counts[0], path, step, rule)
+        return np.array([[sum(path.rewards[:step].tolist()), step, is_end]])
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that the next episode depends on."""
