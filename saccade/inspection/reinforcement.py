@@ -16,6 +16,7 @@ from saccade.types.arrays import BoolArray, FloatArray
 
 MAX_PLOTTED_POINTS = 400  # of a line
 SMOOTHED_SHARE = 20  # a running mean is over this part of a line
+MIN_LABEL_GAP = 0.15  # between labelled points, of the width of a panel
 MIN_RESIDUAL = 1e-16  # below it, log10 is cut
 
 
@@ -85,10 +86,11 @@ def planning_panels(
     for name, values in residuals.items():
         x = np.arange(1, len(values) + 1, dtype=np.float64)
         y = np.log10(np.maximum(values, MIN_RESIDUAL))
-        points = []
-        if name == "policy iteration":
-            for number, end in enumerate(np.cumsum(evaluations).tolist()[:-1], start=2):
+        points, labelled = [], -np.inf
+        for number, end in enumerate(np.cumsum(evaluations).tolist()[:-1], start=2):
+            if name == "policy iteration" and end - labelled > MIN_LABEL_GAP * len(values):
                 points.append((f"policy {number}", float(end), float(y[end - 1])))
+                labelled = end
         line = PlotLine(name, x, y)
         panels.append(LinePanel(name, [line], "sweep", "log₁₀ Bellman residual", points))
     return LinePanels(panels, title)

@@ -22,7 +22,7 @@ GAMMA, HORIZON = 0.9, 40
 def policies(seed: int, states: int) -> tuple[FloatArray, FloatArray]:
     random = np.random.default_rng(seed)
     target = random.dirichlet(np.ones(2), size=states)
-    return target, 0.5 * target + 0.5 * target[:, ::-1]
+    return target, 0.7 * target + 0.3 * target[:, ::-1]
 
 
 def enumerate_episodes(
@@ -60,8 +60,8 @@ def test_moments_equal_those_of_all_episodes(seed: int) -> None:
 
 
 def test_estimators_are_unbiased_with_the_exact_variance() -> None:
-    table = random_table(5)
-    target, behaviour = policies(7, 3)
+    table = random_table(2)
+    target, behaviour = policies(8, 3)
     exact = off_policy_moments(table, target, behaviour, GAMMA, HORIZON)
     values = table.policy_values(target, GAMMA)
     assert exact.value == pytest.approx(float(table.start @ values), abs=1e-6)
@@ -70,8 +70,9 @@ def test_estimators_are_unbiased_with_the_exact_variance() -> None:
         name: estimate_off_policy(batch, target, behaviour, GAMMA, name)
         for name in OFF_POLICY_ESTIMATORS
     }
-    for name, estimate in found.items():  # 99.9 % of the estimates are as close
-        assert abs(estimate.value - exact.value) < 3.3 * estimate.standard_error, name
+    for name, estimate in found.items():
+        low, high = estimate.interval
+        assert low < exact.value < high, name
     for name, variance in (
         ("ordinary", exact.ordinary_variance),
         ("per_decision", exact.per_decision_variance),
@@ -85,8 +86,8 @@ def test_estimators_are_unbiased_with_the_exact_variance() -> None:
 
 
 def test_weighted_sampling_is_biased_for_one_episode_and_consistent() -> None:
-    table = random_table(5)
-    target, behaviour = policies(7, 3)
+    table = random_table(2)
+    target, behaviour = policies(8, 3)
     exact = off_policy_moments(table, target, behaviour, GAMMA, HORIZON).value
     batch = sample_episodes(table, behaviour, 2000, max_steps=HORIZON, seed=1)
     single = []
