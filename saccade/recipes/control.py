@@ -19,10 +19,12 @@ CONTROL_TRAINING: dict[str, dict[str, Any]] = {
 CONTROL_SIZES = {"a2c": {"rollout_steps": 32}, "dqn": {"hidden": 128}}
 
 
-def control_recipe(model: str = "dqn") -> ControlRecipe:
-    """Act in an environment of Gymnasium or your own (--world): CartPole in minutes."""
+def control_recipe(model: str | None = None) -> ControlRecipe:
+    """Act in an environment of Gymnasium or your own (--world): the cliff in seconds."""
+    world = "CartPole-v1" if model in CONTROL_TRAINING else "CliffWalking-v1"
+    name = model or "q_learning"
     return ControlRecipe(
-        data={"world": "CartPole-v1", "dev_episodes": 10},
-        model={"name": model} | CONTROL_SIZES.get(model, {}),
-        train=CONTROL_TRAINING[model],
+        data={"world": world, "dev_episodes": 10},
+        model={"name": name} | CONTROL_SIZES.get(name, {}),
+        train=CONTROL_TRAINING.get(name, {}),
     )

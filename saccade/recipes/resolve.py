@@ -11,6 +11,7 @@ from saccade.io.run_folder import read_run_settings
 from saccade.recipes.preview import choose_task
 from saccade.registry import LazyRegistry, did_you_mean, lookup
 from saccade.tasks.base import Recipe
+from saccade.tasks.control.data import choose_agent
 from saccade.tasks.registry import read_recipe, task_spec_for
 
 RECIPES: LazyRegistry[Callable[..., Recipe]] = LazyRegistry(
@@ -103,11 +104,13 @@ def resolve_recipe(
             lookup(task_spec_for(what).models, model, "model")
             recipe = what.with_values(model={"name": model})
     elif what in RECIPES or what.endswith(".toml"):
+        if what == "control" and model is None:
+            model, notes = _choose_agent(data, changes)
         if init_from is not None and model is None and what in RECIPES:
             recipe, model = _recipe_to_initialise(what, init_from)
         else:
             recipe = named_recipe(what, model)
-        auto_model = what in ("classify", "control", "translate") and model is None
+        auto_model = what in ("classify", "translate") and model is None
     elif data is None and (Path(what).exists() or "," in what):
         name, reason = choose_task(what, changes)
         notes = (f"{what}: the task is {name}: {reason}.",)
@@ -136,6 +139,20 @@ def resolve_recipe(
         raise ConfigError(f"{name} needs data: --data {expected}.")
     _refuse_columns_without_file(recipe, changes)
     return ResolvedRecipe(recipe, auto_model, notes)
+
+
+def _choose_agent(
+    data: str | None, changes: Mapping[str, Any]
+) -> tuple[str | None, tuple[str, ...]]:
+    """Return the model for an environment that is given, and a note with the reason."""
+    given = {name: value for name, value in changes.items() if name.startswith("data.")}
+    if data is not None:
+        given["data.world"] = data
+    if given.get("data.world") is None:
+        return None, ()
+    config = override_settings(named_recipe("control"), given).data
+    model, reason = choose_agent(config)
+    return model, (f"{config.world}: the model is {model}: {reason}.",)
 
 
 def _recipe_to_initialise(name: str, folder: Path) -> tuple[Recipe, str | None]:

@@ -369,13 +369,16 @@ def test_what_is_unusual_of_an_environment_is_stated() -> None:
         assert all(note in text for note, text in zip(notes, found, strict=True))
 
 
-def test_model_follows_from_the_actions() -> None:
-    for world, model in {"CartPole-v1": "dqn", "Pendulum-v1": "ppo"}.items():
+def test_model_follows_from_the_environment() -> None:
+    worlds = {"CartPole-v1": "dqn", "Pendulum-v1": "ppo", "Taxi-v4": "q_learning"}
+    for world, model in worlds.items():
         resolved = resolve_recipe("control", data=world)
-        assert resolved.auto_model
-        context = PrepareContext[Any](auto_model=True)
-        recipe: Any = resolved.recipe
-        assert prepare_environment(recipe, context).recipe.model_name == model
+        assert resolved.recipe.model_name == model and model in resolved.notes[0]
+        named = resolve_recipe("control", data=world, model="reinforce")
+        assert named.recipe.model_name == "reinforce" and not named.notes
+    assert resolve_recipe("control").recipe.data_name == "CliffWalking-v1"
+    steps = resolve_recipe("control", data="CartPole-v1", changes={"train.steps": 7})
+    assert steps.recipe.train.model_dump()["steps"] == 7
 
 
 def test_q_network_is_a_plain_module() -> None:

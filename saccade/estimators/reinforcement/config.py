@@ -86,6 +86,10 @@ class MonteCarloConfig(EpisodicConfig):
     """Step size α / n^power at the n-th visit; 1: the mean of all returns; 0: constant."""
 
 
+PLANNING_CONFIGS: dict[str, type[PlanningConfig]] = {
+    "policy_iteration": PolicyIterationConfig,
+    "value_iteration": ValueIterationConfig,
+}
 EPISODIC_CONFIGS: dict[str, type[EpisodicConfig]] = {
     "double_q": DoubleQConfig,
     "expected_sarsa": ExpectedSarsaConfig,

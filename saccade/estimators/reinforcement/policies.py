@@ -24,6 +24,9 @@ class EpsilonGreedy(NamedTuple):
         return names.get(self.epsilon, f"ε-greedy, ε = {self.epsilon:g}")
 
 
+OFF_POLICY_METHODS = ("q_learning", "double_q")
+
+
 class PolicyPair(NamedTuple):
     """The policy that acts, and the policy whose values are learned."""
 
@@ -40,3 +43,9 @@ class PolicyPair(NamedTuple):
         if self.is_on_policy:
             return f"on-policy: acts by and learns the values of one policy ({self.behaviour})"
         return f"off-policy: acts {self.behaviour}, learns the values of the {self.target} policy"
+
+
+def policy_pair(method: str, epsilon: float) -> PolicyPair:
+    """Return behaviour and target policy of a tabular method."""
+    behaviour = EpsilonGreedy(epsilon)
+    return PolicyPair(behaviour, EpsilonGreedy(0.0) if method in OFF_POLICY_METHODS else behaviour)

@@ -40,7 +40,7 @@ from saccade.estimators.reinforcement.kernels import (
     path_for,
 )
 from saccade.estimators.reinforcement.mdp import TransitionTable
-from saccade.estimators.reinforcement.policies import EpsilonGreedy, PolicyPair
+from saccade.estimators.reinforcement.policies import PolicyPair
 from saccade.seeding import seed_for
 from saccade.types.arrays import FloatArray
 
@@ -90,9 +90,7 @@ class TabularLearner:
 
     def policies(self, episode: int) -> PolicyPair:
         """Return behaviour and target policy of an episode."""
-        behaviour = EpsilonGreedy(self.epsilon(episode))
-        is_greedy = self.method in ("q_learning", "double_q")
-        return PolicyPair(behaviour, EpsilonGreedy(0.0) if is_greedy else behaviour)
+        return policy_pair(self.method, self.epsilon(episode))
 
     def rule(self, episode: int) -> Rule:
         """Return the settings of an episode, as the compiled functions take them."""

@@ -1,11 +1,13 @@
 """Agents: observations in, actions out."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from saccade.data.environments.spaces import Spaces, Vector
 from saccade.seeding import RandomRows
+from saccade.tasks.control.config import ControlRecipe
+from saccade.types.arrays import FloatArray
 
 MAX_TOGETHER = 16  # environments that an evaluation steps together
 
@@ -23,6 +25,27 @@ class Agent(Protocol):
 
         The random numbers are a function of the agent's seed and `index`.
         """
+        ...
+
+
+class Valuation(NamedTuple):
+    """Values of observations as arrays, computed by an agent."""
+
+    actions: FloatArray  # value or probability of each action, or mean of a continuous one (N, A)
+    deviation: FloatArray | None = None  # of continuous actions (A)
+    states: FloatArray | None = None  # value of each state (N), where there is a value network
+
+
+class ValueAgent(Agent, Protocol):
+    """A trained agent, which values the actions or gives their probabilities."""
+
+    is_policy: bool  # probabilities instead of values
+    is_continuous: bool
+    recipe: ControlRecipe
+    spaces: Spaces
+
+    def value(self, observations: Vector) -> Valuation:
+        """Return values or probabilities of the actions of encoded observations (N, D)."""
         ...
 
 

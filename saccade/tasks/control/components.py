@@ -1,46 +1,31 @@
-"""Capabilities of the task control, by recipe."""
+"""Capabilities of the task control, by recipe. Does not import torch."""
 
-from collections.abc import Callable
+from typing import Any
 
-from saccade.config import Config
 from saccade.data.environments.spaces import Spaces
-from saccade.models.registry import CONTROL_MODELS
+from saccade.estimators.reinforcement.config import EPISODIC_CONFIGS, PLANNING_CONFIGS
+from saccade.registry import LazyRegistry
 from saccade.tasks.base import Components
 from saccade.tasks.control.config import ControlRecipe
 from saccade.tasks.control.data import EnvironmentSplit
-from saccade.tasks.control.evaluate import ControlEvaluator
-from saccade.tasks.control.inspect import ControlInspector
-from saccade.tasks.control.network_agent import ControlNetwork, NetworkAgent
-from saccade.tasks.control.policy_gradient import PolicyObjective
-from saccade.tasks.control.predict import ActionPredictor
-from saccade.tasks.control.q_learning import DQNObjective
-from saccade.tasks.neural import build_network
 
-ControlComponents = Components[ControlRecipe, Spaces, ControlNetwork, EnvironmentSplit]
+ControlComponents = Components[ControlRecipe, Spaces, Any, EnvironmentSplit]
 
-
-def build_control_network(recipe: ControlRecipe, spaces: Spaces) -> ControlNetwork:
-    """Build the network of a recipe."""
-    model_class: Callable[[Config], ControlNetwork] = CONTROL_MODELS[recipe.model_name].model_class
-    return build_network(recipe, lambda: model_class(recipe.model))
-
-
-BY_VALUES = ControlComponents(
-    build_model=build_control_network,
-    predictor=lambda *given: ActionPredictor(NetworkAgent(*given)),
-    evaluator=lambda *given: ControlEvaluator(NetworkAgent(*given)),
-    inspector=lambda *given: ControlInspector(NetworkAgent(*given)),
-    objective=DQNObjective,
-)
-BY_POLICY = ControlComponents(
-    build_model=build_control_network,
-    predictor=lambda *given: ActionPredictor(NetworkAgent(*given)),
-    evaluator=lambda *given: ControlEvaluator(NetworkAgent(*given)),
-    inspector=lambda *given: ControlInspector(NetworkAgent(*given)),
-    objective=PolicyObjective,
+_KINDS: LazyRegistry[ControlComponents] = LazyRegistry(
+    {
+        "learned": "saccade.tasks.control.table:LEARNED",
+        "planned": "saccade.tasks.control.table:PLANNED",
+        "policy": "saccade.tasks.control.networks:BY_POLICY",
+        "values": "saccade.tasks.control.networks:BY_VALUES",
+    }
 )
 
 
 def control_components(recipe: ControlRecipe) -> ControlComponents:
-    """Return the capabilities of a recipe: values of actions, or a policy."""
-    return BY_VALUES if recipe.model_name == "dqn" else BY_POLICY
+    """Return the capabilities of a recipe: a table, or a network of values or of a policy."""
+    name = recipe.model_name
+    if name in EPISODIC_CONFIGS:
+        return _KINDS["learned"]
+    if name in PLANNING_CONFIGS:
+        return _KINDS["planned"]
+    return _KINDS["values" if name == "dqn" else "policy"]

@@ -1,15 +1,29 @@
 """Settings of the task control. Does not import torch."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny, field_validator
 
+from saccade.config import Config
 from saccade.data.environments.config import EnvironmentConfig
-from saccade.models.control_config import A2CConfig, DQNConfig, PPOConfig, ReinforceConfig
+from saccade.estimators.reinforcement.config import (
+    EPISODIC_CONFIGS,
+    PLANNING_CONFIGS,
+    QLearningConfig,
+)
+from saccade.models.choice import ModelChoice
+from saccade.models.registry import CONTROL_MODELS, ModelEntry
 from saccade.tasks.base import Recipe
 from saccade.training.config import TrainConfig
+from saccade.training.estimator import FitConfig
 from saccade.types.limits import MAX_COUNT, MAX_THREADS, MAX_VALUE
 from saccade.types.names import OptimizerName, ScheduleName
+
+TABLE_MODELS = {
+    name: ModelEntry(config, "saccade.tasks.control.table:ActionTable")
+    for name, config in {**EPISODIC_CONFIGS, **PLANNING_CONFIGS}.items()
+}
+AGENTS = {**TABLE_MODELS, **CONTROL_MODELS}
 
 
 class ControlTrainConfig(TrainConfig):
@@ -39,7 +53,23 @@ class ControlRecipe(Recipe):
 
     task: Literal["control"] = "control"
     data: EnvironmentConfig = EnvironmentConfig()
-    model: Annotated[
-        DQNConfig | ReinforceConfig | A2CConfig | PPOConfig, Field(discriminator="name")
-    ] = DQNConfig()
-    train: ControlTrainConfig = ControlTrainConfig()
+    model: Annotated[Config, ModelChoice(AGENTS)] = QLearningConfig()
+    train: SerializeAsAny[FitConfig] = FitConfig()
+
+    @field_validator("train", mode="wrap")
+    @classmethod
+    def _train_settings_of_the_model(cls, value: Any, handler: Any, info: Any) -> Any:
+        """Networks have the settings of the training loop, tables those of a fit."""
+        if "model" not in info.data:  # the model is invalid, which is reported
+            return value
+        is_network = info.data["model"].name in CONTROL_MODELS
+        train_class = ControlTrainConfig if is_network else FitConfig
+        if type(value) is train_class:
+            return value
+        values = value.model_dump(exclude_unset=True) if isinstance(value, Config) else value
+        return train_class.model_validate(values)
+
+    @property
+    def is_network(self) -> bool:
+        """True if the model is trained by the loop."""
+        return self.model_name in CONTROL_MODELS

@@ -2,26 +2,35 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from saccade.data.environments.config import DEFAULT_MAX_STEPS, EnvironmentConfig
 from saccade.data.environments.episodes import EpisodeRunner
 from saccade.data.environments.make import (
     EpisodeSeed,
+    close_environment,
     episode_seeds,
     has_stated_limit,
     is_deterministic,
+    make_environment,
     open_spaces,
 )
 from saccade.data.environments.spaces import Spaces
 from saccade.errors import ConfigError, DataError
-from saccade.tasks.base import Choice, PrepareContext, PreparedData, fingerprint_arrays
+from saccade.estimators.reinforcement.config import EpisodicConfig
+from saccade.estimators.reinforcement.mdp import has_transition_table, transition_table
+from saccade.estimators.reinforcement.policies import policy_pair
+from saccade.tasks.base import PrepareContext, PreparedData, fingerprint_arrays
 from saccade.tasks.control.agent import RandomAgent
 from saccade.tasks.control.config import ControlRecipe
 from saccade.tasks.control.episodes import Episodes, play_episodes
+from saccade.types.arrays import BoolArray
 
 FINGERPRINT_STEPS = 50
+MAX_TABLE_VALUES = 50_000_000  # states times actions
+MAX_CHOSEN_TABLE = 1_000_000  # values of a table that is chosen without being named
 
 
 @dataclass
@@ -61,6 +70,26 @@ class EnvironmentSplit:
         return play_episodes(RandomAgent(self.spaces, self.config.seed), self.runner, self.episodes)
 
 
+class Grid(NamedTuple):
+    """The form of a grid world."""
+
+    shape: tuple[int, int]
+    arrows: list[str]  # of the actions
+    visible: BoolArray  # states that an episode can visit
+
+
+def read_grid(config: EnvironmentConfig) -> Grid | None:
+    """Return the grid of an environment with a transition table; None: its states have none."""
+    environment = make_environment(config)
+    try:
+        if not has_transition_table(environment):
+            return None
+        table = transition_table(environment)
+        return None if table.grid is None else Grid(table.grid, table.arrows, table.reachable)
+    finally:
+        close_environment(environment)
+
+
 PreparedEnvironment = PreparedData[ControlRecipe, Spaces, EnvironmentSplit]
 
 
@@ -71,11 +100,10 @@ def prepare_environment(
     spaces = open_spaces(recipe.data)
     if context.preprocessor is not None:
         _check_same_spaces(spaces, context.preprocessor)
-    recipe, choices = _choose_model(recipe, spaces, context.auto_model)
     _check_actions(recipe, spaces)
-    recipe = recipe.with_values(
-        model=recipe.model.model_dump(exclude_unset=True) | _sizes(recipe, spaces)
-    )
+    if recipe.is_network:
+        sizes = _sizes(recipe, spaces)
+        recipe = recipe.with_values(model=recipe.model.model_dump(exclude_unset=True) | sizes)
     deterministic = is_deterministic(recipe.data, spaces)
     notes = []
     if not has_stated_limit(recipe.data):
@@ -88,15 +116,16 @@ def prepare_environment(
             f"{spaces.world} is not deterministic: equal seeds and actions gave different "
             "episodes, so a training that is repeated or resumed has other results."
         )
+    if isinstance(recipe.model, EpisodicConfig):
+        policies = policy_pair(recipe.model.name, recipe.model.epsilon_start)
+        notes.append(f"{recipe.model.name} is {policies}.")
     data = recipe.data
     counts = {"train": data.dev_episodes, "dev": data.dev_episodes, "test": data.test_episodes}
     splits = {
         name: EnvironmentSplit(name, data, spaces, count, deterministic)
         for name, count in counts.items()
     }
-    return PreparedData(
-        recipe, spaces, splits, lambda: _fingerprint(splits["train"]), choices, notes
-    )
+    return PreparedData(recipe, spaces, splits, lambda: _fingerprint(splits["train"]), notes=notes)
 
 
 def load_environment_split(
@@ -119,18 +148,40 @@ def _check_same_spaces(found: Spaces, expected: Spaces) -> None:
         )
 
 
-def _choose_model(
-    recipe: ControlRecipe, spaces: Spaces, is_open: bool
-) -> tuple[ControlRecipe, list[Choice]]:
-    """Choose a model for the actions, if none is named."""
-    if not is_open or spaces.action == "discrete":
-        return recipe, []
-    reason = f"{spaces.world} has continuous actions"
-    return recipe.with_values(model={"name": "ppo"}), [Choice("model.name", "ppo", reason)]
+def choose_agent(config: EnvironmentConfig) -> tuple[str, str]:
+    """Return the model for an environment where none is named, and the reason."""
+    spaces = open_spaces(config)
+    if spaces.action == "continuous":
+        return "ppo", "it has continuous actions"
+    if spaces.observation == "numbers":
+        return "dqn", "it has observations of numbers and discrete actions"
+    states = prod(spaces.sizes)
+    if states * spaces.actions > MAX_CHOSEN_TABLE:
+        return "dqn", f"it has {states:,} states, too many for a table"
+    return "q_learning", f"it has {states:,} states, which fit in a table"
+
+
+def count_states(spaces: Spaces) -> int:
+    """Return the number of states of an environment whose observations are categories."""
+    if spaces.observation != "categories" or spaces.action != "discrete":
+        raise ConfigError(
+            f"{spaces.world}: got observations of {spaces.observation} and {spaces.action} actions "
+            "for a table of values; expected categories and discrete actions, such as those of "
+            "CliffWalking-v1; try --model dqn or ppo."
+        )
+    states = prod(spaces.sizes)
+    if states * spaces.actions > MAX_TABLE_VALUES:
+        raise ConfigError(
+            f"{spaces.world}: got {states:,} states and {spaces.actions} actions; expected a table "
+            f"of at most {MAX_TABLE_VALUES:,} values; try --model dqn."
+        )
+    return states
 
 
 def _check_actions(recipe: ControlRecipe, spaces: Spaces) -> None:
-    if spaces.action == "continuous" and not hasattr(recipe.model, "continuous"):
+    if not recipe.is_network:
+        count_states(spaces)
+    elif spaces.action == "continuous" and not hasattr(recipe.model, "continuous"):
         raise ConfigError(
             f"{spaces.world}: got continuous actions for {recipe.model_name}; expected discrete "
             "ones, of which it values each; try --model ppo, a2c or reinforce."

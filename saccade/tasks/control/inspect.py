@@ -1,21 +1,19 @@
-"""Episodes, saliency of an observation, and invariance checks of an agent."""
+"""Episodes and invariance checks of an agent."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from saccade.data.environments.spaces import Vector
-from saccade.inspection.attribution import Attribution
 from saccade.inspection.checks import BATCH_INVARIANCE, RELOAD_CONSISTENCY, CheckResult
 from saccade.inspection.episode import EpisodeRecord
 from saccade.inspection.figures import Figure
 from saccade.tasks.base import Inspector
+from saccade.tasks.control.agent import ValueAgent
 from saccade.tasks.control.data import EnvironmentSplit
-from saccade.tasks.control.network_agent import NetworkAgent
 from saccade.tasks.control.recording import record_episode
-from saccade.tasks.control.saliency import attribute_action
 from saccade.types.arrays import FloatArray
 
 CHECK_TOLERANCE = 1e-4  # of values in float32, relative to the largest
@@ -24,24 +22,20 @@ CHECK_TOLERANCE = 1e-4  # of values in float32, relative to the largest
 class ControlInspector(Inspector[EnvironmentSplit]):
     """Shows what an agent values."""
 
-    attribution_methods = ("integrated_gradients", "occlusion", "gradient")
-
-    def __init__(self, agent: NetworkAgent):
+    def __init__(self, agent: ValueAgent):
         self.agent, self.spaces = agent, agent.spaces
+        self.make_agent: Callable[[Any, Any, Any], ValueAgent] = type(agent)
 
     def example_input(self, split: EnvironmentSplit) -> str:
         """Return the first observation of an episode."""
         return self._text(observations_of(self.agent, split, 1)[0])
 
     def views(self) -> dict[str, str]:
-        """Return an episode, and the saliency of an observation."""
-        views = {
+        """Return the views of an episode."""
+        return {
             "--save play.gif": "an episode with the values next to it",
             "--terminal": "an episode as text",
         }
-        if self.attribution_methods:
-            views["OBSERVATION"] = "the contribution of each number of an observation"
-        return views
 
     def episode(
         self, split: EnvironmentSplit, number: int, explore: bool, mode: str | None
@@ -52,15 +46,6 @@ class ControlInspector(Inspector[EnvironmentSplit]):
     def figures(self, splits: Mapping[str, EnvironmentSplit]) -> dict[str, Figure]:
         """Return the values, rewards and returns of the first test episode."""
         return {"episode.png": record_episode(self.agent, splits["test"]).panels()}
-
-    def attributions(
-        self, raw: Any, method: str | None = None, output: str | None = None
-    ) -> Attribution:
-        """Return the contribution of each number of an observation to the best action.
-
-        It is relative to the mean observation of the first episodes.
-        """
-        return attribute_action(self.agent, raw, method or self.attribution_methods[0], output)
 
     def _text(self, observation: Vector) -> str:
         if self.spaces.observation == "categories":
@@ -77,12 +62,12 @@ class ControlInspector(Inspector[EnvironmentSplit]):
     def compare_reloaded(self, other: Any, split: EnvironmentSplit, count: int) -> CheckResult:
         """Check that the reloaded network computes the same values."""
         observations = observations_of(self.agent, split, count)
-        reloaded = NetworkAgent(self.agent.recipe, other, self.spaces)
+        reloaded = self.make_agent(self.agent.recipe, other, self.spaces)
         one, two = (agent.value(observations).actions for agent in (self.agent, reloaded))
         return _compare(RELOAD_CONSISTENCY, one, two)
 
 
-def observations_of(agent: NetworkAgent, split: EnvironmentSplit, count: int) -> Vector:
+def observations_of(agent: ValueAgent, split: EnvironmentSplit, count: int) -> Vector:
     """Return the first observations of greedy episodes."""
     runner = split.runner()
     found: list[Vector] = []

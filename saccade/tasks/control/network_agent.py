@@ -1,6 +1,6 @@
 """The agent of a trained network: values or probabilities of the actions, and actions."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,20 +9,12 @@ from saccade.data.environments.spaces import Spaces, Vector
 from saccade.models.control import PolicyNetwork, QNetwork
 from saccade.models.control_config import DQNConfig
 from saccade.seeding import RandomRows
-from saccade.tasks.control.agent import MAX_TOGETHER
+from saccade.tasks.control.agent import MAX_TOGETHER, Valuation
 from saccade.tasks.control.config import ControlRecipe
 from saccade.tasks.neural import device_of
 from saccade.types.arrays import FloatArray
 
 ControlNetwork = QNetwork | PolicyNetwork
-
-
-class Valuation(NamedTuple):
-    """Values of observations as arrays, computed by a network."""
-
-    actions: FloatArray  # value or probability of each action, or mean of a continuous one (N, A)
-    deviation: FloatArray | None = None  # of continuous actions (A)
-    states: FloatArray | None = None  # value of each state (N), where there is a value network
 
 
 class NetworkAgent:

@@ -9,7 +9,7 @@ from saccade.config import Config
 from saccade.data.environments.spaces import Spaces, Vector
 from saccade.errors import DataError
 from saccade.tasks.base import PredictContext, Predictor
-from saccade.tasks.control.network_agent import NetworkAgent, Valuation
+from saccade.tasks.control.agent import Valuation, ValueAgent
 from saccade.types.progress import ProgressCounter
 from saccade.types.results import Prediction
 
@@ -21,7 +21,7 @@ class ActionPredictor(Predictor[Vector]):
 
     input_types = (str, np.ndarray, dict, int)
 
-    def __init__(self, agent: NetworkAgent):
+    def __init__(self, agent: ValueAgent):
         self.agent, self.spaces = agent, agent.spaces
 
     def parse(self, raw: object, number: int) -> Vector:

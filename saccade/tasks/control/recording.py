@@ -9,8 +9,8 @@ from saccade.data.environments.episodes import EpisodeRunner
 from saccade.data.environments.make import make_environment, without_display
 from saccade.errors import ConfigError, SaccadeError
 from saccade.inspection.episode import EpisodeRecord
+from saccade.tasks.control.agent import ValueAgent
 from saccade.tasks.control.data import EnvironmentSplit
-from saccade.tasks.control.network_agent import NetworkAgent
 
 TEXT_MODES = ("ansi",)
 
@@ -24,7 +24,7 @@ def render_modes(split: EnvironmentSplit) -> tuple[str, ...]:
 
 
 def record_episode(
-    agent: NetworkAgent,
+    agent: ValueAgent,
     split: EnvironmentSplit,
     *,
     number: int = 0,
@@ -55,7 +55,7 @@ def record_episode(
 
 
 def _record(
-    agent: NetworkAgent,
+    agent: ValueAgent,
     runner: EpisodeRunner,
     split: EnvironmentSplit,
     explore: bool,
@@ -88,7 +88,7 @@ def _record(
         numbers=np.array(numbers),
         actions=np.array(actions),
         rewards=np.array(rewards),
-        discount=agent.recipe.model.discount,
+        discount=float(agent.recipe.model.model_dump()["discount"]),
         is_cut_off=step.truncated,
         predicted=None if values[0] is None else np.array(values),
         frames=tuple(drawn) if mode == "rgb_array" else (),
@@ -96,7 +96,7 @@ def _record(
     )
 
 
-def _predicted(agent: NetworkAgent, numbers: Any, states: Any, taken: Any) -> float | None:
+def _predicted(agent: ValueAgent, numbers: Any, states: Any, taken: Any) -> float | None:
     """Return the value of the action taken, or of the state; None without a value network."""
     if not agent.is_policy:
         return float(numbers[taken])
