@@ -102,7 +102,8 @@ def _models() -> list[CatalogueEntry]:
             for name in get_args(config.model_fields["name"].annotation):
                 if name in spec.models:
                     row = spec.models[name]
-                    described = row.model_class if isinstance(row, ModelEntry) else config
+                    is_described = isinstance(row, ModelEntry) and not row.described_by_settings
+                    described = row.model_class if is_described else config
                     entries.append(CatalogueEntry("models", name, describe(described), task))
     return entries
 

@@ -84,13 +84,13 @@ def plot_planning(world: str, discount: float, output: PlotOutput) -> None:
                 deterministic_policy(plan.actions, table.num_actions), discount
             )
             policies = str(len(plan.evaluations)) if name == "policy iteration" else "-"
-            error = np.abs(plan.values - exact).max()
+            difference = np.abs(plan.values - exact).max()
             rows.add_row(
                 name,
                 f"{plan.sweeps:,}",
                 policies,
                 f"{plan.residuals[-1]:.2g}",
-                f"{error:.2g}",
+                f"{difference:.2g}",
                 f"{float(table.start @ plan.values):.6g}",
             )
     except ValueError as error:

@@ -76,6 +76,7 @@ class ModelEntry:
 
     config_class: type[Config]
     model: type[Any] | str
+    described_by_settings: bool = False  # the class is that of several models
 
     @property
     def model_class(self) -> type[Any]:

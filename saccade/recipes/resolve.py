@@ -8,6 +8,7 @@ from saccade.config import build_config, override_settings, read_toml
 from saccade.data.records.role_names import TASK_ROLES
 from saccade.errors import ConfigError
 from saccade.io.run_folder import read_run_settings
+from saccade.recipes.control import control_recipe
 from saccade.recipes.preview import choose_task
 from saccade.registry import LazyRegistry, did_you_mean, lookup
 from saccade.tasks.base import Recipe
@@ -150,7 +151,7 @@ def _choose_agent(
         given["data.world"] = data
     if given.get("data.world") is None:
         return None, ()
-    config = override_settings(named_recipe("control"), given).data
+    config = override_settings(control_recipe(), given).data
     model, reason = choose_agent(config)
     return model, (f"{config.world}: the model is {model}: {reason}.",)
 

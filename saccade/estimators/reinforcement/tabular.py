@@ -40,7 +40,7 @@ from saccade.estimators.reinforcement.kernels import (
     path_for,
 )
 from saccade.estimators.reinforcement.mdp import TransitionTable
-from saccade.estimators.reinforcement.policies import PolicyPair
+from saccade.estimators.reinforcement.policies import PolicyPair, policy_pair
 from saccade.seeding import seed_for
 from saccade.types.arrays import FloatArray
 

@@ -20,7 +20,7 @@ from saccade.types.limits import MAX_COUNT, MAX_THREADS, MAX_VALUE
 from saccade.types.names import OptimizerName, ScheduleName
 
 TABLE_MODELS = {
-    name: ModelEntry(config, "saccade.tasks.control.table:ActionTable")
+    name: ModelEntry(config, "saccade.tasks.control.table:ActionTable", described_by_settings=True)
     for name, config in {**EPISODIC_CONFIGS, **PLANNING_CONFIGS}.items()
 }
 AGENTS = {**TABLE_MODELS, **CONTROL_MODELS}

@@ -19,8 +19,13 @@ from saccade.data.environments.make import (
 )
 from saccade.data.environments.spaces import Spaces
 from saccade.errors import ConfigError, DataError
-from saccade.estimators.reinforcement.config import EpisodicConfig
-from saccade.estimators.reinforcement.mdp import has_transition_table, transition_table
+from saccade.estimators.reinforcement.config import EpisodicConfig, PlanningConfig
+from saccade.estimators.reinforcement.mdp import (
+    TransitionTable,
+    has_transition_table,
+    is_simulable,
+    transition_table,
+)
 from saccade.estimators.reinforcement.policies import policy_pair
 from saccade.tasks.base import PrepareContext, PreparedData, fingerprint_arrays
 from saccade.tasks.control.agent import RandomAgent
@@ -90,6 +95,22 @@ def read_grid(config: EnvironmentConfig) -> Grid | None:
         close_environment(environment)
 
 
+def read_transitions(config: EnvironmentConfig, must_exist: bool) -> TransitionTable | None:
+    """Return the transition table of an environment.
+
+    Unless it must exist, only one that the environment itself is known to follow is returned.
+    """
+    environment = make_environment(config)
+    try:
+        if not must_exist and not is_simulable(environment):
+            return None
+        return transition_table(environment)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    finally:
+        close_environment(environment)
+
+
 PreparedEnvironment = PreparedData[ControlRecipe, Spaces, EnvironmentSplit]
 
 
@@ -116,6 +137,8 @@ def prepare_environment(
             f"{spaces.world} is not deterministic: equal seeds and actions gave different "
             "episodes, so a training that is repeated or resumed has other results."
         )
+    if isinstance(recipe.model, PlanningConfig):
+        read_transitions(recipe.data, must_exist=True)
     if isinstance(recipe.model, EpisodicConfig):
         policies = policy_pair(recipe.model.name, recipe.model.epsilon_start)
         notes.append(f"{recipe.model.name} is {policies}.")

@@ -8,25 +8,18 @@ import numpy as np
 
 from saccade.data.environments.episodes import EpisodeRunner
 from saccade.data.environments.make import (
-    close_environment,
     episode_seeds,
-    make_environment,
 )
 from saccade.data.environments.spaces import Spaces, Vector
 from saccade.errors import ConfigError
 from saccade.estimators.reinforcement.config import EpisodicConfig, PlanningConfig
-from saccade.estimators.reinforcement.mdp import (
-    TransitionTable,
-    is_simulable,
-    transition_table,
-)
 from saccade.estimators.reinforcement.planning import PLANNERS
 from saccade.estimators.reinforcement.tabular import TabularLearner
 from saccade.seeding import RandomRows
 from saccade.tasks.base import Components
 from saccade.tasks.control.agent import MAX_TOGETHER, Valuation
 from saccade.tasks.control.config import ControlRecipe
-from saccade.tasks.control.data import EnvironmentSplit, count_states
+from saccade.tasks.control.data import EnvironmentSplit, count_states, read_transitions
 from saccade.tasks.control.evaluate import ControlEvaluator
 from saccade.tasks.control.predict import ActionPredictor
 from saccade.tasks.control.table_inspect import TableInspector
@@ -126,22 +119,6 @@ class SteppedWorld:
         return int(self.agent.states(self.runner.observation[None])[0])
 
 
-def read_transitions(split: EnvironmentSplit, must_exist: bool) -> TransitionTable | None:
-    """Return the transition table of an environment.
-
-    Unless it must exist, only one that the environment itself is known to follow is returned.
-    """
-    environment = make_environment(split.config)
-    try:
-        if not must_exist and not is_simulable(environment):
-            return None
-        return transition_table(environment)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    finally:
-        close_environment(environment)
-
-
 class TableFit:
     """Base of the estimators: the table that is filled, and its environment."""
 
@@ -164,7 +141,7 @@ class PlanFit(TableFit):
         """Plan."""
         config = self.recipe.model
         assert isinstance(config, PlanningConfig)
-        table = read_transitions(self.split, must_exist=True)
+        table = read_transitions(self.split.config, must_exist=True)
         assert table is not None
         planner = PLANNERS[self.recipe.model_name]
         try:
@@ -191,7 +168,7 @@ class LearningFit(TableFit):
         if context.resume_state is not None:
             learner.load_state_dict(context.resume_state)
         agent = TableAgent(self.recipe, self.model, self.spaces)
-        world = read_transitions(self.split, must_exist=False) or SteppedWorld(
+        world = read_transitions(self.split.config, must_exist=False) or SteppedWorld(
             self.split, seed, agent, learner.episode
         )
         learn = partial(
