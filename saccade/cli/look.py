@@ -167,6 +167,7 @@ def look_command(
     saccade look runs/photos --embedding --save map.png
     saccade look runs/cart --save play.gif
     saccade look runs/cart --terminal
+    saccade look runs/cliff --kind values --save values.png
 
     Without an input, the command lists what can be shown of a run. For plots that need no run,
     see saccade plot.
@@ -175,7 +176,7 @@ def look_command(
     is_word_map = answer is None and method is None
     if is_word_map and task == "vectors":
         _print_word_map(run, text or [], save, json)
-    elif task == "control" and text is None and (terminal or save is not None or json):
+    elif task == "control" and text is None and _asks_for_episode(kind, terminal, save, json):
         print_episode(run, episode, explore, terminal, save, json)
     elif terminal or explore:
         raise ConfigError(
@@ -192,7 +193,7 @@ def look_command(
         _print_tiles(run, None, None, save or run / "report" / "filters.png", json)
     elif embedding:
         _print_embedding(run, save or run / "report" / "embedding.png", json)
-    elif text is None:
+    elif text is None and (text := _default_input(run)) is None:
         raise ConfigError(f"got no input; {open_run(run).describe_views()}")
     elif features is not None:
         picture = save or run / "report" / "features.png"
@@ -323,6 +324,16 @@ def _print_graph(folder: Path, row: int, save: Path, json: bool) -> None:
         for unit in layer:
             table.add_row(unit.name, *(f"{value:.4f}" for value in unit.figures.values()))
         console.print("", table)
+
+
+def _asks_for_episode(kind: str | None, terminal: bool, save: Path | None, json: bool) -> bool:
+    return kind is None and (terminal or save is not None or json)
+
+
+def _default_input(folder: Path) -> list[str] | None:
+    """Return the input of a view that is the same for all inputs; None: there is none."""
+    default = open_run(folder).inspector.default_input
+    return None if default is None else [default]
 
 
 def _print_prediction(

@@ -50,9 +50,9 @@ def plot_bandits(arms: str, size: tuple[int, int, int], output: PlotOutput) -> N
     for name, method in BANDIT_METHODS.items():
         result = run_bandit(method, found, steps=steps, runs=runs, seed=seed)
         regrets[name], best[name] = result.regret.mean(axis=0), result.best
-        mean, error = result.final_regret()
+        mean, deviation = result.final_regret()
         late = float(result.best[-max(steps // 10, 1) :].mean())
-        table.add_row(name, f"{mean:.2f}", f"{1.96 * error:.2f}", f"{late:.3f}")
+        table.add_row(name, f"{mean:.2f}", f"{1.96 * deviation:.2f}", f"{late:.3f}")
     bound = constant * math.log(steps)
     closing = (
         f"Lower bound (Lai and Robbins 1985): {constant:.3g} · ln T = {bound:.3g}, for T → ∞ and "

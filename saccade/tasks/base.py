@@ -267,6 +267,7 @@ class Inspector(ABC, Generic[SplitT]):
 
     # kinds of `heat_maps`, which `look` shows of a model without attention
     heat_map_kinds: tuple[str, ...] = ()
+    default_input: str | None = None  # of heat maps that are the same for all inputs
     has_attention = True
 
     image_methods: tuple[str, ...] = ()  # kinds of `image_maps`, of a model of images

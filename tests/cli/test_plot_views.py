@@ -21,6 +21,8 @@ WEATHER = "sun=0.5,rain=0.25,fog=0.125,snow=0.125"
         ("temperature", "bound on mutual information", "LinePanels"),
         ("weight-decay", "end of the path", "LinePanels"),
         ("powers", "largest |λ|", "LinePanels"),
+        ("bandits", "Lower bound (Lai and Robbins 1985): 6.77 · ln T", "LinePanels"),
+        ("planning", "3           → 0.742", "LinePanels"),
     ],
 )
 def test_plot(name: str, expected: str, kind: str, saccade: Command, tmp_path: Path) -> None:
@@ -31,6 +33,25 @@ def test_plot(name: str, expected: str, kind: str, saccade: Command, tmp_path: P
     assert value["kind"] == kind
     refused = saccade("plot", name, "--save", "p.bmp")
     assert refused.code == 2 and "a picture can be .png" in refused.err
+
+
+def test_plots_of_learning_in_small_worlds(saccade: Command, tmp_path: Path) -> None:
+    few = ("--seeds", 2, "--seed", 3, "--save", "p.svg")
+    paths = saccade("plot", "paths", "--episodes", 200, *few)
+    assert paths.code == 0 and "sarsa           on-policy" in paths.out
+    assert "double_q        off-policy" in paths.out and (tmp_path / "p.svg").exists()
+    off_policy = saccade("plot", "off-policy", "--seeds", 1, "--json")
+    titles = [panel["title"] for panel in json.loads(off_policy.out)["panels"]]
+    assert titles[0] == "Q-learning without ratios: largest error of q"
+    for arguments, message in {
+        ("paths", "--world", "Taxi-v4"): "whose states are no grid",
+        ("planning", "--world", "FrozenLak-v1"): "FrozenLake-v1",
+        ("planning", "--world", "Blackjack-v1"): "publishes no transition table",
+        ("bandits", "--arms", "0.5,x"): "expected probabilities: --arms",
+        ("bandits", "--arms", "0.5,2"): "two probabilities or more, from 0 to 1",
+    }.items():
+        refused = saccade("plot", *arguments)
+        assert refused.code == 2 and message in refused.err
 
 
 def test_plot_markov(saccade: Command, tmp_path: Path) -> None:

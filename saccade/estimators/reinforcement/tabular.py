@@ -127,7 +127,7 @@ class TabularLearner:
         until = self.config.episodes if until is None else until
         size = episodes_per_block(max_steps)
         block, draws = -1, np.empty(0)
-        while self.episode < until and not pause():
+        while self.episode < until:
             if self.episode // size != block:
                 block = self.episode // size
                 draws = block_draws(self.seed, block, max_steps)
@@ -144,6 +144,8 @@ class TabularLearner:
             self.was_cut[done] = results[:, 2] == 0
             self.episode += len(results)
             on_episode(self.episode)
+            if pause():
+                return
 
     def _simulate(self, world: CompiledWorld, draws: FloatArray, path: Path) -> FloatArray:
         """Learn from episodes of a transition table; return length, return and end of each."""

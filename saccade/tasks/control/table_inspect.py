@@ -1,5 +1,6 @@
 """Maps of the values and the policy of a grid world, curves of learning and of planning."""
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,25 +23,31 @@ VALUES_KIND = "values"
 class TableInspector(ControlInspector):
     """Shows a table of values."""
 
-    heat_map_kinds = (VALUES_KIND,)
     has_attention = False
 
     def __init__(self, agent: "TableAgent"):
         super().__init__(agent)
         self.table = agent.model
+        self.grid = read_grid(agent.recipe.data)
+        if self.grid is not None:
+            self.heat_map_kinds = (VALUES_KIND,)
+            self.default_input = json.dumps(list(self.spaces.starts))
 
     def views(self) -> dict[str, str]:
         """Return what can be shown of the model."""
-        return {"INPUT": "the values of a grid world as a map, with the best action of each cell"}
+        views = super().views()
+        if self.grid is not None:
+            views["--kind values"] = "the values of all cells, and the best actions"
+        return views
 
     def heat_maps(self, text: str, answer: str | None = None) -> dict[HeatMapKey, HeatMap]:
         """Return the map of a grid world; it is the same for every observation."""
-        grid = read_grid(self.agent.recipe.data)
+        grid = self.grid
         if grid is None:
             raise ConfigError(
                 f"{self.spaces.world}: got states that are not the cells of a grid; expected a "
-                "grid world, such as CliffWalking-v1 or FrozenLake-v1; try saccade predict for "
-                "the values of one state."
+                "grid world, such as CliffWalking-v1 or FrozenLake-v1; try saccade predict "
+                "--json for the values of a state."
             )
         values = self.table.action_values
         title = f"{self.spaces.world}: value and best action by {self.agent.recipe.model_name}"
@@ -50,7 +57,7 @@ class TableInspector(ControlInspector):
         """Return the map, where there is a grid, and the curves of learning or planning."""
         found: dict[str, Figure] = {}
         name = self.agent.recipe.model_name
-        if read_grid(self.agent.recipe.data) is not None:
+        if self.grid is not None:
             found["values.png"] = HeatMapGrid(list(self.heat_maps("").values()))
         if isinstance(self.agent.recipe.model, EpisodicConfig):
             found["episodes.png"] = learning_panels({name: self.table.returns}, self.spaces.world)
