@@ -36,6 +36,15 @@ if TYPE_CHECKING:
     from saccade.workflows.compare.measure import ModelResults
 
 MAX_ROWS_WITH_ALL_PAIRS = 5  # with more rows only the pairs with the best are printed
+MEANS_LEGEND = (
+    "dev: best during training; test: with those weights; seeds: range of the test score; seconds: "
+    "of training until 90 % of the best dev score; ms: inference time per input (of pairs: of the "
+    "test set in one batch). All but seeds are means over the seeds."
+)
+SEEDS_LEGEND = (
+    "IQM: mean of the middle half of the seeds, with a stratified bootstrap interval (Agarwal et "
+    "al. 2021); range: worst and best seed; seconds: of training until 90 % of the best dev score."
+)
 DEFAULT_MAX_LENGTH = 2048
 MAX_KERNEL, MAX_LAYER_WIDTH = 1023, 4096  # of measured layers
 
@@ -215,11 +224,10 @@ def _print_comparison(comparison: "Comparison") -> None:
                 f"{row.model} stopped improving before its budget was used up, with seed "
                 f"{', '.join(early)}."
             )
-    console.print(
-        "dev: best during training; test: with those weights; seeds: range of the test score; "
-        "seconds: of training until 90 % of the best dev score; ms: inference time per input "
-        "(of pairs: of the test set in one batch). All but seeds are means over the seeds."
-    )
+    if comparison.metric.by_seeds:
+        console.print(SEEDS_LEGEND)
+    else:
+        console.print(MEANS_LEGEND)
     console.print(f"The curves are plotted in {shlex.quote(str(comparison.plot))}.")
 
 
@@ -229,6 +237,8 @@ def comparison_table(
     """Return a row per model: means over the seeds, and the range of the test score."""
     rate = f"{rows[0].runs[0].unit}/s"
     table = make_table(compared, "parameters", rate, "dev", "test", "seeds", "seconds", "ms")
+    if metric.by_seeds:
+        return _table_of_seeds(rows, metric, compared)
     for row in rows:
         tests = row.values("test")
         table.add_row(
@@ -240,6 +250,26 @@ def comparison_table(
             f"{min(tests):.3g}–{max(tests):.3g}",
             _mean(row, "seconds", ".1f"),
             _mean(row, "milliseconds", ".3g"),
+        )
+    table.title, table.title_style, table.title_justify = metric.label, "bold", "left"
+    return table
+
+
+def _table_of_seeds(
+    rows: "list[ModelResults]", metric: "ComparisonMetric", compared: str
+) -> "Table":
+    """Return a row per agent: statistics of the test score over the seeds."""
+    table = make_table(compared, "parameters", "mean", "IQM", "95 % interval", "range", "seconds")
+    for row in rows:
+        tests, found = row.values("test"), row.seed_interval()
+        table.add_row(
+            row.model,
+            f"{row.runs[0].parameters:,}",
+            _mean(row, "test", ".4g"),
+            f"{found.iqm:.4g}",
+            f"{found.low:.4g} to {found.high:.4g}",
+            f"{min(tests):.4g} to {max(tests):.4g}",
+            _mean(row, "seconds", ".1f"),
         )
     table.title, table.title_style, table.title_justify = metric.label, "bold", "left"
     return table

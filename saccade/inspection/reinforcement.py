@@ -14,7 +14,7 @@ from saccade.inspection.figures import (
 )
 from saccade.types.arrays import BoolArray, FloatArray
 
-MAX_PLOTTED_POINTS = 400  # of a line
+MAX_LINE_POINTS = 400  # of a line
 SMOOTHED_SHARE = 20  # a running mean is over this part of a line
 MIN_LABEL_GAP = 0.15  # between labelled points, of the width of a panel
 MIN_RESIDUAL = 1e-16  # below it, log10 is cut
@@ -149,7 +149,7 @@ def error_panels(
 
 
 def _thinned(count: int) -> np.ndarray:
-    return np.unique(np.linspace(0, count - 1, MAX_PLOTTED_POINTS).round().astype(int))
+    return np.unique(np.linspace(0, count - 1, MAX_LINE_POINTS).round().astype(int))
 
 
 def _smoothed(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:

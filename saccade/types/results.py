@@ -119,6 +119,7 @@ class ComparisonMetric(NamedTuple):
     name: str
     higher_is_better: bool
     factor: float = 1.0  # 100 for shares that are given in percent
+    by_seeds: bool = False  # the interquartile mean over the seeds is stated with its interval
 
     @property
     def label(self) -> str:

@@ -178,7 +178,7 @@ BANDIT_METHODS: dict[str, Callable[[int, int], BanditMethod]] = {
 
 
 class BanditRuns(NamedTuple):
-    """What a method did in R runs of T steps."""
+    """Regret and choices of a method in R runs of T steps."""
 
     regret: FloatArray  # (R, T) cumulative
     best: FloatArray  # (T,) share of the runs that took the best arm

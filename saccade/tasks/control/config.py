@@ -19,11 +19,11 @@ from saccade.training.estimator import FitConfig
 from saccade.types.limits import MAX_COUNT, MAX_THREADS, MAX_VALUE
 from saccade.types.names import OptimizerName, ScheduleName
 
-TABLE_MODELS = {
+TABULAR_AGENTS = {
     name: ModelEntry(config, "saccade.tasks.control.table:ActionTable", described_by_settings=True)
     for name, config in {**EPISODIC_CONFIGS, **PLANNING_CONFIGS}.items()
 }
-AGENTS = {**TABLE_MODELS, **CONTROL_MODELS}
+AGENTS = {**TABULAR_AGENTS, **CONTROL_MODELS}
 
 
 class ControlTrainConfig(TrainConfig):

@@ -75,7 +75,7 @@ class EnvironmentSplit:
         return play_episodes(RandomAgent(self.spaces, self.config.seed), self.runner, self.episodes)
 
 
-class Grid(NamedTuple):
+class GridWorld(NamedTuple):
     """The form of a grid world."""
 
     shape: tuple[int, int]
@@ -83,14 +83,14 @@ class Grid(NamedTuple):
     visible: BoolArray  # states that an episode can visit
 
 
-def read_grid(config: EnvironmentConfig) -> Grid | None:
+def read_grid(config: EnvironmentConfig) -> GridWorld | None:
     """Return the grid of an environment with a transition table; None: its states have none."""
     environment = make_environment(config)
     try:
         if not has_transition_table(environment):
             return None
         table = transition_table(environment)
-        return None if table.grid is None else Grid(table.grid, table.arrows, table.reachable)
+        return None if table.grid is None else GridWorld(table.grid, table.arrows, table.reachable)
     finally:
         close_environment(environment)
 

@@ -19,7 +19,7 @@ NORMAL_95 = 1.96  # standard errors on both sides of a mean, for 95 %
 class ControlEvaluator(Evaluator[EnvironmentSplit]):
     """Mean undiscounted return over episodes."""
 
-    metric = ComparisonMetric("return", higher_is_better=True)
+    metric = ComparisonMetric("return", higher_is_better=True, by_seeds=True)
     headline = ("return", "deviation", "low", "high", "exploring_return")
 
     def __init__(self, agent: Agent):

@@ -16,7 +16,7 @@ from saccade.tasks.control.predict import ActionPredictor
 from saccade.tasks.control.q_learning import DQNObjective
 from saccade.tasks.neural import build_network
 
-ControlComponents = Components[ControlRecipe, Spaces, ControlNetwork, EnvironmentSplit]
+NetworkComponents = Components[ControlRecipe, Spaces, ControlNetwork, EnvironmentSplit]
 
 
 def build_control_network(recipe: ControlRecipe, spaces: Spaces) -> ControlNetwork:
@@ -25,14 +25,14 @@ def build_control_network(recipe: ControlRecipe, spaces: Spaces) -> ControlNetwo
     return build_network(recipe, lambda: model_class(recipe.model))
 
 
-BY_VALUES = ControlComponents(
+BY_VALUES = NetworkComponents(
     build_model=build_control_network,
     predictor=lambda *given: ActionPredictor(NetworkAgent(*given)),
     evaluator=lambda *given: ControlEvaluator(NetworkAgent(*given)),
     inspector=lambda *given: ControlNetworkInspector(NetworkAgent(*given)),
     objective=DQNObjective,
 )
-BY_POLICY = ControlComponents(
+BY_POLICY = NetworkComponents(
     build_model=build_control_network,
     predictor=lambda *given: ActionPredictor(NetworkAgent(*given)),
     evaluator=lambda *given: ControlEvaluator(NetworkAgent(*given)),

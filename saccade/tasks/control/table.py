@@ -22,7 +22,7 @@ from saccade.tasks.control.config import ControlRecipe
 from saccade.tasks.control.data import EnvironmentSplit, count_states, read_transitions
 from saccade.tasks.control.evaluate import ControlEvaluator
 from saccade.tasks.control.predict import ActionPredictor
-from saccade.tasks.control.table_inspect import TableInspector
+from saccade.tasks.control.table_inspect import ActionTableInspector
 from saccade.training.estimator import FitContext
 from saccade.types.arrays import FloatArray, IntArray
 
@@ -200,15 +200,15 @@ def _report(context: FitContext, learner: TabularLearner, episode: int) -> None:
         context.on_progress("learning", episode, total)
 
 
-TableComponents = Components[ControlRecipe, Spaces, ActionTable, EnvironmentSplit]
+ActionTableComponents = Components[ControlRecipe, Spaces, ActionTable, EnvironmentSplit]
 
 
-def _components(estimator: type[PlanFit] | type[LearningFit]) -> TableComponents:
-    return TableComponents(
+def _components(estimator: type[PlanFit] | type[LearningFit]) -> ActionTableComponents:
+    return ActionTableComponents(
         build_model=ActionTable,
         predictor=lambda *given: ActionPredictor(TableAgent(*given)),
         evaluator=lambda *given: ControlEvaluator(TableAgent(*given)),
-        inspector=lambda *given: TableInspector(TableAgent(*given)),
+        inspector=lambda *given: ActionTableInspector(TableAgent(*given)),
         estimator=estimator,
         is_incremental=False,
     )

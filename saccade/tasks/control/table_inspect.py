@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 VALUES_KIND = "values"
 
 
-class TableInspector(ControlInspector):
+class ActionTableInspector(ControlInspector):
     """Shows a table of values."""
 
     has_attention = False

@@ -16,7 +16,7 @@ from saccade.io.atomic import read_checksummed_json, read_checksummed_text, writ
 from saccade.io.documents import parse_json, parse_toml
 from saccade.plots.comparison import save_comparison
 from saccade.plots.style import image_format
-from saccade.recipes.resolve import resolve_recipe
+from saccade.recipes.resolve import RECIPES, named_recipe, resolve_recipe
 from saccade.recipes.sweeps import SWEEPS, Sweep
 from saccade.registry import lookup
 from saccade.runs.run import Run, load_run, run_metadata
@@ -113,7 +113,8 @@ def compare_models(
         models: names; all models of the task by default.
         only: for a sweep, the values to compare; all by default.
         ablate: switches of one model; it is compared with itself with each of them off.
-        minutes: time budget of each training; 2 by default if no steps are given.
+        minutes: time budget of each training; 2 by default if no steps are given, except of agents
+            (the task control), each of which has the length of its recipe.
         steps: steps of each training; with `minutes`, whichever ends first.
         seeds: number of trainings of each model.
         set: settings by dotted path, for all models.
@@ -128,7 +129,7 @@ def compare_models(
         name = f"{what}-{name}"
     folder = Path("runs") / f"compare-{name}" if out is None else Path(out)
     has_length = minutes is not None or steps is not None or "train.steps" in (set or {})
-    if not has_length and not _is_trained_by_steps(what if sweep is None else data, set or {}):
+    if not has_length and not _is_trained_by_steps(what if sweep is None else data):
         minutes = DEFAULT_MINUTES
     budget = _budget_settings(minutes, steps, seeds, set or {})
     changes = {**(set or {}), **budget}
@@ -156,6 +157,8 @@ def compare_models(
     curves = {row.model: [run.curve_over(over_steps) for run in row.runs] for row in rows}
     save_comparison(curves, metric.label, plot, "step" if over_steps else "seconds of training")
     notes = trainings.notes()
+    if metric.by_seeds:
+        notes += _baselines(load_run(trainings.run_folder(rows[0].model, 1)), metric)
     notes += [f"{model} was left out: {reason}" for model, reason in left_out.items()]
     if sweep is not None:
         if only is None:
@@ -166,6 +169,15 @@ def compare_models(
     return Comparison(
         rows, metric, pairwise_differences(rows, metric), notes, folder, plot, compared
     )
+
+
+def _baselines(run: Run, metric: ComparisonMetric) -> list[str]:
+    """Return the scores of trivial baselines on the test split, as sentences."""
+    found = run.evaluator.floors(run.split("train"), run.split("test"))
+    return [
+        f"{name}: {metric.factor * values[metric.name]:.4g}, on the same test episodes."
+        for name, values in found.items()
+    ]
 
 
 def _train_all(
@@ -227,11 +239,11 @@ def _model_recipes(
     }
 
 
-def _is_trained_by_steps(what: str | None, set: Mapping[str, Any]) -> bool:
-    """Return True for a task whose trainings have the steps of the recipe, not a time budget."""
-    if what is None or what in SWEEPS:
+def _is_trained_by_steps(what: str | None) -> bool:
+    """Return True for a task whose trainings have the length of the recipe, no time budget."""
+    if what is None or not (what in RECIPES or what.endswith(".toml")):
         return False
-    return task_spec_for(resolve_recipe(what, changes=dict(set)).recipe).is_trained_by_steps
+    return task_spec_for(named_recipe(what)).is_trained_by_steps
 
 
 def _ablation_recipes(

@@ -8,6 +8,7 @@ import numpy as np
 
 from saccade.errors import RunError
 from saccade.io.tensors import read_tensors
+from saccade.metrics.seeds import SeedInterval, stratified_bootstrap
 from saccade.runs.run import Run
 from saccade.training.device import set_num_threads
 from saccade.types.arrays import FloatArray
@@ -52,6 +53,10 @@ class ModelResults(NamedTuple):
         """Return the mean of a field over the seeds."""
         values = self.values(name)
         return float(np.mean(values)) if values else None
+
+    def seed_interval(self) -> SeedInterval:
+        """Return the interquartile mean of the test scores over the seeds, with its interval."""
+        return stratified_bootstrap([self.values("test")])
 
     def per_example(self) -> FloatArray | None:
         """Return the score of each test input, averaged over the seeds."""
@@ -136,7 +141,9 @@ def seconds_to_converge(curve: FloatArray, metric: ComparisonMetric) -> float | 
     if not len(curve):
         return None
     if metric.higher_is_better:
-        reached = curve[curve[:, 1] >= CONVERGED_SHARE * curve[:, 1].max()]
+        best = curve[:, 1].max()
+        share = CONVERGED_SHARE if best > 0 else 1 / CONVERGED_SHARE
+        reached = curve[curve[:, 1] >= share * best]
     else:
         reached = curve[curve[:, 1] <= curve[:, 1].min() / CONVERGED_SHARE]
     return float(reached[0, 0])
