@@ -109,7 +109,7 @@ def test_blackjack_is_learned_by_stepping(model: str, tmp_path: Path) -> None:
     # with 20 and more, to stick is better than to hit
     stick, hit = values["action_values"].reshape(32, 11, 2, 2)[20:22, :, 0].mean((0, 1))
     assert stick > hit
-    with pytest.raises(ConfigError, match="nothing to look at"):
+    with pytest.raises(ConfigError, match="an episode as text"):
         run.look("[20, 5, 0]")
 
 
