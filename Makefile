@@ -24,6 +24,7 @@ help:
 	@echo "make bench-vectors  word vectors against gensim and fastText"
 	@echo "make bench-bert  BERT pretraining against Hugging Face"
 	@echo "make bench-gpt  GPT training and generation against Hugging Face"
+	@echo "make bench-embeddings  sentence vectors against sentence-transformers"
 	@echo "make bench-images  image training, inference and decoding against plain torch and Pillow"
 	@echo "make bench-control  DQN on CartPole against stable-baselines3"
 	@echo "make bench-answer RUN=runs/mine  inference speed against other tools, with a run's weights"
@@ -132,6 +133,10 @@ bench-control: $(PEERS)
 
 bench-images: $(READY)
 	$(BIN)/python benchmarks/images.py $(MORE)
+
+.PHONY: bench-embeddings
+bench-embeddings: $(READY)
+	$(BIN)/python benchmarks/embeddings.py $(MORE)
 
 pictures: $(READY)
 	test -f runs/demo/report/curves.png || $(BIN)/saccade demo

@@ -5,6 +5,7 @@ from saccade.workflows.doctor import Diagnosis, compare_tables
 from saccade.workflows.layer_benchmark import LayerComparison, compare_layers
 from saccade.workflows.mixture import evaluate_mixture
 from saccade.workflows.prune import PruneResult, prune
+from saccade.workflows.text_scores import score_texts_with_run
 
 __all__ = [
     "Comparison",
@@ -16,4 +17,5 @@ __all__ = [
     "compare_tables",
     "evaluate_mixture",
     "prune",
+    "score_texts_with_run",
 ]

@@ -1,4 +1,4 @@
-"""SentenceRows as ids: read, divided by hash, tokenized."""
+"""Sentences as ids: read, divided by hash, tokenized."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ PreparedSentences = PreparedData[EmbeddingRecipe, WordPieceTokenizer, "SentenceS
 
 @dataclass(frozen=True, eq=False)
 class SentenceSplit:
-    """SentenceRows, and by role their ids; ratings where there are some.
+    """Sentences, and by role their ids; ratings where there are some.
 
     `ids` has "text", and "positive" and "negative" where the data has them.
     """

@@ -15,7 +15,8 @@ from saccade.types.arrays import Float32Array, IntArray
 from saccade.types.progress import Progress, ignore_progress
 from saccade.types.shapes import Lengths, TokenIds
 
-MAX_TOKENS_AT_A_TIME = 4096  # of a batch in prediction, padding included
+# tokens of a batch in prediction, padding included; those of a CPU stay in its cache
+CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 512, 16_384
 SPECIAL = 2  # [CLS] and [SEP]
 
 
@@ -51,6 +52,11 @@ def length_batches(lengths: IntArray, budget: int) -> list[IntArray]:
     return batches
 
 
+def batch_tokens(device: torch.device) -> int:
+    """Return the tokens of a batch in prediction."""
+    return CPU_BATCH_TOKENS if device.type == "cpu" else GPU_BATCH_TOKENS
+
+
 class SentenceScorer:
     """An encoder with its tokenizer."""
 
@@ -80,7 +86,7 @@ class SentenceScorer:
         model.eval()
         found, done = np.zeros((len(ids), model.token_vectors.shape[1]), np.float32), 0
         lengths = np.minimum(ids.lengths + SPECIAL, self.max_length)
-        for rows in length_batches(lengths, MAX_TOKENS_AT_A_TIME):
+        for rows in length_batches(lengths, batch_tokens(device)):
             table, padded = pad_sentences(ids, rows, self.max_length)
             padded = None if padded is None else padded.to(device)
             vectors = model(table.to(device), padded)
@@ -99,7 +105,7 @@ class SentenceScorer:
         model.eval()
         found: dict[int, TokenVectors] = {}
         lengths = np.minimum(ids.lengths + SPECIAL, self.max_length)
-        for rows in length_batches(lengths, MAX_TOKENS_AT_A_TIME):
+        for rows in length_batches(lengths, batch_tokens(device)):
             table, padded = pad_sentences(ids, rows, self.max_length)
             padded = None if padded is None else padded.to(device)
             hidden = model.hidden(table.to(device), padded).float().cpu().numpy()
