@@ -15,7 +15,7 @@ from saccade.data.records.profile import profile_records
 from saccade.data.records.role_names import TABLE_TARGET_ROLE, TASK_ROLES, match_names
 from saccade.data.records.roles import ROLE_SAMPLE_ROWS, AskColumn, RoleChoice
 from saccade.data.records.suggest import suggest_task, train_command_line
-from saccade.data.tagging.readers import CONLL_SUFFIXES
+from saccade.data.tagging.config import CONLL_SUFFIXES
 from saccade.data.task_records import RoleOptions, TaskRecords, describe_records, open_task_records
 from saccade.data.text.corpus import open_text_corpus
 from saccade.data.text.labelled import open_labelled_texts

@@ -16,6 +16,7 @@ from saccade.data.tagging.schemes import allowed_moves
 from saccade.data.tagging.synthetic import generate_tagged_sentences
 from saccade.errors import ConfigError, DataError
 from saccade.metrics.spans import TagSpan, tag_spans
+from saccade.recipes.preview import choose_task
 
 TEXT = "Ada\tB-p\nBerg\tI-p\nsang\tO\n\t\n \t \nin\tO\nRome\tB-l\n"
 SENTENCES = [(("Ada", "Berg", "sang"), ("B-p", "I-p", "O")), (("in", "Rome"), ("O", "B-l"))]
@@ -164,6 +165,12 @@ def test_allowed_moves_are_those_of_bio() -> None:
     refused = {(tags[a], tags[b]) for a in range(4) for b in range(4) if not moves[a, b]}
     assert refused == {("O", "I-x"), ("O", "I-y"), ("B-x", "I-y"), ("I-x", "I-y"), ("I-y", "I-x")}
     assert allowed_moves(tags, is_bio=False).moves.all()
+
+
+def test_conll_files_are_recognised_by_their_name(tmp_path: Path) -> None:
+    (tmp_path / "a.conll.gz").write_bytes(gzip.compress(TEXT.encode()))
+    found = choose_task(str(tmp_path / "a.conll.gz"), {})
+    assert found.task == "tag" and "ends with .conll" in found.reason
 
 
 def test_columns_of_splits_are_refused() -> None:

@@ -22,6 +22,7 @@ from saccade.data.records.role_names import (
     is_time_name,
     match_names,
 )
+from saccade.data.tagging.config import CONLL_SUFFIXES
 from saccade.io.byte_source import plain_suffix
 
 LONGER_TEXT_RATIO = 2.0  # of median lengths: the longest of several texts is the text
@@ -54,10 +55,14 @@ def suggested_command(task: str, records: Records, roles: Mapping[str, str]) -> 
 def suggest_task(profiles: Profiles, records: Records) -> TaskSuggestion | None:
     """Return the task that the columns suggest; None without a column that can be used.
 
-    Paths of images and a class: image; and a text: caption; alone: contrastive. Columns named
-    "text" and "label": classify. Two texts: translate. A text and a class: classify. A text alone:
-    language. A time and a number: forecast. Anything else with two columns or more: table.
+    A name of a CoNLL file: tag. Paths of images and a class: image; and a text: caption; alone:
+    contrastive. Columns named "text" and "label": classify. Two texts: translate. A text and a
+    class: classify. A text alone: language. A time and a number: forecast. Anything else with two
+    columns or more: table.
     """
+    if (suffix := plain_suffix(records.name)) in CONLL_SUFFIXES:
+        reason = f"its name ends with {suffix}"
+        return TaskSuggestion("tag", {}, reason, suggested_command("tag", records, {}))
     used = {column: p for column, p in profiles.items() if p.kind not in UNUSED_KINDS}
     images = _image_rule(profiles) or _caption_rule(profiles) or _unlabelled_rule(profiles)
     if images is not None:

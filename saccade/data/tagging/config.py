@@ -11,6 +11,7 @@ from saccade.types.limits import MAX_COUNT, MAX_WIDTH
 
 _NO_COLUMNS = "a file of tagged tokens has no such column of sentences; try data.dev and data.test"
 
+CONLL_SUFFIXES = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes", ".conll2003")
 TagScheme = Literal["auto", "bio", "iob1", "bioes", "plain"]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from saccade.data.tagging.config import TaggedTextConfig
+from saccade.data.tagging.config import CONLL_SUFFIXES, TaggedTextConfig
 from saccade.data.tagging.schemes import TaggedSentence, convert_to_bio
 from saccade.data.task_records import is_in_memory
 from saccade.errors import DataError, bullet_list
@@ -22,7 +22,6 @@ from saccade.io.signatures import binary_kind
 from saccade.io.text_files import MAX_LISTED_ERRORS, read_lines
 
 JSON_LINE_SUFFIXES = (".jsonl", ".ndjson", ".json")
-CONLL_SUFFIXES = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes", ".conll2003")
 TOKEN_KEYS, TAG_KEYS = ("tokens", "words"), ("tags", "ner_tags", "labels", "pos_tags")
 CONLLU_COLUMNS = 10
 MAX_SIGNATURE_BYTES = 512  # from which files that are no text are recognised

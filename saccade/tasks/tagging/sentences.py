@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from saccade.data.samplers import evenly_spaced_rows
 from saccade.data.spelling import spell_words
 from saccade.data.tagging.schemes import TaggedSentence
 from saccade.data.tokenizers import tokenizer_from_json
-from saccade.data.wordpiece import CLS, SEP, WordPieceTokenizer
+from saccade.data.wordpiece import CLS, SEP
+from saccade.errors import ConfigError
 from saccade.io.documents import parse_structure
 from saccade.models.tagging_config import BertTaggerConfig
 from saccade.tasks.tagging.config import TagRecipe
@@ -100,12 +101,25 @@ class FormEncoder:
         return FormTable(make_bags(rows), np.array(words, np.int64), spell_words(numbers))
 
 
+@runtime_checkable
+class PieceTokenizer(Protocol):
+    """A tokenizer that cuts words into pieces, with [CLS] and [SEP] among its ids."""
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each word of a text that is split already."""
+        ...
+
+
 class WordPieceEncoder:
-    """Encodes tokens as pieces of a WordPiece tokenizer, up to the positions of a BERT."""
+    """Encodes tokens as pieces of words, up to the positions of a BERT."""
 
     def __init__(self, pieces: dict[str, Any], max_length: int):
         tokenizer = tokenizer_from_json(pieces)
-        assert isinstance(tokenizer, WordPieceTokenizer)
+        if not isinstance(tokenizer, PieceTokenizer):
+            raise ConfigError(
+                f"got a tokenizer of the kind {tokenizer.kind}; expected one that cuts words into "
+                "pieces, as that of a BERT; try another --init-from."
+            )
         self.tokenizer, self.max_length = tokenizer, max_length
 
     def encode(self, sentences: Iterable[Sequence[str]]) -> PieceTable:
