@@ -105,7 +105,7 @@ def tag_cases() -> Iterator[Case]:
         "ragged": ("a B-x\nb O\nc\n", ("line 3: got 1 columns", "expected 2")),
         "not-bio": ("a B-x\nb VERB\n", ("line 2: 'VERB'", "data.scheme=plain")),
         "one-column": ("a\nb\n", ("got column 1 of 1", "data.tag_column=N")),
-        "wrong-move": ("a O\nb I-x\nc B-x\n", ("line 2: I-x after O", "expected B-TYPE")),
+        "wrong-move": ("a O\nb I-x\nc O\nd B-x\n", ("line 2: I-x after O", "expected B-TYPE")),
         "one-tag": ("".join(f"w{n} O\n\n" for n in range(40)), ("same tag (O)", "two or more")),
     }
     for name, (content, words) in files.items():
