@@ -12,6 +12,7 @@ from scipy.stats import spearmanr
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from saccade.data.text.sentences import open_sentences, read_mrpc, read_snli, read_sts
+from saccade.data.wordpiece import CLS, SEP
 from saccade.errors import ConfigError, DataError
 from saccade.estimators.tf_idf import CharacterTfIdf
 from saccade.models.sentence_config import SentenceBertConfig, WordMeanConfig
@@ -22,6 +23,7 @@ from saccade.runs.run import Run, load_run
 from saccade.runs.train import TrainOptions, resume, train_recipe
 from saccade.tasks.embedding import search
 from saccade.tasks.embedding.scorer import length_batches
+from saccade.workflows import score_texts_with_run
 
 SMALL = {
     "model.width": 16,
@@ -197,6 +199,36 @@ def test_training_starts_from_another_run(trained: Path, data: Path, tmp_path: P
     assert again.preprocessor.tokens == other.preprocessor.tokens
     sentence = "the cat eats the dog"
     assert np.allclose(again.predict(sentence).values, other.predict(sentence).values, atol=1e-5)
+
+
+def test_training_starts_from_a_pretrained_bert(
+    data: Path, tmp_path: Path, no_report: None
+) -> None:
+    changes: dict[str, Any] = {"train.steps": 1, "train.threads": 1, "data.sequence_length": 16}
+    changes |= {"model.width": 16, "model.depth": 1, "model.heads": 2, "data.tokenizer.size": 200}
+    path = str(data / "plain.txt")
+    recipe = resolve_recipe("bert", data=path, changes=changes).recipe
+    other = train_recipe(recipe, tmp_path / "bert", TrainOptions()).run
+    scores = score_texts_with_run(other, ["the cat eats"], ["the cat eats"])
+    assert scores["bert_f1"] == pytest.approx(1, abs=1e-5)
+    changes = {"train.steps": 1, "train.threads": 1, "train.warmup": 0}
+    changes |= {"train.learning_rate": 1e-9, "model.pooling": "first_last_mean"}
+    start = tmp_path / "bert"
+    recipe = resolve_recipe("embed", data=path, changes=changes, init_from=start).recipe
+    run = train_recipe(recipe, tmp_path / "run", TrainOptions(init_from=start)).run
+    assert run.model.pooling == "first_last_mean"
+    sentence = "the cat eats the dog"
+    ids = torch.tensor([[CLS, *other.preprocessor.encode(sentence), SEP]])
+    with torch.no_grad():
+        states = other.model.eval().encoder.hidden_states(ids)
+    expected = (states[1][0] + states[-1][0]).mean(0)
+    expected = expected / expected.norm()
+    torch.testing.assert_close(
+        torch.tensor(run.predict(sentence).values), expected, atol=1e-5, rtol=1e-4
+    )
+    with pytest.raises(ConfigError, match="got other settings of the model"):
+        wide = resolve_recipe("embed", data=path, changes={"model.width": 8}, init_from=start)
+        train_recipe(wide.recipe, tmp_path / "wide", TrainOptions(init_from=start))
 
 
 # --- evaluation -----------------------------------------------------------------------------------
