@@ -46,9 +46,9 @@ def export_command(
     saccade export runs/vectors --to word2vec --out vectors.txt
 
     ctranslate2 exports a transformer for fast inference on a CPU. huggingface writes a gpt1 or gpt2
-    with bpe or character tokens in the layout of GPT or GPT-2, torchvision the weights of an image
-    network that it has. The others are formats of word vectors. What a format cannot express is
-    refused.
+    with bpe or character tokens, or a bert, in the layout of transformers, torchvision the weights
+    of an image network that it has. The others are formats of word vectors. What a format cannot
+    express is refused.
     """
     options = parse_overrides(set)
     lookup(EXPORTS, to, "export format")

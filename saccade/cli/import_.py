@@ -24,10 +24,12 @@ def import_command(
 
     \b
     saccade import gpt2 some/gpt2 --out runs/gpt2
+    saccade import bert some/all-MiniLM-L6-v2 --out runs/minilm
     saccade import gpt1 some/openai-gpt --out runs/gpt1
     saccade import glove glove.6B.50d.txt --out runs/glove
     saccade predict runs/gpt2 "Once upon a time" --max-new-tokens 50
     saccade train language --data book.txt --init-from runs/gpt2
+    saccade train classify --data reviews.csv --init-from runs/minilm
     """
     lookup(IMPORTS, layout, "import format")
     check_file(source)

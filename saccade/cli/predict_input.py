@@ -160,6 +160,8 @@ class TargetRemover:
         if "\t" not in text.strip() or self.run.keeps_tabs:
             return text
         cells = text.strip("\r\n").split("\t")
+        if self.run.columns.get("pair") is not None and len(cells) == 2:
+            return text
         if self.run.task == "translate" and len(cells) == 2:
             return self._take(cells[0], "before the tab", where, warn)
         if cells[0] in self.labels:
@@ -182,19 +184,24 @@ class TargetRemover:
 
 
 def _column_input(records: "Records", run: RunColumns) -> FileInput:
-    from saccade.data.task_records import find_input_column
+    from saccade.data.task_records import find_input_columns
+    from saccade.data.text.text_pairs import join_pair
 
-    column = find_input_column(records, run.task, run.columns)
-    position = records.columns.index(column.name)
+    column, second = find_input_columns(records, run.task, run.columns)
+    position = records.columns.index(column)
     folder = os.path.dirname(records.name) if takes_paths(run.task) else ""
+    pair_position = None if second is None else records.columns.index(second)
 
     def rows() -> Iterator[InputRow]:
         for cells in _cells(records):
             text = cells[position] or ""
+            if pair_position is not None:
+                text = join_pair(text, cells[pair_position]) or ""
             # paths of a table are relative to its folder, as in training
             yield InputRow(text, os.path.join(folder, text) if text else text, cells)
 
-    note = _read_note(records, column.name, column.unused)
+    unused = [name for name in records.columns if name not in (column, second)]
+    note = _read_note(records, column, unused)
     return FileInput(lambda warn: iter([rows()]), records.columns, notes=(note,))
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from saccade.data.records.memory import is_frame
 from saccade.data.records.open import open_records
-from saccade.data.task_records import find_input_column
+from saccade.data.task_records import find_input_columns
 from saccade.data.task_roles import INPUT_ROLES
+from saccade.data.text.text_pairs import join_pair
 from saccade.errors import DataError
 
 
@@ -48,11 +49,17 @@ def list_inputs(
             for cells in zip(*chunk.columns.values(), strict=True)
         ]
     if task in INPUT_ROLES:
-        column = find_input_column(records, task, columns).name
+        column, second = find_input_columns(records, task, columns)
     elif len(records.columns) == 1:
-        [column] = records.columns
+        [column], second = records.columns, None
     else:
         raise DataError(
             f"got the columns {', '.join(records.columns)}; expected one column of inputs."
         )
+    if second is not None:
+        return [
+            join_pair(*texts) or ""
+            for chunk in records.chunks([column, second])
+            for texts in zip(chunk.columns[column], chunk.columns[second], strict=True)
+        ]
     return [cell or "" for chunk in records.chunks([column]) for cell in chunk.columns[column]]

@@ -37,6 +37,7 @@ class RoleOptions(ReadOptions):
     source: str | int | None = None
     target: str | int | None = None
     text: str | int | None = None
+    pair: str | int | None = None
     image: str | int | None = None
     caption: str | int | None = None
     label: str | int | None = None
@@ -179,6 +180,21 @@ def find_input_column(
     else:
         name = _infer_input(records, task, known)
     return PredictedColumn(name, tuple(column for column in records.columns if column != name))
+
+
+def find_input_columns(
+    records: Records, task: str, given: Mapping[str, str | None]
+) -> tuple[str, str | None]:
+    """Return the column that a model predicts from, and for pairs that of the second texts."""
+    trained = given.get("pair")
+    if trained is None:
+        return find_input_column(records, task, given).name, None
+    if not records.has_header and len(records.columns) == 2:
+        first, second = records.columns
+        return first, second
+    name = _as_in(records, given)["pair"] or trained
+    check_given(records, {"pair": name})
+    return find_input_column(records, task, given).name, find_column(records, name)
 
 
 def _infer_input(records: Records, task: str, given: Mapping[str, str | None]) -> str:

@@ -22,6 +22,7 @@ COLUMN_ROLES = (
     "source",
     "target",
     "text",
+    "pair",
     "image",
     "caption",
     "label",

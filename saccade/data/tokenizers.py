@@ -1,6 +1,6 @@
 """Tokenizers: character, word, whitespace and byte-pair encoding (BPE); GPT's for imported models.
 
-BERT's is `saccade.data.wordpiece`.
+BERT's is `saccade.data.wordpiece`, RoBERTa's `saccade.data.byte_pieces`.
 
 Every tokenizer applies `normalise` to its input: Unicode NFC, and "�" for a lone surrogate. With
 `collapse_spaces` it applies `collapse_whitespace`: runs of white space, including no-break spaces,
@@ -21,6 +21,7 @@ from typing import Any, Protocol, runtime_checkable
 from tokenizers import Tokenizer as Engine
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
+from saccade.data.byte_pieces import BytePieceTokenizer
 from saccade.data.special_tokens import SPECIAL_TOKENS, UNK, UNK_SYMBOL
 from saccade.data.token_display import SPECIAL_SYMBOLS, decode_characters, make_visible
 from saccade.data.word_splitting import join_words, split_words
@@ -525,6 +526,10 @@ def tokenizer_from_json(value: Any) -> Tokenizer:
                     _texts(tokens),
                     [_merge(merge) for merge in _texts(merges)],
                     _collapses_spaces(dict(others)),
+                )
+            case {"kind": BytePieceTokenizer.kind, "tokens": [*tokens], "merges": [*merges]}:
+                return BytePieceTokenizer(
+                    _texts(tokens), [_merge(merge) for merge in _texts(merges)]
                 )
             case {"kind": WordPieceTokenizer.kind, "tokens": [*tokens], **others}:
                 return WordPieceTokenizer(_texts(tokens), **_wordpiece_settings(dict(others)))

@@ -74,13 +74,7 @@ class WordPieceTokenizer:
             strip_accents,
             split_chinese,
         )
-        self._ids = {token: id for id, token in enumerate(self.tokens)}
-        if len(self._ids) != len(self.tokens):
-            repeated = [token for token, times in Counter(self.tokens).items() if times > 1]
-            raise ValueError(
-                f"got the token {short_repr(repeated[0])} twice; expected distinct tokens without "
-                f"{', '.join(BERT_SPECIAL_TOKENS)}."
-            )
+        self._ids = index_tokens(self.tokens)
         self.is_continuation: NDArray[np.bool_] = np.array(
             [token.startswith(CONTINUATION) and token != CONTINUATION for token in self.tokens]
         )
@@ -174,6 +168,18 @@ class WordPieceTokenizer:
             "strip_accents": self.strip_accents,
             "split_chinese": self.split_chinese,
         }
+
+
+def index_tokens(tokens: Sequence[str]) -> dict[str, int]:
+    """Return the id of each token; ValueError if one occurs twice."""
+    ids = {token: id for id, token in enumerate(tokens)}
+    if len(ids) != len(tokens):
+        repeated = [token for token, times in Counter(tokens).items() if times > 1]
+        raise ValueError(
+            f"got the token {short_repr(repeated[0])} twice; expected distinct tokens without "
+            f"{', '.join(BERT_SPECIAL_TOKENS)}."
+        )
+    return ids
 
 
 def wordpiece_engine(

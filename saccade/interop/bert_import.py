@@ -1,15 +1,15 @@
-r"""Import of a BERT that Hugging Face's `save_pretrained` or sentence-transformers wrote.
+r"""Import of a BERT or RoBERTa that transformers or sentence-transformers saved.
 
 The folder may come from anywhere. Sizes are compared with their ranges and with the shapes in the
 header of the weights before anything is allocated. Of the tokenizer only tokens and settings are
-read: tokenizer.json if there is one, else vocab.txt.
+read (`saccade.interop.bert_tokenizers`).
 
 Our first five ids are [PAD], [CLS], [SEP], [UNK] and [MASK], so the rows of the embeddings are
 moved; texts give the same outputs. The heads of pretraining are imported where the file has them,
 that of a task (a classifier) is not.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,27 +18,25 @@ import torch
 from torch import Tensor
 
 from saccade.config import short_repr
-from saccade.data.wordpiece import (
-    BERT_SPECIAL_TOKENS,
-    CONTINUATION,
-    MAX_WORD_CHARS,
-    WordPieceTokenizer,
-)
+from saccade.data.wordpiece import WordPieceTokenizer
 from saccade.errors import DataError, bullet_list
+from saccade.interop.bert_tokenizers import (
+    BertTokens,
+    read_bert_tokenizer,
+    read_roberta_tokenizer,
+)
 from saccade.interop.bert_weights import (
     BERT_ACTIVATIONS,
     MASKED_HEAD_NAMES,
     NEXT_SENTENCE_NAMES,
+    ROBERTA_HEAD_NAMES,
     bert_tensor_names,
     from_huggingface_weights,
 )
 from saccade.interop.huggingface_folder import (
     FROM_TRANSFORMERS,
     SAVE_ADVICE,
-    added_tokens,
-    check_vocabulary,
     check_weights_exist,
-    read_document,
     read_json_object,
 )
 from saccade.interop.weight_files import (
@@ -67,18 +65,26 @@ _SIZES = {  # their name → ours, largest value
     "vocab_size": ("vocab_size", MAX_VOCABULARY),
 }
 _VALUES: dict[str, tuple[Any, ...]] = {
-    "model_type": ("bert",),
+    "model_type": ("bert", "roberta"),
     "position_embedding_type": ("absolute",),
     "is_decoder": (False,),
     "add_cross_attention": (False,),
 }
-_TOKENIZER_VALUES: dict[str, tuple[Any, ...]] = {  # that the model of tokenizer.json may have
-    "type": ("WordPiece",),
-    "unk_token": ("[UNK]",),
-    "continuing_subword_prefix": (CONTINUATION,),
-    "max_input_chars_per_word": (MAX_WORD_CHARS,),
+
+
+class _Layout(NamedTuple):
+    """Differences between the folders of BERT and RoBERTa."""
+
+    prefix: str  # of the tensors of the encoder, where there are heads
+    head_names: dict[str, str]  # of the head for masked tokens, ours → theirs
+    first_position: int  # row of the first position, after those of padding
+    read_tokenizer: Callable[[Path], BertTokens]
+
+
+_LAYOUTS = {  # by model_type
+    "bert": _Layout("bert.", MASKED_HEAD_NAMES, 0, read_bert_tokenizer),
+    "roberta": _Layout("roberta.", ROBERTA_HEAD_NAMES, 2, read_roberta_tokenizer),
 }
-_PREFIXES = ("bert.", "")
 _OLD_NAMES = ((".gamma", ".weight"), (".beta", ".bias"))  # of layer norms in old files
 MAX_SPARE_ROWS = 128  # of the embeddings, which some pad to a multiple of 64 or 128
 
@@ -101,31 +107,26 @@ class ImportedBert(NamedTuple):
         return {"task": "bert", "data": data, "model": self.model.model_dump()}
 
 
-class _Tokens(NamedTuple):
-    """A tokenizer, and the row of the embeddings for each of its ids."""
-
-    tokenizer: WordPieceTokenizer
-    rows: list[int]
-
-
 def import_bert(folder: Path) -> ImportedBert:
-    """BERT as `save_pretrained` or sentence-transformers writes it, with its tokenizer."""
+    """BERT or RoBERTa as transformers or sentence-transformers saves it, with its tokenizer."""
     if not folder.is_dir():
         raise DataError(
             f"{folder}: got a file; expected the folder of a BERT, with config.json, "
             f"model.safetensors and a tokenizer; {FROM_TRANSFORMERS}"
         )
     config = _read_config(folder / "config.json")
-    tokens = _read_tokenizer(folder)
+    layout = _LAYOUTS[config["model_type"]]
+    tokens = layout.read_tokenizer(folder)
     path = folder / "model.safetensors"
     check_weights_exist(path, _BERT)
     stored = _modern_names(read_weights_header(path, SAVE_ADVICE))
-    prefix = next(p for p in _PREFIXES if p == "" or any(name.startswith(p) for name in stored))
-    model = _settings(folder, config, prefix, stored)
-    names = _check_header(path, model, config, tokens, prefix, stored)
+    if not any(name.startswith(layout.prefix) for name in stored):
+        layout = layout._replace(prefix="")  # an encoder alone
+    model = _settings(folder, config, layout, stored)
+    names = _check_header(path, model, layout, tokens, stored)
     theirs = read_float_tensors(path, names)
     model = model.with_values(vocab_size=tokens.tokenizer.vocab_size)
-    return ImportedBert(model, tokens.tokenizer, _own_weights(model, theirs, prefix, tokens.rows))
+    return ImportedBert(model, tokens.tokenizer, _own_weights(model, theirs, layout, tokens.rows))
 
 
 # --- config.json ----------------------------------------------------------------------------------
@@ -141,7 +142,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         if name in config and config[name] not in values
     ]
     if "model_type" not in config:
-        complaints.append("got no model_type; expected 'bert'.")
+        complaints.append("got no model_type; expected 'bert' or 'roberta'.")
     for name, (_, largest) in _SIZES.items():
         value = config.get(name)
         if type(value) is not int or not 1 <= value <= largest:
@@ -157,6 +158,8 @@ def _read_config(path: Path) -> dict[str, Any]:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not 0 <= value < 1:
             complaints.append(f"got {name} {short_repr(value)}; expected a number from 0 to 1.")
+    if not complaints and config["model_type"] == "roberta" and config.get("pad_token_id") != 1:
+        complaints.append(f"got pad_token_id {config.get('pad_token_id')}; expected 1.")
     if complaints:
         heading = "these values cannot be imported:"
         raise DataError(f"{path}: {bullet_list(complaints, heading)}\n{FROM_TRANSFORMERS}")
@@ -164,14 +167,16 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _settings(
-    folder: Path, config: dict[str, Any], prefix: str, stored: Mapping[str, Any]
+    folder: Path, config: dict[str, Any], layout: _Layout, stored: Mapping[str, Any]
 ) -> BertConfig:
     """Return the settings of our model, with the parts that the weights have."""
-    has_pooler = f"{prefix}pooler.dense.weight" in stored
-    has_masked = "cls.predictions.bias" in stored
+    has_pooler = f"{layout.prefix}pooler.dense.weight" in stored
+    has_masked = layout.head_names["bias"] in stored
     has_pairs = has_pooler and "cls.seq_relationship.weight" in stored
+    sizes = {own: config[name] for name, (own, _) in _SIZES.items()}
+    sizes["max_length"] -= layout.first_position
     return BertConfig(
-        **{own: config[name] for name, (own, _) in _SIZES.items()},
+        **sizes,
         dropout=config.get("hidden_dropout_prob", 0.1),
         activation=_ACTIVATIONS[config.get("hidden_act", "gelu")],
         norm_eps=config.get("layer_norm_eps", 1e-12) or 1e-12,
@@ -198,90 +203,6 @@ def _read_pooling(folder: Path) -> str:
     return modes[used[0]]
 
 
-# --- tokenizer ------------------------------------------------------------------------------------
-
-
-def _read_tokenizer(folder: Path) -> _Tokens:
-    path = folder / "tokenizer.json"
-    if not path.exists():
-        return _read_vocabulary_lines(folder)
-
-    def refuse(reason: str) -> DataError:
-        return DataError(
-            f"{path} is not a WordPiece tokenizer like BERT's ({reason}); {FROM_TRANSFORMERS}"
-        )
-
-    values = read_json_object(path, _BERT)
-    model, normaliser = values.get("model"), values.get("normalizer")
-    if not isinstance(model, dict):
-        raise refuse(f"its model is {short_repr(model)}")
-    for name, allowed in _TOKENIZER_VALUES.items():
-        # files of old versions do not name the type
-        if model.get(name, allowed[0] if name == "type" else None) not in allowed:
-            raise refuse(f"its {name} is {short_repr(model.get(name))}")
-    if not isinstance(normaliser, dict) or normaliser.get("type") != "BertNormalizer":
-        raise refuse(f"its normalizer is {short_repr(normaliser)}")
-    if values.get("pre_tokenizer") != {"type": "BertPreTokenizer"}:
-        raise refuse(f"its pre-tokenizer is {short_repr(values.get('pre_tokenizer'))}")
-    settings = {
-        "lowercase": normaliser.get("lowercase", True),
-        "strip_accents": normaliser.get("strip_accents"),
-        "split_chinese": normaliser.get("handle_chinese_chars", True),
-    }
-    if normaliser.get("clean_text", True) is not True:
-        raise refuse("its normalizer keeps control characters")
-    for name, value in settings.items():
-        if value not in (True, False) and not (name == "strip_accents" and value is None):
-            raise refuse(f"{name} of its normalizer is {short_repr(value)}")
-    vocabulary = check_vocabulary(model.get("vocab"), refuse) | added_tokens(values, refuse)
-    return _make_tokenizer(path, vocabulary, settings)
-
-
-def _read_vocabulary_lines(folder: Path) -> _Tokens:
-    """Return the tokenizer of a vocab.txt, with one token per line."""
-    path = folder / "vocab.txt"
-    lines = [line.removesuffix("\r") for line in read_document(path, _BERT).split("\n")]
-    while lines and not lines[-1]:
-        lines.pop()
-    vocabulary = {token: id for id, token in enumerate(lines)}
-    if len(vocabulary) < len(lines):
-        repeated = next(token for id, token in enumerate(lines) if vocabulary[token] != id)
-        raise DataError(
-            f"{path}: got the token {short_repr(repeated)} twice; expected distinct tokens."
-        )
-    settings_path = folder / "tokenizer_config.json"
-    given = read_json_object(settings_path, _BERT) if settings_path.exists() else {}
-    settings = {
-        "lowercase": given.get("do_lower_case", True),
-        "strip_accents": given.get("strip_accents"),
-        "split_chinese": given.get("tokenize_chinese_chars", True),
-    }
-    for name, value in settings.items():
-        if value not in (True, False) and not (name == "strip_accents" and value is None):
-            raise DataError(
-                f"{settings_path}: got {short_repr(value)} for {name}; expected a bool."
-            )
-    return _make_tokenizer(path, vocabulary, settings)
-
-
-def _make_tokenizer(path: Path, vocabulary: dict[str, int], settings: dict[str, Any]) -> _Tokens:
-    """Return the tokenizer with the special tokens first, and the rows of its tokens."""
-    missing = [token for token in BERT_SPECIAL_TOKENS if token not in vocabulary]
-    if missing:
-        raise DataError(
-            f"{path}: got no token {', '.join(missing)}; expected BERT's special tokens "
-            f"{', '.join(BERT_SPECIAL_TOKENS)}; {FROM_TRANSFORMERS}"
-        )
-    if len({*vocabulary.values()}) < len(vocabulary):
-        raise DataError(f"{path}: got two tokens with one id; expected an id for each token.")
-    others = sorted(vocabulary.keys() - {*BERT_SPECIAL_TOKENS}, key=vocabulary.__getitem__)
-    try:
-        tokenizer = WordPieceTokenizer(others, **settings)
-    except (ValueError, UnicodeError) as error:
-        raise DataError(f"{path}: {error}") from None
-    return _Tokens(tokenizer, [vocabulary[token] for token in tokenizer.tokens])
-
-
 # --- weights --------------------------------------------------------------------------------------
 
 
@@ -297,12 +218,12 @@ def _modern_names(stored: Mapping[str, TensorInfo]) -> dict[str, tuple[str, Tens
     return found
 
 
-def _expected_shapes(model: BertConfig, prefix: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _expected_shapes(model: BertConfig, layout: _Layout) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield their name and the shape of each tensor of a model."""
     width, hidden = model.width, model.hidden or 4 * model.width
     shapes = {
         "embeddings.word_embeddings.weight": (model.vocab_size, width),
-        "embeddings.position_embeddings.weight": (model.max_length, width),
+        "embeddings.position_embeddings.weight": (model.max_length + layout.first_position, width),
         "embeddings.token_type_embeddings.weight": (model.segments, width),
         "intermediate.dense.weight": (hidden, width),
         "intermediate.dense.bias": (hidden,),
@@ -314,9 +235,9 @@ def _expected_shapes(model: BertConfig, prefix: str) -> Iterator[tuple[str, tupl
             parts = name.split(".", 3)
             key = parts[3] if name.startswith("encoder.layer.") else name
             is_matrix = name.endswith(".weight") and "LayerNorm" not in name
-            yield prefix + name, shapes.get(key, (width, width) if is_matrix else (width,))
+            yield layout.prefix + name, shapes.get(key, (width, width) if is_matrix else (width,))
     if model.pretraining_heads:
-        for own, name in MASKED_HEAD_NAMES.items():
+        for own, name in layout.head_names.items():
             is_table = own == "bias"
             shape = (model.vocab_size,) if is_table else (width,)
             yield name, (width, width) if own == "transform.weight" else shape
@@ -328,9 +249,8 @@ def _expected_shapes(model: BertConfig, prefix: str) -> Iterator[tuple[str, tupl
 def _check_header(
     path: Path,
     model: BertConfig,
-    config: dict[str, Any],
-    tokens: _Tokens,
-    prefix: str,
+    layout: _Layout,
+    tokens: BertTokens,
     stored: Mapping[str, tuple[str, TensorInfo]],
 ) -> dict[str, str]:
     """Compare the header of the weights with config and tokenizer; no weight is read.
@@ -339,7 +259,7 @@ def _check_header(
     """
     wrong: list[str] = []
     names: dict[str, str] = {}
-    for name, shape in _expected_shapes(model, prefix):
+    for name, shape in _expected_shapes(model, layout):
         own, info = stored.get(name, (name, None))
         if complaint := wrong_tensor(info, shape):
             wrong.append(f"{name}: {complaint}")
@@ -349,7 +269,7 @@ def _check_header(
     if wrong:
         listed = bullet_list([f"{complaint}." for complaint in wrong], "")
         raise DataError(f"{path} does not fit its config.json: {listed}\n{FROM_TRANSFORMERS}")
-    rows, largest = config["vocab_size"], max(tokens.rows)
+    rows, largest = model.vocab_size, max(tokens.rows)
     if largest >= rows or rows - largest > MAX_SPARE_ROWS:
         raise DataError(
             f"{path.parent}: its vocabulary does not fit its weights: got tokens with ids up to "
@@ -362,15 +282,16 @@ def _check_header(
 
 
 def _own_weights(
-    model: BertConfig, theirs: dict[str, Tensor], prefix: str, rows: list[int]
+    model: BertConfig, theirs: dict[str, Tensor], layout: _Layout, rows: list[int]
 ) -> dict[str, Tensor]:
     """Return the weights of our model, with the rows of the tokens in our order."""
     order = torch.tensor(rows)
-    found = from_huggingface_weights(model, theirs, prefix)
+    found = from_huggingface_weights(model, theirs, layout.prefix)
     found["table.weight"] = found["table.weight"][order]
+    found["positions.table"] = found["positions.table"][layout.first_position :]
     weights = {f"encoder.{name}": tensor for name, tensor in found.items()}
     if model.pretraining_heads:
-        weights |= {own: theirs[name] for own, name in MASKED_HEAD_NAMES.items()}
+        weights |= {own: theirs[name] for own, name in layout.head_names.items()}
         weights["bias"] = weights["bias"][order]
         if model.pooler:
             weights |= {own: theirs[name] for own, name in NEXT_SENTENCE_NAMES.items()}

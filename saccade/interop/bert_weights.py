@@ -24,6 +24,13 @@ MASKED_HEAD_NAMES = {  # of the head of pretraining for masked tokens, ours → 
     "norm.bias": "cls.predictions.transform.LayerNorm.bias",
     "bias": "cls.predictions.bias",
 }
+ROBERTA_HEAD_NAMES = {
+    "transform.weight": "lm_head.dense.weight",
+    "transform.bias": "lm_head.dense.bias",
+    "norm.weight": "lm_head.layer_norm.weight",
+    "norm.bias": "lm_head.layer_norm.bias",
+    "bias": "lm_head.bias",
+}
 NEXT_SENTENCE_NAMES = {
     "next_sentence.weight": "cls.seq_relationship.weight",
     "next_sentence.bias": "cls.seq_relationship.bias",

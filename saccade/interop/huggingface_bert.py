@@ -48,6 +48,9 @@ def export_bert(folder: Path, model: Config, tokenizer: Any, weights: Mapping[st
         raise ConfigError(bullet_list(complaints, "this run cannot be exported:"))
     assert isinstance(model, BertConfig) and isinstance(tokenizer, WordPieceTokenizer)
     check_export_folder(folder, BERT_FILES)  # before the work
+    model = model.with_values(  # an encoder of another task lacks parts that its settings name
+        pooler="encoder.pooler.weight" in weights, pretraining_heads="transform.weight" in weights
+    )
     tensors = _their_weights(model, weights)
     engine = wordpiece_engine(
         {token: id for id, token in enumerate(tokenizer.tokens)},
@@ -89,7 +92,7 @@ def unsupported_by_bert(model: Config, tokenizer: Any) -> list[str]:
         complaints.append(
             f"model.activation is {model.activation}; BERT has {', '.join(BERT_ACTIVATIONS)}."
         )
-    if not isinstance(tokenizer, WordPieceTokenizer):
+    if not isinstance(tokenizer, WordPieceTokenizer) or tokenizer.kind != "wordpiece":
         complaints.append("the run has no WordPiece tokenizer of its own; try one of bert.")
     return complaints
 

@@ -76,6 +76,7 @@ EXPORTS: LazyRegistry[ExportFunction] = LazyRegistry(
 )
 IMPORTS: LazyRegistry[ImportFunction] = LazyRegistry(
     {
+        "bert": "saccade.interop.bert_import:import_bert",
         "fasttext": "saccade.interop.word_vectors:import_fasttext_vectors",
         "glove": "saccade.interop.word_vectors:import_text_vectors",
         "gpt1": "saccade.interop.gpt2_import:import_gpt1",

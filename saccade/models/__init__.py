@@ -6,7 +6,7 @@ settings can be read without torch.
 
 from typing import TYPE_CHECKING, Any
 
-from saccade.models.bert_config import BERT_SIZES, BertConfig
+from saccade.models.bert_config import BERT_SIZES, BertClassifierConfig, BertConfig
 from saccade.models.caption_config import (
     AttentiveCaptionerConfig,
     CaptionerConfig,
@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from saccade.models.bahdanau import Bahdanau
     from saccade.models.base import CausalLM, EncoderDecoder, TokenModel
     from saccade.models.bert import BertEncoder
+    from saccade.models.bert_classifier import BertClassifier
     from saccade.models.bert_tagger import BertTagger
     from saccade.models.bidirectional_lm import BidirectionalBase, BidirectionalLM
     from saccade.models.captioning import CaptionTransformer, RecurrentCaptioner
@@ -128,6 +129,7 @@ _LAZY = {
     "AttentionCNN": "saccade.models.attention_cnn:AttentionCNN",
     "AutoregressiveForecaster": "saccade.models.forecasting:AutoregressiveForecaster",
     "Bahdanau": "saccade.models.bahdanau:Bahdanau",
+    "BertClassifier": "saccade.models.bert_classifier:BertClassifier",
     "BertEncoder": "saccade.models.bert:BertEncoder",
     "BertTagger": "saccade.models.bert_tagger:BertTagger",
     "BiLSTMClassifier": "saccade.models.text_classifiers:BiLSTMClassifier",
@@ -195,6 +197,8 @@ __all__ = [
     "BERT_SIZES",
     "Bahdanau",
     "BahdanauConfig",
+    "BertClassifier",
+    "BertClassifierConfig",
     "BertConfig",
     "BertEncoder",
     "BertTagger",

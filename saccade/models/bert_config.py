@@ -47,6 +47,13 @@ class BertConfig(Config):
     vectors were trained with."""
 
 
+class BertClassifierConfig(BertConfig):
+    """BERT with a linear layer on the vector of [CLS] or on the mean of the tokens."""
+
+    outputs: int = Field(0, ge=0, le=MAX_VOCABULARY)
+    """Number of labels; from the data."""
+
+
 BERT_SIZES: dict[str, dict[str, Any]] = {  # tiny and mini: Turc et al. 2019; others: Devlin et al.
     "tiny": {"width": 128, "depth": 2, "heads": 2},
     "mini": {"width": 256, "depth": 4, "heads": 4},

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saccade.config import Config
-from saccade.models.bert_config import BertConfig
+from saccade.models.bert_config import BertClassifierConfig, BertConfig
 from saccade.models.caption_config import (
     AttentiveCaptionerConfig,
     CaptionTransformerConfig,
@@ -141,6 +141,7 @@ TABULAR_MODELS: dict[str, ModelEntry] = {
 }
 
 TEXT_CLASSIFICATION_MODELS: dict[str, ModelEntry] = {
+    "bert": ModelEntry(BertClassifierConfig, "saccade.models.bert_classifier:BertClassifier"),
     "bilstm": ModelEntry(BiLSTMConfig, "saccade.models.text_classifiers:BiLSTMClassifier"),
     "cnn": ModelEntry(TextCNNConfig, "saccade.models.text_classifiers:TextCNN"),
     "set": ModelEntry(SetClassifierConfig, "saccade.models.text_classifiers:SetClassifier"),

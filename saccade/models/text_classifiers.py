@@ -67,7 +67,11 @@ class TextNetwork(nn.Module):
 
     def forward(self, ids: TokenIds, lengths: Lengths | None = None) -> Float[Tensor, "B V"]:
         """Return the logits of each text; `lengths` is None if no row is padded."""
-        return self.classify(self.embedding(ids), lengths)
+        return self.classify(self.embed(ids), lengths)
+
+    def embed(self, ids: TokenIds) -> Hidden:
+        """Return the vectors that `classify` reads."""
+        return self.embedding(ids)
 
     def classify(self, x: Hidden, lengths: Lengths | None) -> Float[Tensor, "B V"]:
         """Return the logits of embedded texts, for attributions to the words."""
@@ -92,7 +96,7 @@ class TextCNN(TextNetwork):
 
     def classify(self, x: Hidden, lengths: Lengths | None) -> Float[Tensor, "B V"]:
         """Return the logits of embedded texts."""
-        is_word = _is_word(x, lengths)
+        is_word = mask_words(x, lengths)
         x = self.dropout(x)
         # relu is not negative, so that zeros at the padding never are the maximum
         pooled = [
@@ -183,7 +187,7 @@ class TextTransformer(TextNetwork):
 
     def classify(self, x: Hidden, lengths: Lengths | None) -> Float[Tensor, "B V"]:
         """Return the logits of embedded texts."""
-        is_word = _is_word(x, lengths)
+        is_word = mask_words(x, lengths)
         mask = Mask.lengths(lengths)
         blocks: Iterable[nn.Module] = self.blocks
         for block in blocks:
@@ -201,7 +205,7 @@ def _word_vectors(config: TextClassifierConfig) -> nn.Embedding:
     return table
 
 
-def _is_word(x: Hidden, lengths: Lengths | None) -> Float[Tensor, "B T 1"]:
+def mask_words(x: Hidden, lengths: Lengths | None) -> Float[Tensor, "B T 1"]:
     """Return 1 at the words of each row and 0 at its padding."""
     if lengths is None:
         return torch.ones_like(x[..., :1])

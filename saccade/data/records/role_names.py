@@ -60,6 +60,13 @@ LABEL_ROLE = Role(
         " fine_label class_index класс метка 标签 类别 分类 情感 ラベル 레이블".split()
     ),
 )
+PAIR_ROLE = Role(
+    "pair",
+    "text",
+    "Column with the second texts of pairs.",
+    required=False,
+    aliases=tuple("sentence2 text_b hypothesis question2 text2 second_sentence".split()),
+)
 IMAGE_ROLE = Role(
     "image",
     "path",
@@ -128,7 +135,7 @@ WEIGHT_ROLE = Role("weight", "number", "Column with the weight of each row.", re
 TASK_ROLES: dict[str, tuple[Role, ...]] = {
     "bert": (TEXT_ROLE,),
     "caption": (IMAGE_ROLE, CAPTION_ROLE),
-    "classify": (TEXT_ROLE, LABEL_ROLE),
+    "classify": (TEXT_ROLE, PAIR_ROLE, LABEL_ROLE),
     "contrastive": (IMAGE_ROLE, LABEL_ROLE._replace(required=False)),
     "control": (),
     "embed": (

@@ -1,7 +1,8 @@
 r"""Labelled texts: two columns of any file, "label TAB text", or fastText's "__label__NAME text".
 
 In fastText's format a line may have several labels; in the others too, with commas between them, if
-`multi_label` is set. Rows without a text are skipped.
+`multi_label` is set. Rows without a text are skipped. With a third column of second texts, a text
+is a pair: both with a tab between, and spaces for tabs inside.
 """
 
 from collections import Counter
@@ -30,6 +31,7 @@ from saccade.data.task_records import (
     given_columns,
 )
 from saccade.data.text.labels import LABEL_PREFIX, match_prefixed_labels
+from saccade.data.text.text_pairs import join_pair
 from saccade.errors import DataError
 from saccade.io.documents import parse_json
 from saccade.io.text_files import read_lines
@@ -183,8 +185,15 @@ def _read_records(opened: TaskRecords, multi_label: bool) -> Iterator[LabelledTe
     records, text_column, label_column = opened.records, *map(opened.columns.get, ("text", "label"))
     assert text_column is not None and label_column is not None
     heads: dict[str, tuple[str, ...]] = {}
-    for chunk in records.chunks([text_column, label_column]):
-        cells = (chunk.columns[text_column], chunk.columns[label_column], chunk.numbers.tolist())
+    pair_column = opened.columns.get("pair")
+    names = [name for name in (text_column, label_column, pair_column) if name is not None]
+    for chunk in records.chunks(names):
+        texts = chunk.columns[text_column]
+        if pair_column is not None:
+            texts = [
+                join_pair(*both) for both in zip(texts, chunk.columns[pair_column], strict=True)
+            ]
+        cells = (texts, chunk.columns[label_column], chunk.numbers.tolist())
         for text, head, number in zip(*cells, strict=True):
             if text is None or not has_text(text):
                 continue

@@ -47,6 +47,12 @@ from saccade.training.cpu import available_cpus
 from saccade.types.arrays import BoolArray, FloatArray, IntArray
 from saccade.types.bags import Bags
 
+FINE_TUNING_CHOICES = import_when_called(
+    "saccade.tasks.text_classification.fine_tuning:fine_tuning_choices"
+)
+TRUNCATION_NOTES = import_when_called(
+    "saccade.tasks.text_classification.fine_tuning:truncation_notes"
+)
 STATS_SAMPLE_TEXTS = 2000
 MIN_DEV_TEXTS = 1000  # with fewer, the training texts are divided into folds
 FOLDS = 3
@@ -132,7 +138,12 @@ def choose_classifier_settings(
     if recipe.data.multi_label and not recipe.is_network:
         chooser.choose("model.loss", "one_vs_all", "several labels of a text")
     recipe = chooser.apply(recipe)
-    if recipe.is_network:
+    if recipe.model_name == "bert":
+        train = splits["train"]
+        for choice in FINE_TUNING_CHOICES(recipe, train, context.preprocessor is not None):
+            chooser.choose(*_fields(choice))
+        notes = TRUNCATION_NOTES(train)
+    elif recipe.is_network:
         notes = _choose_training(recipe, stats, chooser)
     else:
         search = _Search(recipe, vocabulary, splits, context)

@@ -15,9 +15,10 @@ from saccade.tasks.text_classification.texts import LabelVocabulary, TextSplit
 TextComponents = Components[ClassifyRecipe, LabelVocabulary, Any, TextSplit]
 MakeScorer = Callable[[ClassifyRecipe, Any, LabelVocabulary], LabelScorer]
 
-# by model; networks have one kind
+# by model; other networks have one kind
 _KINDS: LazyRegistry[TextComponents] = LazyRegistry(
     {
+        "bert": "saccade.tasks.text_classification.bert:BERT_CLASSIFIER",
         "fasttext": "saccade.tasks.text_classification.fasttext:FASTTEXT",
         "ngrams": "saccade.tasks.text_classification.ngrams:NGRAMS",
         "network": "saccade.tasks.text_classification.neural:TEXT_NETWORK",
@@ -27,7 +28,8 @@ _KINDS: LazyRegistry[TextComponents] = LazyRegistry(
 
 def text_components(recipe: ClassifyRecipe) -> TextComponents:
     """Return the capabilities of a recipe."""
-    return _KINDS["network" if recipe.is_network else recipe.model_name]
+    has_own = recipe.model_name in _KINDS
+    return _KINDS[recipe.model_name if has_own else "network"]
 
 
 def make_components(

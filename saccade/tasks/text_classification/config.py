@@ -16,7 +16,7 @@ from saccade.models.registry import TEXT_CLASSIFICATION_MODELS, ModelEntry
 from saccade.tasks.base import Recipe
 from saccade.training.config import TrainConfig
 from saccade.training.estimator import FitConfig
-from saccade.types.limits import MAX_COUNT
+from saccade.types.limits import MAX_COUNT, MAX_LENGTH
 
 ESTIMATORS = {
     "fasttext": ModelEntry(
@@ -36,6 +36,8 @@ class LabelsConfig(SplitConfig, SourceConfig):
 
     text: str | None = None
     """Column of the texts; inferred if not set."""
+    pair: str | None = None
+    """Column of the second texts of pairs; by its name if not set."""
     label: str | None = None
     """Column of the labels; inferred if not set."""
     multi_label: bool = False
@@ -45,6 +47,9 @@ class LabelsConfig(SplitConfig, SourceConfig):
     Chinese into words with jieba (extra `chinese`)."""
     min_count: int = Field(1, ge=1, le=MAX_COUNT)
     """Number of occurrences below which a word is ignored (fasttext and networks)."""
+    max_tokens: int | None = Field(None, ge=4, le=MAX_LENGTH)
+    """`bert`: number of tokens after which a text or pair is truncated, special tokens included;
+    the positions of the encoder if not set."""
 
 
 class ClassifierFitConfig(FitConfig):

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from saccade.config import override_settings
 from saccade.data.source import SyntheticSource, resolve_source
@@ -23,20 +24,24 @@ from saccade.data.text.labelled import (
 )
 from saccade.data.word_splitting import SPLITTERS
 from saccade.errors import DataError
+from saccade.registry import import_when_called
 from saccade.tasks.base import Choice, PrepareContext, PreparedData, role_choices
 from saccade.tasks.text_classification.auto_config import choose_classifier_settings
 from saccade.tasks.text_classification.config import ClassifyRecipe, LabelsConfig
 from saccade.tasks.text_classification.texts import (
     LabelVocabulary,
     TextSplit,
-    WordEncoder,
     count_words,
     encode_split,
+    make_text_encoder,
 )
 
 SYNTHETIC_LABELLED_TEXTS: dict[str, Callable[[], Iterator[LabelledText]]] = {
     "languages": generate_dates_by_language
 }
+BERT_MODEL = "bert"
+CHECK_COVERAGE = import_when_called("saccade.tasks.text_classification.pieces:check_coverage")
+FIT_WORDPIECE = import_when_called("saccade.data.wordpiece:WordPieceTokenizer.fit")
 MIN_TEXTS_PER_LABEL = 2  # on average; with fewer, labels do not repeat
 MAX_RARE_LABELS = 10  # labels that may be rarer
 MAX_EXAMPLE_LABELS = 5  # that a message names
@@ -53,7 +58,8 @@ def prepare_labelled_texts(
     opened = _read(recipe.data)
     recipe = recipe.with_values(data=recipe.data.model_dump(exclude_unset=True) | opened.columns)
     choices, read = role_choices(opened.choices), list(opened)
-    if context.preprocessor is None and "multi_label" not in recipe.data.model_fields_set:
+    is_fitted = context.preprocessor is not None and bool(context.preprocessor.labels)
+    if not is_fitted and "multi_label" not in recipe.data.model_fields_set:
         if reason := describe_several_labels(read):
             choices.append(Choice("data.multi_label", True, reason))
             recipe = override_settings(recipe, {"data.multi_label": True})
@@ -65,21 +71,29 @@ def prepare_labelled_texts(
             "to train on, with different words; try --text COLUMN --label COLUMN if the columns "
             "are exchanged, or more texts."
         )
-    vocabulary = context.preprocessor or LabelVocabulary([], *count_labels(texts["train"]))
+    pieces = {} if context.preprocessor is None else context.preprocessor.pieces
+    vocabulary = context.preprocessor if is_fitted else None
+    if vocabulary is None:
+        vocabulary = LabelVocabulary([], *count_labels(texts["train"]), pieces)
+    if recipe.model_name == BERT_MODEL and not pieces:
+        vocabulary = vocabulary._replace(pieces=fit_pieces(texts["train"]))
     check_labels(vocabulary, len(texts["train"]))
     check_words(texts["train"], recipe.data.split)
     notes.append(f"{len(texts['train']):,} training texts, {len(vocabulary.labels):,} labels.")
     for name in SPLIT_NAMES[1:]:
         if not texts[name]:  # few texts, or a share of 0
             notes.append(f"No texts are held out for {name}: the training texts are used.")
-    splits = encode_splits(texts, vocabulary, recipe.data.split)
-    if context.preprocessor is None:
+    splits = encode_splits(texts, vocabulary, recipe)
+    if vocabulary.pieces:
+        source = "the run to start from" if pieces else "this run"
+        notes += CHECK_COVERAGE(splits["train"], source)
+    if not is_fitted:
         recipe, chosen, more = choose_classifier_settings(recipe, vocabulary, splits, context)
         choices, notes = [*choices, *chosen], [*notes, *more]
-        if recipe.model_name != "ngrams":
+        if recipe.model_name not in ("ngrams", BERT_MODEL):
             words = count_words(splits["train"].texts, recipe.data)
             vocabulary = vocabulary._replace(words=words)
-            splits = encode_splits(texts, vocabulary, recipe.data.split)
+            splits = encode_splits(texts, vocabulary, recipe)
             notes.append(f"{len(words):,} different words.")
     if recipe.is_network:
         model = recipe.model.model_dump(exclude_unset=True) | vocabulary.model_sizes()
@@ -162,11 +176,19 @@ def check_words(texts: Sequence[LabelledText], split: str) -> None:
         raise DataError(f"got {len(texts):,} texts of 0 words; expected texts with words.")
 
 
+def fit_pieces(texts: Iterable[LabelledText]) -> dict[str, Any]:
+    """Return a WordPiece tokenizer that is fitted to texts, as plain values."""
+    fitted: dict[str, Any] = FIT_WORDPIECE(text.text for text in texts).to_json()
+    return fitted
+
+
 def encode_splits(
-    texts: Mapping[str, Sequence[LabelledText]], vocabulary: LabelVocabulary, split: str
+    texts: Mapping[str, Sequence[LabelledText]],
+    vocabulary: LabelVocabulary,
+    recipe: ClassifyRecipe,
 ) -> dict[str, TextSplit]:
     """Return the splits; one without texts is that of training."""
-    encoder = WordEncoder(vocabulary.words, split)
+    encoder = make_text_encoder(recipe, vocabulary)
     train = encode_split(texts["train"], vocabulary, encoder, is_held_out=False)
     return {
         name: encode_split(texts[name], vocabulary, encoder)
@@ -184,4 +206,4 @@ def load_texts(
     opened = open_labelled_texts(source, data, data.multi_label, is_other=True)
     texts, name = list(opened), str(source) if opened.records is None else opened.records.name
     check_known_labels(texts, vocabulary.labels, name)
-    return encode_split(texts, vocabulary, WordEncoder(vocabulary.words, data.split))
+    return encode_split(texts, vocabulary, make_text_encoder(recipe, vocabulary))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from saccade.data.text.text_pairs import PAIR_SEPARATOR
 from saccade.data.word_splitting import SPAN_SPLITTERS
 from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.attribution import Attribution
@@ -37,11 +38,11 @@ class LabelInspector(Inspector[TextSplit]):
 
     def example_input(self, split: TextSplit) -> str:
         """Return the start of a held-out text."""
-        text = next((" ".join(text.split()) for text in split.texts if text.strip()), "")
-        if len(text) <= EXAMPLE_CHARS:
-            return text
-        cut = text[:EXAMPLE_CHARS]
-        return cut.rpartition(" ")[0] or cut
+        text = next((text for text in split.texts if text.strip()), "")
+        if self.scorer.recipe.data.pair is None:
+            return _start_of(text, EXAMPLE_CHARS)
+        sides = text.split(PAIR_SEPARATOR)
+        return PAIR_SEPARATOR.join(_start_of(side, EXAMPLE_CHARS // 2) for side in sides)
 
     def attributions(
         self, raw: Any, method: str | None = None, output: str | None = None
@@ -104,6 +105,15 @@ class LabelInspector(Inspector[TextSplit]):
         result = _compare(RELOAD_CONSISTENCY, self.scorer.logits(texts), reloaded.logits(texts))
         same = self.scorer.calibration == reloaded.calibration
         return result if same else result._replace(difference=float("inf"))
+
+
+def _start_of(text: str, limit: int) -> str:
+    """Return a text in one line, cut after a word within a limit of characters."""
+    line = " ".join(text.split())
+    if len(line) <= limit:
+        return line
+    cut = line[:limit]
+    return cut.rpartition(" ")[0] or cut
 
 
 def _compare(invariant: str, one: Any, two: Any) -> CheckResult:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,8 +30,8 @@ from saccade.tasks.text_classification.scorer import (
 from saccade.tasks.text_classification.texts import (
     LabelVocabulary,
     TextSplit,
-    WordEncoder,
     label_weights,
+    make_text_encoder,
 )
 from saccade.training.objective import Loss
 from saccade.types.arrays import FloatArray, IntArray
@@ -168,10 +168,11 @@ class NetworkLabelScorer(LabelScorer):
     """Logits of a network, and attributions by its gradients and attention."""
 
     model: TextNetwork
+    baseline = "the mean word vector in place of each word"  # of attributions by gradients
 
     def __init__(self, recipe: ClassifyRecipe, model: TextNetwork, vocabulary: LabelVocabulary):
         super().__init__(recipe, model, vocabulary)
-        self.encoder = WordEncoder(vocabulary.words, recipe.data.split)
+        self.encoder: Any = make_text_encoder(recipe, vocabulary)
         self.max_length = max_words(recipe)
         self.methods = ("integrated_gradients", "gradient", "occlusion")
         if has_attention(model):
@@ -195,20 +196,16 @@ class NetworkLabelScorer(LabelScorer):
 
     def word_scores(self, text: str, num_words: int, method: str, pair: LabelPair) -> WordScores:
         """Return gradients or attention weights of the words; 0 for words it does not know."""
-        known, scores = self.known_words(text), np.zeros(num_words)
         model = self.model.eval()
         device = device_of(model)
         ids, lengths = self._ids(text)
         if method == "attention":
-            scores[known] = self._attention(text)[: len(known)]
+            scores = self._sum_over_words(text, self._attention(text), num_words)
             return WordScores(scores, unit="attention weight")
         temperature = self.calibration.temperature
         lengths = lengths.to(device)
         with torch.no_grad():
-            x = model.embedding(ids.to(device))[0].detach()
-            vectors = model.word_vectors
-            # not zeros: a normalised layer jumps there, and the path would have no gradient
-            baseline = x - vectors[ids[0].to(device)] + vectors[1:].mean(0)
+            x, baseline = self._embed_with_baseline(ids.to(device))
 
         def value(rows: Tensor) -> Tensor:
             found: Tensor = pair.value(model.classify(rows, lengths.expand(len(rows))))
@@ -223,8 +220,31 @@ class NetworkLabelScorer(LabelScorer):
             with torch.enable_grad():
                 [gradient] = torch.autograd.grad(value(rows).sum(), rows)
             found = gradient[0] * (x - baseline)
-        scores[known] = found.sum(-1).double().cpu().numpy()[: len(known)]
-        return WordScores(scores, base, baseline="the mean word vector in place of each word")
+        of_positions = found.sum(-1).double().cpu().numpy()
+        scores = self._sum_over_words(text, of_positions, num_words)
+        return WordScores(scores, base, baseline=self.baseline)
+
+    def _embed_with_baseline(self, ids: TokenIds) -> tuple[Tensor, Tensor]:
+        """Return the vectors of one text, (positions, width), and those it is compared with."""
+        x = self.model.embed(ids)[0]
+        vectors = self.model.word_vectors
+        # not zeros: a normalised layer jumps there, and the path would have no gradient
+        return x, x - vectors[ids[0]] + vectors[1:].mean(0)
+
+    def words_of_positions(self, text: str) -> IntArray:
+        """Return the number of the word that is read at each position; -1: of none."""
+        return np.array(self.known_words(text), np.int64)
+
+    def _sum_over_words(self, text: str, values: FloatArray, num_words: int) -> FloatArray:
+        """Return the sum of the values at the positions of each word."""
+        words, scores = self.words_of_positions(text), np.zeros(num_words)
+        of_words = words >= 0
+        np.add.at(scores, words[of_words], values[: len(words)][of_words])
+        return scores
+
+    def read_tokens(self, text: str, words: Sequence[str]) -> list[str]:
+        """Return what is read at each position, for plots."""
+        return [words[position] for position in self.known_words(text)]
 
     def _ids(self, text: str) -> tuple[TokenIds, Lengths]:
         """Return the ids of one text, and its length."""
@@ -249,7 +269,7 @@ class NetworkLabelScorer(LabelScorer):
         self, text: str, words: Sequence[str]
     ) -> dict[tuple[str, int, int], AttentionMap]:
         """Return the maps of each layer and head between the words that the network reads."""
-        read = [words[position] for position in self.known_words(text)]
+        read = self.read_tokens(text, words)
         if "attention" not in self.methods or not read:
             return {}
         maps, layers = {}, Counter[str]()
@@ -276,14 +296,15 @@ class NetworkLabelScorer(LabelScorer):
         yield CheckResult(PADDING_INVARIANCE, len(texts), difference, LOGIT_TOLERANCE[before.dtype])
 
 
-def _set_calibration(model: TextNetwork, calibration: Calibration) -> None:
+def set_calibration(model: TextNetwork, calibration: Calibration) -> None:
+    """Store a calibration with the weights of a model."""
     with torch.no_grad():
         model.calibration.copy_(torch.tensor(calibration))
 
 
 TEXT_NETWORK = make_components(
     NetworkLabelScorer,
-    _set_calibration,
+    set_calibration,
     build_model=build_text_network,
     objective=TextObjective,
 )

@@ -2,7 +2,7 @@
 
 from saccade.data.records.role_names import TASK_ROLES
 from saccade.registry import import_when_called
-from saccade.tasks.base import AnyTaskSpec, TaskSpec
+from saccade.tasks.base import AnyTaskSpec, TaskSpec, Transfer
 from saccade.tasks.text_classification.config import TEXT_CLASSIFIERS, ClassifyRecipe
 from saccade.tasks.text_classification.data import (
     SYNTHETIC_LABELLED_TEXTS,
@@ -25,4 +25,5 @@ TEXT_CLASSIFICATION: AnyTaskSpec = TaskSpec(
     components=import_when_called("saccade.tasks.text_classification.components:text_components"),
     torch_free=lambda recipe: not recipe.is_network,
     roles=TASK_ROLES["classify"],
+    transfers={"bert": Transfer(LabelVocabulary.from_tokenizer, (), ("dropout", "pooling"))},
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,17 +15,22 @@ from saccade.data.text.labelled import LabelledText
 from saccade.data.word_splitting import SPLITTERS
 from saccade.errors import DataError
 from saccade.io.documents import parse_structure
-from saccade.tasks.text_classification.config import LabelsConfig
+from saccade.registry import import_when_called
+from saccade.tasks.text_classification.config import ClassifyRecipe, LabelsConfig
 from saccade.types.arrays import BoolArray, FloatArray, IntArray
 from saccade.types.bags import Bags, make_bags
 
+PIECE_ENCODER = import_when_called("saccade.tasks.text_classification.pieces:PieceEncoder")
+NUM_PIECE_SPECIALS = 5  # special tokens of a WordPiece tokenizer
+
 
 class LabelVocabulary(NamedTuple):
-    """Known words, labels, and the number of training texts of each label."""
+    """Known words or a tokenizer, labels, and the number of training texts of each label."""
 
     words: list[str]  # empty for n-grams, which are hashed
     labels: list[str]
     met: list[int]  # counts of the labels
+    pieces: dict[str, Any] = {}  # of bert: the tokenizer, as plain values
 
     @property
     def label_ids(self) -> dict[str, int]:
@@ -34,21 +39,42 @@ class LabelVocabulary(NamedTuple):
 
     def model_sizes(self) -> dict[str, int]:
         """Return the settings of a network that follow from the words and labels."""
-        return {"vocab_size": len(self.words) + 1, "outputs": len(self.labels)}
+        size = len(self.words) + 1
+        if self.pieces:
+            size = len(self.pieces["tokens"]) + NUM_PIECE_SPECIALS
+        return {"vocab_size": size, "outputs": len(self.labels)}
+
+    @classmethod
+    def from_tokenizer(cls, tokenizer: Any) -> "LabelVocabulary":
+        """Return the vocabulary of an encoder that was trained for another task, without labels."""
+        return cls([], [], [], tokenizer.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return self._asdict()
+        values = self._asdict()
+        if not self.pieces:  # as in files of versions before bert
+            del values["pieces"]
+        return values
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "LabelVocabulary":
         """Rebuild a vocabulary from plain values."""
         found: LabelVocabulary = parse_structure(cls, values)
+        if found.pieces and not isinstance(found.pieces.get("tokens"), list):
+            raise ValueError("got a tokenizer without tokens")
         if len(found.labels) != len(found.met) or not found.labels:
             raise ValueError(f"got {len(found.labels):,} labels and {len(found.met):,} counts")
         if len({*found.words}) < len(found.words) or len({*found.labels}) < len(found.labels):
             raise ValueError("got a word or a label twice")
         return found
+
+
+@runtime_checkable
+class TextEncoder(Protocol):
+    """Encodes texts as ids; a network gets them increased by 1, with 0 for padding."""
+
+    def encode(self, texts: Iterable[str]) -> Bags:
+        """Return the ids of each text."""
 
 
 class WordEncoder:
@@ -73,7 +99,7 @@ class TextSplit:
 
     texts: Sequence[str]
     labels: Bags  # label ids; −1 is a label that the run does not know
-    encoder: WordEncoder
+    encoder: TextEncoder
     unknown: Mapping[str, int]  # labels that the run does not know, and their counts
     is_held_out: bool = True  # False: the training texts themselves
 
@@ -117,10 +143,18 @@ class TextSplit:
         return digest.hexdigest()
 
 
+def make_text_encoder(recipe: ClassifyRecipe, vocabulary: LabelVocabulary) -> TextEncoder:
+    """Return what encodes texts for a model: words, or for bert the pieces of its tokenizer."""
+    if vocabulary.pieces:
+        encoder: TextEncoder = PIECE_ENCODER(recipe, vocabulary.pieces)
+        return encoder
+    return WordEncoder(vocabulary.words, recipe.data.split)
+
+
 def encode_split(
     texts: Sequence[LabelledText],
     vocabulary: LabelVocabulary,
-    encoder: WordEncoder,
+    encoder: TextEncoder,
     is_held_out: bool = True,
 ) -> TextSplit:
     """Return texts with the ids of their labels."""
