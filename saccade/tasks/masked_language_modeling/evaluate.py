@@ -100,9 +100,7 @@ class MaskedLMEvaluator(Evaluator[TokenStream]):
             "perplexity": "e to the loss",
         }
         if data.pairs:
-            found["next_sentence_accuracy"] = (
-                "share of the pairs of segments of which is known whether the second follows"
-            )
+            found["next_sentence_accuracy"] = "share of the pairs whose label is predicted"
         return found
 
     def floors(self, train: TokenStream, split: TokenStream) -> dict[str, dict[str, float]]:
