@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 INCOMPLETE_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # decoded from a part of a character's bytes
 CHOICES_SECTION = "Choices (language models)"
+SEARCH_SECTION = "Search (sentence vectors)"
 DEFAULT_DECODING = {"beam": 1, "n_best": 1}
 DEFAULT_ENGINE = "fused"
 
@@ -103,8 +104,9 @@ def predict_command(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Sentence vectors: the nearest sentences of this file, whose index is stored in "
-            "the run; how many by --n-best.",
+            help="The nearest sentences of this file, whose index is stored in the run; how many "
+            "by --n-best.",
+            rich_help_panel=SEARCH_SECTION,
         ),
     ] = None,
     search: Annotated[
