@@ -10,7 +10,11 @@ from saccade.tasks.image_classification.config import ImageRecipe
 IMAGE_LEARNING_RATES = {"lenet": 3e-3}
 
 # small versions for two cores, which learn published sets in minutes
-PUBLISHED_SIZES: dict[str, dict[str, Any]] = {"airbench": {"width": 32}, "resnet18": {"width": 16}}
+FASHION_MNIST_SIZES: dict[str, dict[str, Any]] = {
+    "airbench": {"width": 32},
+    "resnet18": {"width": 16},
+}
+CIFAR_10_SIZES: dict[str, dict[str, Any]] = {"airbench": {"width": 64}, "resnet18": {"width": 32}}
 PUBLISHED_TRAINING: dict[str, Any] = {
     "batch_tokens": 128,
     "warmup": 300,
@@ -48,7 +52,7 @@ def fashion_mnist_recipe(model: str = "airbench") -> ImageRecipe:
             "augment": {"flip": True, "crop": 2},
             "test_time_flip": True,
         },
-        model=PUBLISHED_SIZES.get(model, {}) | {"name": model},
+        model=FASHION_MNIST_SIZES.get(model, {}) | {"name": model},
         train=PUBLISHED_TRAINING | {"steps": 6000, "learning_rate": 3e-3},
     )
 
@@ -62,7 +66,7 @@ def cifar_10_recipe(model: str = "airbench") -> ImageRecipe:
             "augment": {"flip": True, "crop": 2},
             "test_time_flip": True,
         },
-        model=PUBLISHED_SIZES.get(model, {}) | {"name": model},
+        model=CIFAR_10_SIZES.get(model, {}) | {"name": model},
         train=PUBLISHED_TRAINING | {"steps": 4000, "learning_rate": 3e-3},
     )
 
