@@ -19,7 +19,7 @@ class EpisodeRecord:
 
     world: str
     model: str
-    kind: str  # of the numbers: "value", "probability" or "mean" (of continuous actions)
+    quantity: str  # of the numbers: "value", "probability" or "mean" (of continuous actions)
     names: Sequence[str]  # of the actions, or of their components
     numbers: FloatArray  # (T, A)
     actions: IntArray | FloatArray  # index of the action taken (T), or the vectors (T, A)
@@ -67,7 +67,7 @@ class EpisodeRecord:
             for name, column in zip(self.names, self.numbers.T, strict=True)
         ]
         panels = [
-            LinePanel(f"{self.kind.capitalize()} of each action", lines, "step", self.kind),
+            LinePanel(f"{self.quantity.capitalize()} of each action", lines, "step", self.quantity),
             LinePanel(
                 f"Rewards, {self.total:.4g} in total",
                 [PlotLine("sum so far", steps, self.rewards.cumsum())],
@@ -94,7 +94,7 @@ class EpisodeRecord:
             "overestimation": self.overestimation,
             "actions": self.actions.tolist(),
             "rewards": self.rewards.tolist(),
-            self.kind: self.numbers.tolist(),
+            self.quantity: self.numbers.tolist(),
             "names": [*self.names],
             "values": None if self.predicted is None else self.predicted.tolist(),
         }

@@ -14,7 +14,7 @@ def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
     one, two = (v.astype(np.float64) / max(np.abs(v).max(), 1e-300) for v in (a, b))
     one, two = one - one.mean(), two - two.mean()
     scale = np.linalg.norm(one) * np.linalg.norm(two)
-    return float(one @ two / scale) if scale > 0 else float("nan")
+    return float(np.clip(one @ two / scale, -1, 1)) if scale > 0 else float("nan")
 
 
 def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:

@@ -58,7 +58,7 @@ def _draw(record: EpisodeRecord, step: int) -> Image.Image:
     left = width + 12
     so_far = float(record.rewards[:step].sum())
     draw.text((left, 8), f"step {step + 1}   return {so_far:.4g}", fill=TEXT_COLOR)
-    draw.text((left, 28), f"{record.kind} of each action", fill=MUTED_COLOR)
+    draw.text((left, 28), f"{record.quantity} of each action", fill=MUTED_COLOR)
     low, high = _limits(record)
     for row in range(min(len(record.names), MAX_ROWS)):
         top = 50 + row * ROW_HEIGHT
@@ -79,7 +79,7 @@ def _draw(record: EpisodeRecord, step: int) -> Image.Image:
 def _limits(record: EpisodeRecord) -> tuple[float, float]:
     """Return the ends of the bars; 0 is between them, unless values differ by less than it."""
     low, high = float(record.numbers.min()), float(record.numbers.max())
-    if record.kind != "value":
+    if record.quantity != "value":
         low, high = min(0.0, low), max(0.0, high)
     return (low, high) if high > low else (low, low + 1.0)
 

@@ -14,6 +14,7 @@ from saccade.inspection import figures
 from saccade.inspection.activations import activation_curve, gelu_approximations
 from saccade.inspection.attention_map import AttentionMap
 from saccade.inspection.attribution import Attribution
+from saccade.inspection.episode import EpisodeRecord
 from saccade.inspection.image_figures import EmbeddingMap, ImageGrid, ImageMap, ImageMaps
 from saccade.inspection.signal_propagation import propagate
 from saccade.plots.comparison import (
@@ -33,7 +34,7 @@ MAP = AttentionMap(np.full((2, 3), 1 / 3), ["a", "b"], ["x", "y", "z"], "head 1"
 HEAT = figures.HeatMap(np.array([[0.1, -0.5], [2.0, 0.0]]), ["a", "b"], ["x", "y"], "update gate")
 RECORDS = [{"step": step, "loss": 1.0 / step, "norm": 0.5, "best": True} for step in (1, 2)]
 UNITS = [[figures.GraphUnit("in", {"x": 1.0}, None)], [figures.GraphUnit("out", {"z": 1.0}, 0.1)]]
-FIGURES: list[figures.Figure] = [
+FIGURES: list[figures.Figure | EpisodeRecord] = [
     figures.AttentionGrid([MAP, MAP]),
     Attribution(["age", "job"], np.array([1.5, -0.2]), "yes", "occlusion", 1.0, cells=["31", "?"]),
     figures.HeatMapGrid([HEAT, HEAT._replace(rows=[], limits=(-1.0, 1.0))], "gates"),
@@ -90,15 +91,28 @@ FIGURES: list[figures.Figure] = [
         np.array([1]),
         [np.zeros((2, 2, 1), np.uint8)],
     ),
+    EpisodeRecord(
+        "CliffWalking-v1",
+        "q_learning",
+        "value",
+        ["up", "right"],
+        np.array([[-3.0, -2.0], [-2.0, -1.0]]),
+        np.array([1, 1]),
+        np.array([-1.0, -1.0]),
+        discount=1.0,
+        is_cut_off=False,
+        predicted=np.array([-2.0, -1.5]),
+    ),
 ]
 
 
 def test_render_table_covers_every_figure() -> None:
-    assert set(DRAW) == set(get_args(figures.Figure)) == {type(figure) for figure in FIGURES}
+    drawn = {*get_args(figures.Figure), EpisodeRecord}
+    assert set(DRAW) == drawn == {type(figure) for figure in FIGURES}
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: type(figure).__name__)
-def test_save_figure_draws(figure: figures.Figure, tmp_path: Path) -> None:
+def test_save_figure_draws(figure: figures.Figure | EpisodeRecord, tmp_path: Path) -> None:
     assert save_figure(figure, tmp_path / "figure.png") in ([], ["∅ row 2: U+000A"])
     assert imread(tmp_path / "figure.png").std() > 0.01
     with pytest.raises(ValueError, match="a picture can be .png"):
@@ -106,7 +120,7 @@ def test_save_figure_draws(figure: figures.Figure, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: type(figure).__name__)
-def test_figure_to_json_is_strict_json(figure: figures.Figure) -> None:
+def test_figure_to_json_is_strict_json(figure: figures.Figure | EpisodeRecord) -> None:
     value = json.loads(json.dumps(figure_to_json(figure), allow_nan=False))
     assert value["kind"] == type(figure).__name__
 

@@ -401,7 +401,7 @@ def test_episode_is_recorded_with_pictures_and_returns(runs: dict[str, Run]) -> 
     assert record.predicted is not None and record.overestimation is not None
     assert record.overestimation == pytest.approx(np.mean(record.predicted - expected))
     found = runs["ppo"].episode(2, mode=None).record
-    assert found.frames == () and found.kind == "probability"
+    assert found.frames == () and found.quantity == "probability"
     np.testing.assert_allclose(found.numbers.sum(1), 1.0)
 
 

@@ -83,7 +83,7 @@ def _record(
     return EpisodeRecord(
         world=spaces.world,
         model=agent.recipe.model_name,
-        kind="mean" if agent.is_continuous else kind,
+        quantity="mean" if agent.is_continuous else kind,
         names=names,
         numbers=np.array(numbers),
         actions=np.array(actions),
