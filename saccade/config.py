@@ -21,7 +21,16 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType, UnionType
-from typing import Any, Protocol, TypeVar, Union, get_origin, runtime_checkable
+from typing import (
+    Any,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    runtime_checkable,
+)
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -301,23 +310,45 @@ def override_settings(config: ConfigT, changes: dict[str, Any]) -> ConfigT:
     values = config.model_dump(exclude_unset=True)
     complaints = []
     for path, value in changes.items():
-        owner: Any = config
-        group = values
-        *parents, name = path.split(".")
-        for parent in parents:
-            if isinstance(owner, Config) and parent in type(owner).model_fields:
-                owner = getattr(owner, parent)
-                # a group left at its default needs its discriminator
-                start = owner.model_dump(exclude_unset=True) if isinstance(owner, Config) else {}
-                group = group.setdefault(parent, start)
-            else:
-                owner = None
-                break
-        if not isinstance(owner, Config) or name not in type(owner).model_fields:
+        found = _setting_at(config, values, path)
+        if found is None:
             complaints.append(_unknown_path(config, path))
-            continue
-        group[name] = _parse_as(type(owner).model_fields[name].annotation, value)
+        else:
+            found.group[found.name] = _parse_as(found.annotation, value)
     return _validated(type(config), values, complaints)
+
+
+class _Setting(NamedTuple):
+    """Where a setting is within plain values, and its type."""
+
+    group: dict[str, Any]
+    name: str
+    annotation: Any
+
+
+def _setting_at(config: Config, values: dict[str, Any], path: str) -> _Setting | None:
+    """Return the setting, or entry of a table of settings, at a dotted path; None: there is none.
+
+    Groups on the way that `values` does not have are added to it.
+    """
+    owner: Any = config
+    group, annotation = values, None
+    *parents, name = path.split(".")
+    for parent in parents:
+        if not isinstance(owner, Config) or parent not in type(owner).model_fields:
+            return None
+        annotation = type(owner).model_fields[parent].annotation
+        owner = getattr(owner, parent)
+        # a group left at its default needs its discriminator
+        start = owner.model_dump(exclude_unset=True) if isinstance(owner, Config) else owner
+        if not isinstance(start, dict):
+            return None
+        group = group.setdefault(parent, dict(start))
+    if get_origin(annotation) is dict and isinstance(owner, dict):  # the names are free
+        return _Setting(group, name, get_args(annotation)[1]) if name else None
+    if not isinstance(owner, Config) or name not in type(owner).model_fields:
+        return None
+    return _Setting(group, name, type(owner).model_fields[name].annotation)
 
 
 def _unknown_path(config: Config, path: str) -> str:

@@ -228,6 +228,26 @@ def test_override_setting_refuses_an_unknown_path(path: str) -> None:
     assert "There are: model.dropout, model.heads, model.name, model.norm" in str(caught.value)
 
 
+class Options(Config):
+    data: Training = Training()
+    arguments: dict[str, bool | int | float | str] = {"depth": 2}
+    counts: dict[str, int] = {}
+
+
+def test_override_settings_sets_entries_of_a_table_by_name() -> None:
+    """Their names are free; other entries stay, and so does the default of the class."""
+    changes = {"arguments.wide": "false", "arguments.rate": "0.5", "arguments.map": "8x8"}
+    found = override_settings(Options(), changes)
+    assert found.arguments == {"depth": 2, "wide": False, "rate": 0.5, "map": "8x8"}
+    assert override_setting(found, "arguments.depth", "3").arguments["depth"] == 3
+    assert Options().arguments == {"depth": 2}
+    for path in ("arguments.", "arguments.map.x", "argument.map"):
+        with pytest.raises(ConfigError, match="there is no setting"):
+            override_setting(Options(), path, "1")
+    with pytest.raises(ConfigError, match=r"counts\.tall is 'x': expected an integer"):
+        override_setting(Options(), "counts.tall", "x")
+
+
 def test_override_setting_suggests_the_nearest_path() -> None:
     with pytest.raises(ConfigError, match=r"'modle\.width'\. Did you mean 'model\.width'\?"):
         override_setting(Whole(), "modle.width", "1")

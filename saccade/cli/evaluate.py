@@ -91,8 +91,9 @@ def evaluate_command(
     saccade evaluate runs/cart --episodes 100
     """
     data = data_or_file(data, file)
+    if data is None and (set or episodes is not None):
+        data = _world_of(run, episodes)
     if episodes is not None:
-        data = data or _world_of(run)
         set = [*(set or []), f"data.test_episodes={episodes}"]
     settings = file_settings(set, data)
     if data is not None:
@@ -129,15 +130,23 @@ def evaluate_command(
         console.print(f"\n{title}", rows_table(rows), sep="\n")
 
 
-def _world_of(run: Path) -> str:
-    """Return the environment of a run; ConfigError if it has another task."""
+def _world_of(run: Path, episodes: int | None) -> str | None:
+    """Return the environment of a run, None of another task; ConfigError if it has no episodes."""
+    from saccade.io.machine import is_made_here
+    from saccade.io.run_folder import read_run_settings
+    from saccade.runs.data_paths import check_foreign_sources
+
     recipe = read_run_recipe(run)
-    if not hasattr(recipe.data, "world"):
+    if hasattr(recipe.data, "world"):
+        if not is_made_here(recipe.data.model_dump(), read_run_settings(run)["made"]):
+            check_foreign_sources(recipe, run)
+        return recipe.data_name
+    if episodes is not None:
         raise ConfigError(
             f"got --episodes for a run of the task {recipe.task}; expected one of control; try "
             "without --episodes."
         )
-    return recipe.data_name
+    return None
 
 
 def _in_text(title: str) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from saccade.cli.opening import check_file, load_torch_for
+from saccade.cli.opening import load_torch_for
 from saccade.cli.options import (
     DataArgument,
     JsonOption,
@@ -62,7 +62,6 @@ def finetune_command(
     changes = parse_overrides(set) | run_role_settings(run, columns)
     from saccade.recipes.resolve import resolve_finetune_recipe
 
-    check_file(data)
     _, _, changes, printed = preview_run_data(run, data, changes)
     load_torch_for(resolve_finetune_recipe(run, data, changes=changes, online=online))
     from saccade.workflows.finetune import default_finetune_folder, finetune_run

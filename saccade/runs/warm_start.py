@@ -34,10 +34,12 @@ def inherit_config(
         kept = transfers[other.task].data_settings
         changeable = transfers[other.task].open_model_settings
     if kept is None or not is_incremental:
+        instead = "to put the old and the new data into one file, and train on that"
+        if hasattr(recipe.data, "world"):
+            instead = "saccade train control --world NAME, which trains from scratch"
         raise ConfigError(
             f"{where}: got {other.model_name}, which is fitted to all of its data together and "
-            "cannot be trained further; try to put the old and the new data into one file, and "
-            "train on that."
+            f"cannot be trained further; try {instead}."
         )
     fields, kept_model = {*type(recipe.model).model_fields}, other.model.model_dump()
     if recipe.task != other.task:  # whose model may have settings of its own

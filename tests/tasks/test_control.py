@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scipy.stats import trim_mean
 
 from saccade.errors import ConfigError, DataError
 from saccade.inspection.episode import EpisodeRecord
@@ -27,6 +28,7 @@ from saccade.tasks.control.replay import ReplayMemory
 from saccade.tasks.control.rollout import collect_episodes, log_probabilities, prepare_batch
 from saccade.training.loop import Event, StepEvent
 from saccade.workflows.compare import compare_models
+from tests.tasks.worlds import Corridor
 
 CORRIDOR = "tests.tasks.worlds:Corridor"
 TINY: dict[str, Any] = {
@@ -358,6 +360,22 @@ def test_world_that_cannot_be_trained_on(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("world", "argument", "message"),
+    [
+        (CORRIDOR, "slipp", "got 'slipp' in .* Did you mean 'slip'. It takes: slip"),
+        ("CartPole-v1", "gravity", "got 'gravity' in .* It takes: sutton_barto_reward"),
+        (CORRIDOR, "render_mode", "got render_mode in .*try saccade look RUN --save"),
+    ],
+)
+def test_unknown_argument_of_an_environment_is_refused(
+    world: str, argument: str, message: str
+) -> None:
+    recipe = recipe_of("dqn", world, **{f"data__arguments__{argument}": "3"})
+    with pytest.raises(ConfigError, match=message):
+        prepare_environment(recipe, PrepareContext())
+
+
 def test_what_is_unusual_of_an_environment_is_stated() -> None:
     for world, notes in {
         "Corridor": ["each is cut off after 1,000"],
@@ -415,6 +433,29 @@ def test_return_after_a_time_limit_is_unknown() -> None:
     assert record.overestimation == pytest.approx(
         np.mean([100 - (1 - 0.99 ** (400 - t)) / 0.01 for t in range(102)])
     )
+
+
+@pytest.mark.parametrize("method", ["render", "reset"])
+def test_environment_that_cannot_be_drawn(
+    method: str, runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Only the picture needs a display."""
+
+    def no_display(self: Corridor, **options: Any) -> Any:
+        if self.render_mode is not None:
+            raise RuntimeError("no available video device\nmore")
+        return reset(self, **options)
+
+    reset = Corridor.reset
+    monkeypatch.setattr(Corridor, method, no_display)
+    from saccade.cli.main import run as command
+
+    for name, code in {"play.gif": 2, "play.png": 0}.items():
+        out = tmp_path / name
+        assert command(["look", str(runs["dqn"].folder), "--save", str(out)]) == code
+        assert out.exists() == (code == 0)
+    with pytest.raises(ConfigError, match=r"no available video device\); .*try --save play\.png"):
+        runs["dqn"].episode(1)
 
 
 def test_play_is_saved_as_animation_lines_and_text(runs: dict[str, Run], tmp_path: Path) -> None:
@@ -479,6 +520,9 @@ def test_number_of_episodes_of_the_command(
     assert command(["evaluate", folder, "--episodes", "3", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["examples"] == 3 and len(found["returns"]) == 3
+    assert command(["evaluate", folder, "--episodes", "9", "--json"]) == 0
+    nine = json.loads(capsys.readouterr().out)
+    assert nine["interquartile_mean"] == pytest.approx(trim_mean(nine["returns"], 0.25))
     assert found["floors"]["random policy"]["return"] < found["return"]
     assert command(["look", folder, "--terminal"]) == 0
     assert "ended by the environment" in capsys.readouterr().out
@@ -493,13 +537,39 @@ def test_evaluation_in_another_environment(runs: dict[str, Run]) -> None:
         runs["dqn"].evaluate("CartPole-v1")
 
 
+def test_run_is_evaluated_and_trained_further_with_other_arguments(
+    runs: dict[str, Run], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from saccade.cli.main import run as command
+
+    folder, out = str(runs["dqn"].folder), str(tmp_path / "further")
+    slippery = ["--set", "data.arguments.slip=0.9", "--json"]
+    assert command(["evaluate", folder, "--episodes", "20", *slippery]) == 0
+    assert json.loads(capsys.readouterr().out)["return"] < 0.5
+    few = ["--set", "train.steps=2", "--set", "train.evaluate_every=1", "--out", out]
+    assert command(["finetune", folder, CORRIDOR, *slippery, *few]) == 0
+    further = load_run(Path(out))
+    assert further.recipe.data.arguments == {"slip": 0.9}
+    assert further.metadata["before"]["return"] < runs["dqn"].evaluate()["return"]
+    change = (further.model.output.weight - runs["dqn"].model.output.weight).detach()
+    assert 0.0 < float(change.abs().max()) < 0.05  # two steps of Adam with a rate of 0.01
+
+
 def test_environment_of_a_foreign_run_is_not_executed(
-    runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    runs: dict[str, Run],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     """Code is run only if it was named on this machine."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # another key
     run = load_run(runs["dqn"].folder)
     with pytest.raises(DataError, match="Corridor' is code of a module, which is therefore not"):
         run.evaluate()
+    from saccade.cli.main import run as command
+
+    for options in (["--episodes", "2"], ["--set", "data.arguments.slip=0.5"]):
+        assert command(["evaluate", str(run.folder), *options]) == 2
+        assert "is code of a module" in capsys.readouterr().err
     assert run.predict("-1 1").text == "1"
     assert run.evaluate(CORRIDOR)["return"] > 0.5

@@ -3,9 +3,10 @@
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,11 @@ def make_environment(config: EnvironmentConfig, render_mode: str | None = None) 
     if world is None:
         raise ConfigError("got no environment; expected the name of one; try --world CartPole-v1.")
     arguments = dict(config.arguments)
+    if "render_mode" in arguments:
+        raise ConfigError(
+            f"got render_mode in data.arguments of {world}; expected arguments without it, since "
+            "an environment is drawn without a window; try saccade look RUN --save play.gif."
+        )
     if render_mode is not None:
         arguments["render_mode"] = render_mode
     try:
@@ -52,11 +58,45 @@ def make_environment(config: EnvironmentConfig, render_mode: str | None = None) 
     except (ConfigError, MissingPackageError):
         raise
     except Exception as error:  # of code that is not ours
+        _refuse_unknown_arguments(world, config.arguments)
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        given = ", ".join(f"{name}={value!r}" for name, value in arguments.items()) or "none"
         raise ConfigError(
             f"got the environment {world!r}, which cannot be made ({reason[:300]}); expected one "
-            f"that takes the arguments {arguments}; try data.arguments, or install what it needs."
+            f"that takes these arguments: {given}; try --set data.arguments.NAME=VALUE, or install "
+            "what it needs."
         ) from None
+
+
+def _refuse_unknown_arguments(world: str, arguments: Mapping[str, Any]) -> None:
+    """Raise a ConfigError if the environment does not take some of the arguments."""
+    known = _argument_names(world)
+    if known is None or not (unknown := [name for name in arguments if name not in known]):
+        return
+    raise ConfigError(
+        f"got {unknown[0]!r} in data.arguments; expected an argument of {world}."
+        f"{did_you_mean(unknown[0], known)} It takes: {', '.join(known) or 'none'}."
+    )
+
+
+def _argument_names(world: str) -> list[str] | None:
+    """Return the arguments of an environment; None if any name, or if they are not known."""
+    package = gymnasium()
+    module_name, _, name = world.rpartition(":")
+    try:
+        if name in package.registry:
+            entry = package.registry[name].entry_point
+            maker = (
+                package.envs.registration.load_env_creator(entry) if type(entry) is str else entry
+            )
+        else:
+            maker = getattr(_import_module(module_name, world), name)
+        parameters = signature(maker).parameters.values()
+    except Exception:  # of code that is not ours
+        return None
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return [parameter.name for parameter in parameters if parameter.name != "render_mode"]
 
 
 def _make(world: str, arguments: dict[str, Any]) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from saccade.metrics.seeds import interquartile_mean
 from saccade.tasks.base import Evaluator
 from saccade.tasks.control.agent import Agent
 from saccade.tasks.control.data import EnvironmentSplit
@@ -42,6 +43,7 @@ class ControlEvaluator(Evaluator[EnvironmentSplit]):
         metrics = summarise(greedy)
         conventions = {
             "return": f"mean undiscounted return of {count} episodes, greedy",
+            "interquartile_mean": "mean of the middle half of the returns",
             "deviation": "standard deviation of the returns over the episodes",
             "low": "lower end of the 95 % confidence interval of the mean",
             "high": "its upper end",
@@ -73,10 +75,11 @@ class ControlEvaluator(Evaluator[EnvironmentSplit]):
 
 
 def summarise(episodes: Episodes) -> dict[str, float]:
-    """Return mean, deviation and confidence interval of the returns, and the mean length."""
+    """Return means, deviation and confidence interval of the returns, and the mean length."""
     mean, error = _mean_and_error(episodes.returns)
     return {
         "return": mean,
+        "interquartile_mean": float(interquartile_mean(episodes.returns)),
         "deviation": float(episodes.returns.std()),
         "low": mean - NORMAL_95 * error,
         "high": mean + NORMAL_95 * error,

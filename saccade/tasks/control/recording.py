@@ -1,6 +1,6 @@
 """Recording of one episode of an agent, with pictures where the environment draws them."""
 
-from contextlib import suppress
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -38,20 +38,21 @@ def record_episode(
     if mode is not None and mode not in render_modes(split):
         mode = None
     with without_display():
-        runner = split.runner(number, 1, mode)
         try:
-            return _record(agent, runner, split, explore, mode)
+            with closing(split.runner(number, 1, mode)) as runner:
+                return _record(agent, runner, split, explore, mode)
         except (SaccadeError, KeyboardInterrupt):
             raise
         except Exception as error:  # of code that is not ours
+            reason = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+            needs = "an episode" if mode is None else "one that is drawn without a display"
+            advice = "to correct the environment"
+            if mode is not None:
+                advice = "--save play.png for the values only, or pip install 'saccade[rl]'"
             raise ConfigError(
-                f"{split.spaces.world}: got an error of the environment ({type(error).__name__}: "
-                f"{error}); expected an episode; try without --save, or install what drawing "
-                "needs: pip install 'saccade[rl]'."
+                f"{split.spaces.world}: got an error of the environment ({reason}); expected "
+                f"{needs}; try {advice}."
             ) from None
-        finally:
-            with suppress(Exception):
-                runner.close()
 
 
 def _record(

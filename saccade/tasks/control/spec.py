@@ -15,6 +15,7 @@ CONTROL: AnyTaskSpec = TaskSpec(
     prepare=import_when_called("saccade.tasks.control.data:prepare_environment"),
     load_split=import_when_called("saccade.tasks.control.data:load_environment_split"),
     read_preprocessor=Spaces.from_json,
+    transferable_data_settings=(),
     is_trained_by_steps=True,
     components=import_when_called("saccade.tasks.control.components:control_components"),
     torch_free=lambda recipe: not recipe.is_network,
