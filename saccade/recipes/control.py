@@ -18,6 +18,29 @@ CONTROL_TRAINING: dict[str, dict[str, Any]] = {
 }
 CONTROL_SIZES = {"a2c": {"rollout_steps": 32}, "dqn": {"hidden": 128}}
 
+# of environments that the settings of CartPole do not learn, by environment and model
+WORLD_SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
+    ("MountainCar-v0", "dqn"): {  # of RL Baselines3 Zoo (Raffin 2020), whose target interval is 300
+        "model.hidden": 256,
+        "model.discount": 0.98,
+        "model.replay_size": 10_000,
+        "model.collect_steps": 16,
+        "model.updates": 8,
+        "model.exploration_steps": 24_000,
+        "model.epsilon_end": 0.07,
+        "model.target_interval": 600,
+        "train.batch_tokens": 128,
+        "train.learning_rate": 4e-3,
+        "train.steps": 60_000,
+        "train.evaluate_every": 3000,
+    },
+}
+
+
+def world_settings(world: str | None, model: str) -> dict[str, Any]:
+    """Return settings by dotted path for a model in an environment that needs others."""
+    return WORLD_SETTINGS.get((world or "", model), {})
+
 
 def control_recipe(model: str | None = None) -> ControlRecipe:
     """Act in an environment of Gymnasium or your own (--world): the cliff in seconds."""

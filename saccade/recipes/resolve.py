@@ -8,7 +8,7 @@ from saccade.config import build_config, override_settings, read_toml
 from saccade.data.records.role_names import TASK_ROLES
 from saccade.errors import ConfigError
 from saccade.io.run_folder import read_run_settings
-from saccade.recipes.control import control_recipe
+from saccade.recipes.control import control_recipe, world_settings
 from saccade.recipes.preview import choose_task
 from saccade.registry import LazyRegistry, did_you_mean, lookup
 from saccade.tasks.base import Recipe
@@ -131,6 +131,11 @@ def resolve_recipe(
         changes = _reset_for(recipe, data) | changes | _data_source(recipe, data)
     if isinstance(what, str) and not what.endswith(".toml"):
         recipe = _with_open_length(recipe, changes)
+    if what == "control":
+        own = world_settings(data or changes.get("data.world"), recipe.model_name)
+        changes = own | changes
+        if own:
+            notes += (f"{recipe.model_name} has other settings in this environment (run.toml).",)
     recipe = override_settings(recipe, changes)
     if all(getattr(recipe.data, name, None) is None for name in DATA_SOURCES):
         expected = "pairs.tsv (source TAB target), or a.en,a.de"

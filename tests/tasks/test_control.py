@@ -399,6 +399,20 @@ def test_model_follows_from_the_environment() -> None:
     assert steps.recipe.train.model_dump()["steps"] == 7
 
 
+@pytest.mark.parametrize("model", ["dqn", None])
+def test_environment_can_have_settings_of_its_own(model: str | None) -> None:
+    """They replace those of the recipe, and not those that are given."""
+    given = {"model.target_interval": "70"}
+    found = resolve_recipe("control", data="MountainCar-v0", model=model, changes=given)
+    config = found.recipe.model.model_dump()
+    assert (config["hidden"], config["discount"], config["target_interval"]) == (256, 0.98, 70)
+    assert "other settings in this environment" in found.notes[-1]
+    other = resolve_recipe("control", data="Acrobot-v1", model=model, changes=given).recipe
+    assert other.model.model_dump()["hidden"] == 128
+    policy = resolve_recipe("control", data="MountainCar-v0", model="ppo").recipe
+    assert policy.train == resolve_recipe("control", data="Acrobot-v1", model="ppo").recipe.train
+
+
 def test_q_network_is_a_plain_module() -> None:
     assert isinstance(objective_of("dqn").model, QNetwork)
 
