@@ -34,6 +34,12 @@ WORLD_SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
         "train.steps": 60_000,
         "train.evaluate_every": 3000,
     },
+    ("Pendulum-v1", "ppo"): {
+        "model.discount": 0.9,
+        "train.learning_rate": 1e-3,
+        "train.steps": 6400,
+        "train.evaluate_every": 320,
+    },
 }
 
 

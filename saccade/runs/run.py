@@ -149,8 +149,15 @@ class Run:
 
     @cached_property
     def inspector(self) -> Inspector[Any]:
-        """The inspector of this model."""
+        """The inspector of this model; that of a table makes its environment."""
+        if hasattr(self.recipe.data, "world") and not self.is_own:
+            check_foreign_sources(self.recipe, self.folder)
         return self.components.inspector(self.recipe, self.model, self.preprocessor)
+
+    @property
+    def is_own(self) -> bool:
+        """True for a run that was made on this machine."""
+        return is_made_here(self.recipe.data.model_dump(), self.metadata)
 
     @property
     def is_trained_by_loop(self) -> bool:
@@ -623,13 +630,12 @@ class Run:
 
         Of a run of another machine, data outside of its folder must be that of the training.
         """
-        is_own = is_made_here(self.recipe.data.model_dump(), self.metadata)
-        if not is_own:
+        if not self.is_own:
             check_foreign_sources(self.recipe, self.folder)
         recipe = self.located_recipe()
         context = PrepareContext(preprocessor=self.preprocessor, scratch_dir=self.scratch_dir())
         data = prepare_data(recipe, context, console)
-        if not is_own and is_outside(recipe, self.folder):
+        if not self.is_own and is_outside(recipe, self.folder):
             self._check_fingerprint(data)
         return data
 

@@ -585,5 +585,7 @@ def test_environment_of_a_foreign_run_is_not_executed(
     for options in (["--episodes", "2"], ["--set", "data.arguments.slip=0.5"]):
         assert command(["evaluate", str(run.folder), *options]) == 2
         assert "is code of a module" in capsys.readouterr().err
+    assert command(["look", str(run.folder), "[-0.5, 0.25]"]) == 2
+    assert "is code of a module" in capsys.readouterr().err
     assert run.predict("-1 1").text == "1"
     assert run.evaluate(CORRIDOR)["return"] > 0.5
