@@ -103,6 +103,8 @@ def open_input(
 
         if has_tokens(path):
             return _token_input(path, run.tagged)
+    if run.task == "answer" and path != STANDARD_INPUT and is_record_file(path):
+        return _question_input(path, run.options)
     if path != STANDARD_INPUT and run.task == "table" and schema is not None:
         records = open_records(path, run.options)
         if records.format not in LINE_FORMATS or not _is_line_table(path, records, schema):
@@ -213,6 +215,17 @@ def _token_input(path: str, data: "TaggedTextConfig") -> FileInput:
     note = f"read the tokens of {len(sentences):,} sentences of {path}."
     rows = (InputRow(" ".join(tokens), tokens) for tokens in sentences)
     return FileInput(lambda warn: iter([rows]), notes=(note,))
+
+
+def _question_input(path: str, options: "RoleOptions") -> FileInput:
+    """Return the questions and contexts of SQuAD's JSON, JSON lines or a table."""
+    from saccade.data.answering.readers import read_question_rows
+
+    questions = read_question_rows(path, options)
+    note = f"read {len(questions):,} questions with their contexts from {path}."
+    rows = (InputRow(q.question, (q.question, q.context), (q.id, *q[1:3])) for q in questions)
+    columns = ("id", "question", "context")
+    return FileInput(lambda warn: iter([rows]), columns, notes=(note,))
 
 
 def _cells(records: "Records") -> Iterator[tuple[str | None, ...]]:

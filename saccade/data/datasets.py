@@ -56,6 +56,7 @@ class DatasetInfo:
     has_tags: bool = False  # a tag for each token of its text
     classes: tuple[str, ...] = ()  # of images, in the order of their numbers
     has_sentences: bool = False  # with others of similar or other meaning, for sentence vectors
+    has_answers: bool = False  # questions about a context, with answers in it
     subset: str = ""  # folder in $SACCADE_DATA with a part of the images, if the whole is absent
 
 
@@ -82,6 +83,7 @@ _STS = (
     "stsbenchmark"
 )
 _WNUT17 = "https://raw.githubusercontent.com/leondz/emerging_entities_17/master"
+_XQUAD = "https://raw.githubusercontent.com/deepmind/xquad/master"
 _WIKITEXT_2 = "https://wikitext.smerity.com/wikitext-2-v1.zip"
 
 _CATALOGUE = (
@@ -298,6 +300,22 @@ _CATALOGUE = (
         },
         has_tags=True,
     ),
+    DatasetInfo(
+        name="xquad",
+        homepage="https://github.com/deepmind/xquad",
+        terms="CC BY-SA 4.0, Artetxe et al. 2020",
+        languages=(),
+        files=tuple(
+            DatasetFile(name, f"{_XQUAD}/{name}", bytes=size)
+            for name, size in (
+                ("xquad.de.json", 669_810),
+                ("xquad.en.json", 609_383),
+                ("xquad.zh.json", 808_652),
+            )
+        ),
+        splits={},
+        has_answers=True,
+    ),
 )
 
 PAIR_DATASETS = {dataset.name: dataset for dataset in _CATALOGUE if dataset.languages}
@@ -310,14 +328,17 @@ IMAGE_DATASETS = {
 TEXT_DATASETS = {
     dataset.name: dataset
     for dataset in _CATALOGUE
-    if not (dataset.languages or dataset.has_images or dataset.has_tags or dataset.has_sentences)
+    if not (dataset.languages or dataset.has_images or dataset.has_tags)
+    and not (dataset.has_sentences or dataset.has_answers)
 }
 TAGGED_DATASETS = {dataset.name: dataset for dataset in _CATALOGUE if dataset.has_tags}
+ANSWER_DATASETS = {dataset.name: dataset for dataset in _CATALOGUE if dataset.has_answers}
 SENTENCE_DATASETS = {dataset.name: dataset for dataset in _CATALOGUE if dataset.has_sentences}
 DATASETS = (
     PAIR_DATASETS
     | TEXT_DATASETS
     | TAGGED_DATASETS
+    | ANSWER_DATASETS
     | SENTENCE_DATASETS
     | IMAGE_DATASETS
     | CAPTION_DATASETS

@@ -6,6 +6,7 @@ settings can be read without torch.
 
 from typing import TYPE_CHECKING, Any
 
+from saccade.models.answer_config import BertAnswererConfig
 from saccade.models.bert_config import BERT_SIZES, BertClassifierConfig, BertConfig
 from saccade.models.caption_config import (
     AttentiveCaptionerConfig,
@@ -57,6 +58,7 @@ from saccade.models.image_config import (
     VisionTransformerConfig,
 )
 from saccade.models.registry import (
+    ANSWER_MODELS,
     CAPTION_MODELS,
     FORECASTING_MODELS,
     IMAGE_MODELS,
@@ -87,6 +89,7 @@ if TYPE_CHECKING:
     from saccade.models.bahdanau import Bahdanau
     from saccade.models.base import CausalLM, EncoderDecoder, TokenModel
     from saccade.models.bert import BertEncoder
+    from saccade.models.bert_answerer import BertAnswerer
     from saccade.models.bert_classifier import BertClassifier
     from saccade.models.bert_tagger import BertTagger
     from saccade.models.bidirectional_lm import BidirectionalBase, BidirectionalLM
@@ -131,6 +134,7 @@ _LAZY = {
     "Bahdanau": "saccade.models.bahdanau:Bahdanau",
     "BertClassifier": "saccade.models.bert_classifier:BertClassifier",
     "BertEncoder": "saccade.models.bert:BertEncoder",
+    "BertAnswerer": "saccade.models.bert_answerer:BertAnswerer",
     "BertTagger": "saccade.models.bert_tagger:BertTagger",
     "BiLSTMClassifier": "saccade.models.text_classifiers:BiLSTMClassifier",
     "BiLSTMTagger": "saccade.models.taggers:BiLSTMTagger",
@@ -185,6 +189,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "ANSWER_MODELS",
     "Airbench",
     "AirbenchConfig",
     "AlexNet",
@@ -201,6 +206,8 @@ __all__ = [
     "BertClassifierConfig",
     "BertConfig",
     "BertEncoder",
+    "BertAnswerer",
+    "BertAnswererConfig",
     "BertTagger",
     "BertTaggerConfig",
     "BiLSTMClassifier",

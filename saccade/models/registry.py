@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saccade.config import Config
+from saccade.models.answer_config import BertAnswererConfig
 from saccade.models.bert_config import BertClassifierConfig, BertConfig
 from saccade.models.caption_config import (
     AttentiveCaptionerConfig,
@@ -198,6 +199,10 @@ TAGGING_MODELS: dict[str, ModelEntry] = {
     "bilstm_tagger": ModelEntry(BiLSTMTaggerConfig, "saccade.models.taggers:BiLSTMTagger"),
     "cnn_tagger": ModelEntry(CNNTaggerConfig, "saccade.models.taggers:CNNTagger"),
     "elmo": ModelEntry(ElmoTaggerConfig, "saccade.models.elmo_tagger:ElmoTagger"),
+}
+
+ANSWER_MODELS: dict[str, ModelEntry] = {
+    "bert": ModelEntry(BertAnswererConfig, "saccade.models.bert_answerer:BertAnswerer"),
 }
 
 SENTENCE_MODELS: dict[str, ModelEntry] = {

@@ -215,6 +215,7 @@ def _open_table(
 OpenFunction = Callable[[str, RoleOptions, AskColumn | None, bool], OpenedData]
 
 OPENERS: dict[str, OpenFunction] = {  # by task; the last argument: data of another run
+    "answer": lambda data, options, ask, is_other: _OpenedTable({}, [], []),
     "bert": lambda data, options, ask, is_other: open_text_corpus(
         data, options, "bert", is_other, ask
     ),

@@ -17,6 +17,7 @@ from saccade.tasks.registry import read_recipe, task_spec_for
 
 RECIPES: LazyRegistry[Callable[..., Recipe]] = LazyRegistry(
     {
+        "answer": "saccade.recipes.answering:answer_recipe",
         "bert": "saccade.recipes.bert:bert_recipe",
         "bert-small": "saccade.recipes.bert:bert_small_recipe",
         "caption": "saccade.recipes.image:caption_recipe",

@@ -9,6 +9,7 @@ from saccade.tasks.base import AnyTaskSpec, Recipe
 # loaded on first use, so that tasks without torch stay without it
 TASKS: LazyRegistry[AnyTaskSpec] = LazyRegistry(
     {
+        "answer": "saccade.tasks.answering.spec:ANSWERING",
         "bert": "saccade.tasks.masked_language_modeling.spec:MASKED_LANGUAGE_MODELING",
         "caption": "saccade.tasks.captioning.spec:CAPTIONING",
         "classify": "saccade.tasks.text_classification.spec:TEXT_CLASSIFICATION",

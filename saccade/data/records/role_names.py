@@ -133,6 +133,7 @@ TIME_ROLE = Role(
 WEIGHT_ROLE = Role("weight", "number", "Column with the weight of each row.", required=False)
 
 TASK_ROLES: dict[str, tuple[Role, ...]] = {
+    "answer": (),
     "bert": (TEXT_ROLE,),
     "caption": (IMAGE_ROLE, CAPTION_ROLE),
     "classify": (TEXT_ROLE, PAIR_ROLE, LABEL_ROLE),

@@ -53,7 +53,7 @@ def _sentence(random: np.random.Generator) -> TaggedSentence:
     for part in _pick(random, TEMPLATES).split():
         name = part.strip("{}")
         is_span = part != name
-        words = split_words(_SPANS[name](random)) if is_span else [part]
+        words = split_words(SPAN_GENERATORS[name](random)) if is_span else [part]
         tokens += words
         tags += [f"{'I' if n else 'B'}-{name}" if is_span else OUTSIDE for n in range(len(words))]
     return TaggedSentence(tuple(tokens), tuple(tags), (0,) * len(tokens))
@@ -86,7 +86,7 @@ def _amount(random: np.random.Generator) -> str:
     return f"{random.integers(2, 10_000):,} {_pick(random, _CURRENCIES)}"
 
 
-_SPANS: dict[str, Callable[[np.random.Generator], str]] = {
+SPAN_GENERATORS: dict[str, Callable[[np.random.Generator], str]] = {
     "amount": _amount,
     "date": _date,
     "location": _town,

@@ -26,7 +26,8 @@ def wordpiece_sizes(tokenizer: WordPieceTokenizer) -> dict[str, int]:
     return {"vocab_size": tokenizer.vocab_size}
 
 
-def _keep(tokenizer: WordPieceTokenizer) -> WordPieceTokenizer:
+def keep_tokenizer(tokenizer: WordPieceTokenizer) -> WordPieceTokenizer:
+    """Return the tokenizer of a pretrained encoder."""
     return tokenizer
 
 
@@ -44,7 +45,7 @@ EMBEDDING: AnyTaskSpec = TaskSpec(
     components=import_when_called("saccade.tasks.embedding.components:embedding_components"),
     roles=TASK_ROLES["embed"],
     transferable_data_settings=("tokenizer",),
-    transfers={"bert": Transfer(_keep, ("tokenizer",), ("dropout", "pooling"))},
+    transfers={"bert": Transfer(keep_tokenizer, ("tokenizer",), ("dropout", "pooling"))},
     evaluates_datasets=True,
     scratch_name="sentences",
 )

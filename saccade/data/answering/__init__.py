@@ -1,0 +1,1 @@
+"""Questions with answers that are spans of a context: files, and a generated set."""

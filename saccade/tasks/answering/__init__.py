@@ -1,0 +1,1 @@
+"""The answering task: spans of a context that answer questions."""
