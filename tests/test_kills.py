@@ -116,6 +116,7 @@ CASES = {
     "classify ngrams": train("classify", "reviews.csv", "ngrams"),
     "classify fasttext": train("classify", "reviews.csv", "fasttext", "train.threads=1"),
     "classify cnn": train("classify", "reviews.csv", "cnn", *LOOP),
+    "answer bert": train("answer", "asked.jsonl", "bert", "model.width=8", *HEADS, *LOOP),
     "tag bilstm_tagger": train("tag", "tags.conll", "bilstm_tagger", "model.word_width=4", *LOOP),
     "forecast recurrent": train("forecast", "series.csv", "recurrent", *LOOP),
     "forecast autoregressive": train("forecast", "series.csv", "autoregressive", *LOOP),
@@ -185,6 +186,11 @@ def write_data(folder: Path) -> None:
     )
     tagged = [f"{word} {'B-x' if word > 'c' else 'O'}" for line in lines for word in line.split()]
     blocks = ["\n".join(tagged[at : at + 8]) for at in range(0, len(tagged), 8)]
+    asked = (
+        {"question": "who?", "context": f"{c} {d} sat", "answers": [{"text": c}][: n % 3]}
+        for n, (c, d) in enumerate(zip("abcdefghijkl", "bcdefghijklm", strict=True))
+    )
+    (folder / "asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
     (folder / "tags.conll").write_text("\n\n".join(blocks))
     (folder / "reviews.csv").write_text(f"label,text\n{rows}")
     rows = "".join(

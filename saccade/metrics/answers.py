@@ -77,7 +77,7 @@ def best_threshold(
         answered: the score of the best span of each question, 0 without an answer.
         has_answer: whether each question has an answer; giving none is right, 1, if it has not.
 
-    The threshold is between two margins that are neighbours, or beside all of them by 1.
+    The threshold is between two margins that are neighbours, or outside all of them by 1.
     """
     order = np.argsort(margins, kind="stable")
     ordered = margins[order]

@@ -38,7 +38,7 @@ class WindowInputs(NamedTuple):
 
     @property
     def in_context(self) -> Bool[Tensor, "B T"]:
-        """Whether a position is one of the context."""
+        """True at the positions of the context."""
         at = torch.arange(self.ids.shape[1], device=self.ids.device)
         return (at >= self.context[:, None]) & (at < self.lengths[:, None] - 1)
 

@@ -113,6 +113,26 @@ def tag_cases() -> Iterator[Case]:
         yield Case(f"tag-{name}", {file: content}, train("tag", file), words)
 
 
+def answer_cases() -> Iterator[Case]:
+    row = '{"question": "Who?", "context": "Ada sang.", "id": "q7", "answers": [%s]}\n'
+    files: dict[str, tuple[bytes | str, tuple[str, ...]]] = {
+        "empty": ("", ("expected SQuAD's JSON",)),
+        "picture": (PNG + JUNK, ("got a PNG image", "expected SQuAD's JSON")),
+        "no-squad": ('{"data": 3}', ("without a list 'data'", "expected SQuAD's JSON")),
+        "not-in-context": (
+            '{"data": [{"paragraphs": [{"context": "Ada sang.", "qas": [{"id": "q7", "question": '
+            '"Who?", "answers": [{"text": "Ben", "answer_start": 0}]}]}]}]}',
+            ("q7: got the answer 'Ben', which is not in its context",),
+        ),
+    }
+    for name, (content, words) in files.items():
+        file = f"{name}.json"
+        yield Case(f"answer-{name}", {file: content}, train("answer", file), words)
+    none = row % ""
+    words = ("none with an answer", "expected some to train on")
+    yield Case("answer-none", {"none.jsonl": none}, train("answer", "none.jsonl"), words)
+
+
 def column_cases() -> Iterator[Case]:
     yield Case(
         "classify-missing-column",
@@ -350,7 +370,14 @@ def place_cases() -> Iterator[Case]:
     )
 
 
-CASES = [*file_cases(), *tag_cases(), *column_cases(), *label_cases(), *place_cases()]
+CASES = [
+    *file_cases(),
+    *tag_cases(),
+    *answer_cases(),
+    *column_cases(),
+    *label_cases(),
+    *place_cases(),
+]
 
 
 def write_files(folder: Path, files: dict[str, bytes | str]) -> None:

@@ -28,15 +28,15 @@ from saccade.tasks.answering.scorer import AnswerScorer
 from saccade.tasks.answering.windows import WindowEncoder, WindowTable, window_owners
 
 SMALL = {
-    "model.width": 32,
-    "model.hidden": 48,
-    "model.depth": 1,
+    "model.width": 64,
+    "model.hidden": 64,
+    "model.depth": 2,
     "model.dropout": 0.0,
     "train.threads": 1,
-    "train.learning_rate": 5e-3,
+    "train.learning_rate": 2e-3,
     "train.batch_tokens": 512,
-    "train.steps": 120,
-    "train.evaluate_every": 60,
+    "train.steps": 360,
+    "train.evaluate_every": 120,
     "data.window": 48,
     "data.stride": 8,
     "data.max_answer": 12,
@@ -85,7 +85,7 @@ def facts_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- windows --------------------------------------------------------------------------------------
 
 
-@given(st.integers(8, 40), st.integers(1, 40), st.integers(0, 60))
+@given(st.integers(8, 40), st.integers(1, 40), st.integers(0, 40))
 def test_windows_cover_each_token_and_own_it_once(window: int, stride: int, words: int) -> None:
     context = " ".join(["word", *["other"] * words])
     question = Question("1", "Who paid?", context, (), "a")
@@ -124,7 +124,9 @@ def test_owner_is_the_window_with_most_context() -> None:
 def test_targets_are_the_tokens_of_the_answer() -> None:
     table = encoder().encode([paid(), paid("2")._replace(answers=())])
     texts = [
-        LONG[slice(*table.characters(row, *table.targets[row]))] if table.targets[row].any() else ""
+        LONG[slice(*table.characters(row, *table.targets[row].tolist()))]
+        if table.targets[row].any()
+        else ""
         for row in range(table.ids.size)
     ]
     answered = [text for text, owner in zip(texts, table.owners, strict=True) if owner == 0]
@@ -151,7 +153,7 @@ def some_windows() -> tuple[BertAnswerer, WindowTable, Any]:
 def test_loss_equals_a_loop_over_windows() -> None:
     model, table, inputs = some_windows()
     targets = torch.from_numpy(table.targets)
-    logits = model(inputs)
+    logits = model(inputs).detach()
     for smoothing in (0.0, 0.2):
         total = 0.0
         for row in range(len(targets)):
@@ -160,7 +162,7 @@ def test_loss_equals_a_loop_over_windows() -> None:
                 log_p = logits[row, possible, side].log_softmax(0)
                 at = possible.index(int(targets[row, side]))
                 total += float(-(1 - smoothing) * log_p[at] - smoothing * log_p.mean()) / 2
-        assert float(model.loss(inputs, targets, smoothing)) == pytest.approx(total)
+        assert float(model.loss(inputs, targets, smoothing).detach()) == pytest.approx(total)
 
 
 def test_gradient_of_the_loss() -> None:
@@ -177,7 +179,7 @@ def test_gradient_of_the_loss() -> None:
     [gradient] = torch.autograd.grad(loss(x), x)
     step = torch.zeros_like(x)
     step[0, 3, 5] = 1e-3
-    slope = float(loss(x + step) - loss(x - step)) / 2e-3
+    slope = float((loss(x + step) - loss(x - step)).detach()) / 2e-3
     assert float(gradient[0, 3, 5]) == pytest.approx(slope, rel=1e-2, abs=1e-5)
 
 
@@ -306,7 +308,7 @@ def test_pretrained_encoder_is_the_start(tmp_path: Path) -> None:
     changes = {"model.width": 16, "model.depth": 1, "train.steps": 2, "train.threads": 1}
     recipe = resolve_recipe("bert", data=str(text), changes=changes).recipe
     train_recipe(recipe, tmp_path / "bert", TrainOptions())
-    start = str(tmp_path / "bert")
+    start = tmp_path / "bert"
     changes = {"train.steps": 1, "train.threads": 1, "train.learning_rate": 1e-9}
     recipe = resolve_recipe("answer", changes=changes, init_from=start).recipe
     train_recipe(recipe, tmp_path / "answer", TrainOptions(init_from=start))
@@ -341,6 +343,6 @@ def test_data_without_answers_or_of_another_script_is_refused(
     chinese = "黑豹队的防守只丢了308分"
     row = {"question": "多少分?", "context": chinese, "answers": [{"text": "308"}]}
     path.write_text(json.dumps(row) + "\n")
-    recipe = resolve_recipe("answer", data=str(path), init_from=str(facts_run)).recipe
+    recipe = resolve_recipe("answer", data=str(path), init_from=facts_run).recipe
     with pytest.raises(DataError, match="are not in the vocabulary of the encoder"):
-        train_recipe(recipe, tmp_path / "run", TrainOptions(init_from=str(facts_run)))
+        train_recipe(recipe, tmp_path / "run", TrainOptions(init_from=facts_run))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from saccade.data.records.base import ReadOptions
 from saccade.data.records.open import open_records
 from saccade.data.records.roles import find_column
+from saccade.data.tagging.readers import MAX_SIGNATURE_BYTES
 from saccade.data.task_records import is_in_memory
 from saccade.errors import DataError, bullet_list
 from saccade.io.byte_source import STANDARD_INPUT, byte_source, plain_suffix
@@ -21,10 +22,9 @@ from saccade.io.documents import parse_json
 from saccade.io.signatures import binary_kind
 from saccade.io.text_files import MAX_LISTED_ERRORS, read_lines
 
-JSON_LINE_SUFFIXES = (".jsonl", ".ndjson")
-MAX_SHOWN_CHARS = 40  # of a text in a message
-MAX_SIGNATURE_BYTES = 512  # from which files that are no text are recognised
-EXPECTED = (
+QUESTION_LINE_SUFFIXES = (".jsonl", ".ndjson")
+MAX_QUOTED_CHARS = 40  # of a text in a message
+QUESTION_FILES = (
     "expected SQuAD's JSON (data, paragraphs, context, qas), or JSON lines with question, context "
     "and answers"
 )
@@ -65,16 +65,16 @@ def read_questions(
         given: Any = data if is_in_memory(data) else _parse(name, options)
         rows = list(_walk(given))
     except ValueError as error:
-        raise DataError(f"{name}: got {error}; {EXPECTED}.") from None
+        raise DataError(f"{name}: got {error}; {QUESTION_FILES}.") from None
     if not rows:
-        raise DataError(f"{name}: got no questions; {EXPECTED}.")
+        raise DataError(f"{name}: got no questions; {QUESTION_FILES}.")
     errors: list[str] = []
     questions = [_question(row, n, needs_answers, errors) for n, row in enumerate(rows, 1)]
     if errors:
         more = len(errors) - MAX_LISTED_ERRORS
-        shown = [*errors[:MAX_LISTED_ERRORS], *([f"… and {more:,} more"] if more > 0 else [])]
+        listed = [*errors[:MAX_LISTED_ERRORS], *([f"… and {more:,} more"] if more > 0 else [])]
         raise DataError(
-            bullet_list(shown, f"{name}: got questions that cannot be used:")
+            bullet_list(listed, f"{name}: got questions that cannot be used:")
             + "\nTry to correct them, or to leave them out."
         )
     return questions
@@ -82,7 +82,7 @@ def read_questions(
 
 def read_question_rows(path: str, options: ReadOptions) -> list[Question]:
     """Return the questions of a file whose answers are not needed; it may be a table."""
-    if plain_suffix(path) in (*JSON_LINE_SUFFIXES, ".json"):
+    if plain_suffix(path) in (*QUESTION_LINE_SUFFIXES, ".json"):
         return read_questions(path, options, needs_answers=False)
     records = open_records(path, options)
     names = [find_column(records, name) for name in ("question", "context")]
@@ -101,7 +101,7 @@ def _parse(name: str, options: ReadOptions) -> Any:
         if kind:
             raise ValueError(kind)
     lines = list(read_lines(name, options.encoding))
-    if plain_suffix(name) not in JSON_LINE_SUFFIXES:
+    if plain_suffix(name) not in QUESTION_LINE_SUFFIXES:
         return parse_json("\n".join(lines))
     rows = []
     for number, line in enumerate(lines, 1):
@@ -177,18 +177,18 @@ def _answer(value: Mapping[str, Any], context: str) -> Answer:
     text, start = value.get("text"), value.get("answer_start")
     if not isinstance(text, str) or not text.strip():
         raise ValueError("got an answer without a text; expected a part of the context")
-    shown = repr(text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…")
+    quoted = repr(text if len(text) <= MAX_QUOTED_CHARS else f"{text[:MAX_QUOTED_CHARS]}…")
     if start is None:
         start = context.find(text)
         if start < 0:
-            raise ValueError(f"got the answer {shown}, which is not in its context")
+            raise ValueError(f"got the answer {quoted}, which is not in its context")
     if not isinstance(start, int) or isinstance(start, bool) or start < 0:
         raise ValueError(f"got answer_start {start!r}; expected a number of characters")
     if not context.startswith(text, start):
-        there = context[start : start + min(len(text), MAX_SHOWN_CHARS)]
+        there = context[start : start + min(len(text), MAX_QUOTED_CHARS)]
         hint = f"; the text is at {at}" if (at := context.find(text)) >= 0 else ""
         raise ValueError(
-            f"got the answer {shown}, which is not in its context at character {start:,}: there "
+            f"got the answer {quoted}, which is not in its context at character {start:,}: there "
             f"is {there!r}{hint}"
         )
     return Answer(text, start)

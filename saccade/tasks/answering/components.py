@@ -9,11 +9,12 @@ import torch
 from saccade.data.wordpiece import WordPieceTokenizer
 from saccade.metrics.answers import best_threshold
 from saccade.models.bert_answerer import BertAnswerer
+from saccade.models.bert_classifier import copy_bert_encoder
 from saccade.tasks.answering.config import AnswerRecipe
 from saccade.tasks.answering.data import QuestionSplit
 from saccade.tasks.answering.evaluate import AnswerEvaluator, span_scores
 from saccade.tasks.answering.inspect import AnswerInspector
-from saccade.tasks.answering.objective import AnswerObjective, build_answerer, copy_pretrained
+from saccade.tasks.answering.objective import AnswerObjective, build_answerer
 from saccade.tasks.answering.predict import AnswerPredictor
 from saccade.tasks.answering.scorer import AnswerScorer
 from saccade.tasks.base import Components
@@ -51,7 +52,7 @@ ANSWERER = AnswerComponents(
     evaluator=lambda *given: AnswerEvaluator(AnswerScorer(*given)),
     inspector=_inspector,
     objective=AnswerObjective,
-    transfer_weights=copy_pretrained,
+    transfer_weights=copy_bert_encoder,
     calibrate=choose_threshold,
 )
 

@@ -25,14 +25,14 @@ from saccade.tasks.answering.config import AnswerRecipe
 from saccade.tasks.answering.windows import WindowEncoder, WindowTable
 from saccade.tasks.base import Choice, PrepareContext, PreparedData
 from saccade.tasks.length import evaluation_choice, warmup_choice
+from saccade.tasks.tagging.data import BERT_RATE, BERT_RATE_WIDTH, MAX_UNKNOWN_PIECES
 from saccade.types.arrays import IntArray
 from saccade.types.progress import Progress
 
 SYNTHETIC_QUESTIONS = {"facts": generate_questions}
 EPOCHS_WITH_WEIGHTS, MIN_EPOCHS, MAX_EPOCHS = 3, 4, 20
 TRAINING_WINDOWS = 20_000  # read from scratch, within the limits of epochs
-BERT_RATE, BERT_RATE_WIDTH, NEW_BERT_RATE = 3e-5, 768, 1e-3  # narrower models take larger rates
-MAX_UNKNOWN_PIECES = 0.2  # of the pieces, above which a vocabulary does not cover the contexts
+NEW_ANSWERER_RATE = 1e-3  # of a model without pretrained weights
 MAX_CHECKED_QUESTIONS = 1000  # whose pieces are counted for that
 
 PreparedQuestions = PreparedData[AnswerRecipe, WordPieceTokenizer, "QuestionSplit"]
@@ -61,7 +61,7 @@ class QuestionSplit:
 
     @property
     def has_unanswered(self) -> bool:
-        """Whether a question has no answer in its context."""
+        """True if a question has no answer in its context."""
         return any(not question.answers for question in self.questions)
 
     def take(self, limit: int | None) -> "QuestionSplit":
@@ -105,7 +105,7 @@ def prepare_questions(
         for name, some in questions.items()
     }
     notes += _describe(splits)
-    check_pieces(splits["train"], encoder)
+    check_contexts(splits["train"], encoder)
     model = recipe.model.model_dump(exclude_unset=True) | {"vocab_size": tokenizer.vocab_size}
     recipe = recipe.with_values(model=model)
     recipe, choices = _choose_length(recipe, splits["train"], context.preprocessor is not None)
@@ -122,7 +122,7 @@ def load_questions(
     return QuestionSplit(read_questions(source, recipe.data), encoder)
 
 
-def check_pieces(split: QuestionSplit, encoder: WindowEncoder) -> None:
+def check_contexts(split: QuestionSplit, encoder: WindowEncoder) -> None:
     """Raise a DataError if the vocabulary does not cover the contexts."""
     ids = encoder.encode(split.take(MAX_CHECKED_QUESTIONS).questions).ids.rows
     share = float((ids == UNK).mean())
@@ -224,7 +224,7 @@ def _choose_length(
 ) -> tuple[AnswerRecipe, list[Choice]]:
     """Choose the rate, the number of steps, warm-up and evaluations, where they are not set."""
     value = BERT_RATE * max(1.0, BERT_RATE_WIDTH / recipe.model.width)
-    value = value if has_weights else NEW_BERT_RATE
+    value = value if has_weights else NEW_ANSWERER_RATE
     reason = f"usual for {'fine-tuning' if has_weights else 'training'} at width "
     choices = [
         Choice("train.learning_rate", float(f"{value:.1g}"), f"{reason}{recipe.model.width}"),

@@ -18,7 +18,7 @@ from saccade.types.results import ComparisonMetric, Evaluation, Prediction
 
 MAX_ANSWER_MISTAKES = 10
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
-CONVENTIONS = {
+ANSWER_CONVENTIONS = {
     "f1": "mean F1 of the words of answer and reference, by SQuAD's official rules",
     "exact": "share of answers equal to a reference, by SQuAD's official rules",
     "f1_answered": "f1 of the questions with an answer",
@@ -61,7 +61,7 @@ class AnswerEvaluator(Evaluator[QuestionSplit]):
             scores = span_scores(split.questions, found)[:, 1]
             metrics["best_f1"] = best_threshold(margins, scores, has_answer).score
         metrics["examples"] = float(len(split))
-        conventions = {name: rule for name, rule in CONVENTIONS.items() if name in metrics}
+        conventions = {name: rule for name, rule in ANSWER_CONVENTIONS.items() if name in metrics}
         tables = {"mistakes": self._mistakes(split.questions, found, texts)}
         return Evaluation(metrics, conventions, tables)
 

@@ -22,8 +22,8 @@ from saccade.tasks.answering.scorer import AnswerScorer, ScoredSpan
 from saccade.tasks.base import HeatMapKey, Inspector
 from saccade.types.arrays import FloatArray, IntArray
 
-MAX_MAP_TOKENS = 40  # of the context, around the answer
-MAX_EXAMPLE_CHARS = 300  # of the context in the suggested command
+MAX_CONTEXT_TOKENS = 40  # of the context, around the answer
+MAX_EXAMPLE_CONTEXT = 300  # of the context in the suggested command
 
 
 class AnswerInspector(Inspector[QuestionSplit]):
@@ -38,9 +38,9 @@ class AnswerInspector(Inspector[QuestionSplit]):
 
     def example_input(self, split: QuestionSplit) -> str:
         """Return a held-out question with an answer, and the start of its context."""
-        suited = (q for q in split.questions if q.answers and len(q.context) <= MAX_EXAMPLE_CHARS)
+        suited = (q for q in split.questions if q.answers and len(q.context) <= MAX_EXAMPLE_CONTEXT)
         question = next(suited, split.questions[0])
-        context = " ".join(question.context.split())[:MAX_EXAMPLE_CHARS]
+        context = " ".join(question.context.split())[:MAX_EXAMPLE_CONTEXT]
         return f"{' '.join(question.question.split())} {context}"
 
     def views(self) -> dict[str, str]:
@@ -68,8 +68,8 @@ class AnswerInspector(Inspector[QuestionSplit]):
         window, head = span.window, int(table.context[span.window])
         start, end = int(table.ids.starts[window]), int(table.ids.starts[window + 1])
         ids = table.ids.rows[start:end].tolist()
-        first = max(head, (span.tokens[0] + span.tokens[1] - MAX_MAP_TOKENS) // 2)
-        last = min(len(ids) - 1, first + MAX_MAP_TOKENS)
+        first = max(head, (span.tokens[0] + span.tokens[1] - MAX_CONTEXT_TOKENS) // 2)
+        last = min(len(ids) - 1, first + MAX_CONTEXT_TOKENS)
         tokens = self.scorer.tokenizer.tokens
         names = [tokens[id] for id in ids]
         for at in range(first, last):

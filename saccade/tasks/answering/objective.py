@@ -1,7 +1,7 @@
 """Training objective of answers: windows of similar length, -log p of the first and last token."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,7 +11,6 @@ from torch import Tensor
 from saccade.data.samplers import bucketed_batches
 from saccade.data.wordpiece import WordPieceTokenizer
 from saccade.models.bert_answerer import BertAnswerer, WindowInputs
-from saccade.models.bert_classifier import copy_bert_encoder
 from saccade.tasks.answering.config import AnswerRecipe
 from saccade.tasks.answering.data import QuestionSplit, batch_windows
 from saccade.tasks.answering.windows import WindowTable
@@ -24,11 +23,6 @@ from saccade.types.arrays import IntArray
 def build_answerer(recipe: AnswerRecipe, tokenizer: WordPieceTokenizer) -> BertAnswerer:
     """Build the network of a recipe."""
     return build_network(recipe, lambda: BertAnswerer(recipe.model))
-
-
-def copy_pretrained(model: BertAnswerer, other: Any) -> None:
-    """Copy the encoder of a pretrained BERT."""
-    copy_bert_encoder(model, other)
 
 
 class WindowBatch(NamedTuple):

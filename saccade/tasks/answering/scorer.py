@@ -57,7 +57,7 @@ class AnswerScorer:
 
     @property
     def may_be_unanswered(self) -> bool:
-        """Whether the model may predict that there is no answer."""
+        """True if the model may predict that there is no answer."""
         return self.threshold < ALWAYS_ANSWER
 
     def encode(self, questions: Sequence[Question]) -> WindowTable:
@@ -99,8 +99,8 @@ class AnswerScorer:
             ):
                 for score, start, end in zip(*of_window, strict=True):
                     if score > -np.inf:
-                        place = table.characters(window, start, end)
-                        spans[owner].append(ScoredSpan(*place, score, window, (start, end)))
+                        characters = table.characters(window, start, end)
+                        spans[owner].append(ScoredSpan(*characters, score, window, (start, end)))
         ranked = (
             sorted(some, key=lambda span: (-span.score, span.start))[:count] for some in spans
         )

@@ -16,7 +16,7 @@ from saccade.data.wordpiece import CLS, SEP, WordPieceTokenizer
 from saccade.types.arrays import IntArray
 from saccade.types.bags import Bags, make_bags
 
-SPECIAL = 3  # [CLS] and two [SEP]
+WINDOW_SPECIAL_TOKENS = 3  # [CLS] and two [SEP]
 LENGTH_WEIGHT = 0.01  # of the tokens of a window, when its context is compared
 
 
@@ -50,7 +50,7 @@ class WindowEncoder:
         contexts: dict[str, tuple[list[int], IntArray]] = {}
         questions = list(questions)
         ids, may_start, spans = [], [], []
-        places: list[tuple[int, int, int]] = []
+        positions: list[tuple[int, int, int]] = []
         targets: list[tuple[int, int]] = []
         asked = self.tokenizer.encode_many([question.question for question in questions])
         for number, (question, words) in enumerate(zip(questions, asked, strict=True)):
@@ -67,12 +67,12 @@ class WindowEncoder:
                 ids.append([*head, *part, SEP])
                 may = is_owner[start : start + size] == window
                 may_start.append([*[0] * len(head), *may.astype(int).tolist(), 0])
-                places.append((len(head), start, number))
+                positions.append((len(head), start, number))
                 targets.append(_target(answer, start, len(part), len(head)))
-        context, first, owners = np.array(places, np.int64).reshape(-1, 3).T
-        wanted = np.array(targets, np.int64).reshape(-1, 2)
+        context, first, owners = np.array(positions, np.int64).reshape(-1, 3).T
+        of_answers = np.array(targets, np.int64).reshape(-1, 2)
         bags = make_bags(ids), make_bags(may_start)
-        return WindowTable(*bags, context, first, owners, wanted, spans)
+        return WindowTable(*bags, context, first, owners, of_answers, spans)
 
     def _pieces(self, context: str) -> tuple[list[int], IntArray]:
         found = self.tokenizer.encode_pieces(context)
@@ -80,7 +80,7 @@ class WindowEncoder:
 
     def _question_limit(self) -> int:
         """Return the tokens of the longest question: half of a window is for the context."""
-        return min(self.data.max_question, (self.window - SPECIAL) // 2)
+        return min(self.data.max_question, (self.window - WINDOW_SPECIAL_TOKENS) // 2)
 
     def _starts(self, tokens: int, head: int) -> tuple[list[int], int]:
         """Return the first token of each window, and the tokens of the context in one."""
