@@ -34,7 +34,8 @@ class WindowInputs(NamedTuple):
     ids: TokenIds
     lengths: Lengths
     context: Int[Tensor, " B"]  # position of the first token of the context
-    may_start: Bool[Tensor, "B T"]  # tokens of the context that this window decides on
+    may_start: Bool[Tensor, "B T"]  # first tokens of words that this window decides on
+    may_end: Bool[Tensor, "B T"]  # last tokens of words of the context
 
     @property
     def in_context(self) -> Bool[Tensor, "B T"]:
@@ -45,8 +46,9 @@ class WindowInputs(NamedTuple):
     def padded(self, extra: int) -> "WindowInputs":
         """Return the same windows with more padding, for checks."""
         ids = torch.cat([self.ids, self.ids[:, :1].expand(-1, extra)], dim=1)
-        may = torch.cat([self.may_start, self.may_start.new_zeros(len(ids), extra)], dim=1)
-        return self._replace(ids=ids, may_start=may)
+        none = self.may_start.new_zeros(len(ids), extra)
+        masks = (torch.cat([mask, none], dim=1) for mask in (self.may_start, self.may_end))
+        return WindowInputs(ids, self.lengths, self.context, *masks)
 
     def to(self, device: torch.device) -> "WindowInputs":
         """Return the tensors on a device."""
@@ -109,9 +111,9 @@ class BertAnswerer(nn.Module):
 def best_spans(
     logits: Float[Tensor, "B T 2"], inputs: WindowInputs, max_answer: int, count: int
 ) -> BestSpans:
-    """Return the spans of up to `max_answer` tokens of the context with the highest scores."""
+    """Return the spans of whole words, up to `max_answer` tokens, with the highest scores."""
     start = logits[..., 0].masked_fill(~inputs.may_start, -torch.inf)
-    end = logits[..., 1].masked_fill(~inputs.in_context, -torch.inf)
+    end = logits[..., 1].masked_fill(~inputs.may_end, -torch.inf)
     padded = nn.functional.pad(end, (0, max_answer - 1), value=-torch.inf)
     # band[b, t, n]: the score of the span of the tokens t to t + n
     band = start[..., None] + padded.unfold(1, max_answer, 1)

@@ -118,8 +118,8 @@ def inputs_of(kind: str, name: str = "", rows: int = 3) -> tuple[Any, ...]:
             return (torch.randint(1, VOCAB, (rows, 7)),)
         case "answering":
             ids = torch.randint(5, VOCAB, (rows, 7))
-            may_start = torch.ones(rows, 7, dtype=torch.bool)
-            return (WindowInputs(ids, None, torch.full((rows,), 2), may_start),)  # type: ignore[arg-type]
+            may = torch.ones(rows, 7, dtype=torch.bool)
+            return (WindowInputs(ids, None, torch.full((rows,), 2), may, may),)  # type: ignore[arg-type]
         case "tagging" if name == "bert":
             ids = torch.randint(5, VOCAB, (rows, 7))
             first = torch.arange(7).expand(rows, -1)

@@ -40,8 +40,8 @@ class WindowBatch(NamedTuple):
 def window_inputs(table: WindowTable, rows: IntArray) -> WindowInputs:
     """Return some windows as tensors."""
     lengths = np.diff(table.ids.starts)[rows]
-    may_start = pad_bags(table.may_start, rows).astype(bool)
-    arrays = (pad_bags(table.ids, rows), lengths, table.context[rows], may_start)
+    masks = (pad_bags(bags, rows).astype(bool) for bags in (table.may_start, table.may_end))
+    arrays = (pad_bags(table.ids, rows), lengths, table.context[rows], *masks)
     return WindowInputs(*map(torch.from_numpy, arrays))
 
 

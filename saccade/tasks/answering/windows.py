@@ -2,13 +2,14 @@ r"""Questions and contexts as windows: [CLS] question [SEP] part of the context 
 
 Windows of a long context start every `stride` tokens. An answer may start only at tokens which have
 the most context in that window, min(tokens before, tokens after) + 0.01 · tokens of the window
-(Devlin et al. 2019, official code), so that each span is scored once.
+(Devlin et al. 2019, official code), so that each span is scored once. Answers are whole words.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from saccade.data.answering.config import QuestionsConfig
 from saccade.data.answering.readers import Answer, Question
@@ -25,6 +26,7 @@ class WindowTable(NamedTuple):
 
     ids: Bags
     may_start: Bags  # 1 for a token at which an answer may start; as `ids`
+    may_end: Bags  # 1 for the last token of a word of the context; as `ids`
     context: IntArray  # (W,) position of the first token of the context
     first: IntArray  # (W,) index in the context of that token
     owners: IntArray  # (W,) the question of each window
@@ -38,6 +40,14 @@ class WindowTable(NamedTuple):
         return int(spans[start + offset, 0]), int(spans[end + offset, 1])
 
 
+class CutContext(NamedTuple):
+    """The tokens of a context."""
+
+    ids: list[int]
+    characters: IntArray  # (tokens, 2)
+    is_start: NDArray[np.bool_]  # (tokens,) True for the first token of a word
+
+
 class WindowEncoder:
     """Encodes questions and contexts as windows for a BERT."""
 
@@ -47,36 +57,42 @@ class WindowEncoder:
 
     def encode(self, questions: Iterable[Question]) -> WindowTable:
         """Return the windows of some questions; each different context is cut once."""
-        contexts: dict[str, tuple[list[int], IntArray]] = {}
+        contexts: dict[str, CutContext] = {}
         questions = list(questions)
-        ids, may_start, spans = [], [], []
+        ids, may_start, may_end, spans = [], [], [], []
         positions: list[tuple[int, int, int]] = []
         targets: list[tuple[int, int]] = []
         asked = self.tokenizer.encode_many([question.question for question in questions])
         for number, (question, words) in enumerate(zip(questions, asked, strict=True)):
             if question.context not in contexts:
                 contexts[question.context] = self._pieces(question.context)
-            pieces, characters = contexts[question.context]
+            pieces, characters, is_start = contexts[question.context]
             spans.append(characters)
             head = [CLS, *words[: self._question_limit()], SEP]
-            answer = token_span(characters, question.answers[0]) if question.answers else None
+            answer = (
+                token_span(characters, is_start, question.answers[0]) if question.answers else None
+            )
             starts, size = self._starts(len(pieces), len(head))
+            is_end = np.append(is_start[1:], True)[: len(pieces)]
             is_owner = window_owners(starts, size, len(pieces))
             for window, start in enumerate(starts):
                 part = pieces[start : start + size]
                 ids.append([*head, *part, SEP])
-                may = is_owner[start : start + size] == window
-                may_start.append([*[0] * len(head), *may.astype(int).tolist(), 0])
+                may = (is_owner == window) & is_start
+                for masks, mask in ((may_start, may), (may_end, is_end)):
+                    of_part = mask[start : start + size].astype(int).tolist()
+                    masks.append([*[0] * len(head), *of_part, 0])
                 positions.append((len(head), start, number))
                 targets.append(_target(answer, start, len(part), len(head)))
         context, first, owners = np.array(positions, np.int64).reshape(-1, 3).T
         of_answers = np.array(targets, np.int64).reshape(-1, 2)
-        bags = make_bags(ids), make_bags(may_start)
+        bags = make_bags(ids), make_bags(may_start), make_bags(may_end)
         return WindowTable(*bags, context, first, owners, of_answers, spans)
 
-    def _pieces(self, context: str) -> tuple[list[int], IntArray]:
+    def _pieces(self, context: str) -> CutContext:
         found = self.tokenizer.encode_pieces(context)
-        return found.ids, np.array(found.spans, np.int64).reshape(-1, 2)
+        characters = np.array(found.spans, np.int64).reshape(-1, 2)
+        return CutContext(found.ids, characters, np.array(found.is_start, bool))
 
     def _question_limit(self) -> int:
         """Return the tokens of the longest question: half of a window is for the context."""
@@ -100,11 +116,18 @@ def window_owners(starts: Sequence[int], size: int, tokens: int) -> IntArray:
     return owners
 
 
-def token_span(characters: IntArray, answer: Answer) -> tuple[int, int] | None:
-    """Return the first and the last token of an answer; None if it has no tokens."""
+def token_span(
+    characters: IntArray, is_start: NDArray[np.bool_], answer: Answer
+) -> tuple[int, int] | None:
+    """Return the first and last token of the words of an answer; None if it has no tokens."""
     start = int(np.searchsorted(characters[:, 1], answer.start, side="right"))
     end = int(np.searchsorted(characters[:, 0], answer.start + len(answer.text))) - 1
-    return (start, end) if start <= end else None
+    if start > end:
+        return None
+    firsts = np.flatnonzero(is_start)  # of words
+    word, after = np.searchsorted(firsts, [start, end], side="right")
+    last = int(firsts[after]) - 1 if after < len(firsts) else len(characters) - 1
+    return int(firsts[word - 1]), last
 
 
 def _target(answer: tuple[int, int] | None, start: int, count: int, head: int) -> tuple[int, int]:
