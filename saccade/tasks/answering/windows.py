@@ -59,7 +59,10 @@ class WindowEncoder:
         """Return the windows of some questions; each different context is cut once."""
         contexts: dict[str, CutContext] = {}
         questions = list(questions)
-        ids, may_start, may_end, spans = [], [], [], []
+        ids: list[list[int]] = []
+        may_start: list[list[int]] = []
+        may_end: list[list[int]] = []
+        spans: list[IntArray] = []
         positions: list[tuple[int, int, int]] = []
         targets: list[tuple[int, int]] = []
         asked = self.tokenizer.encode_many([question.question for question in questions])
