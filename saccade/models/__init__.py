@@ -7,7 +7,12 @@ settings can be read without torch.
 from typing import TYPE_CHECKING, Any
 
 from saccade.models.answer_config import BertAnswererConfig
-from saccade.models.bert_config import BERT_SIZES, BertClassifierConfig, BertConfig
+from saccade.models.bert_config import (
+    BERT_SIZES,
+    BertClassifierConfig,
+    BertConfig,
+    PromptClassifierConfig,
+)
 from saccade.models.caption_config import (
     AttentiveCaptionerConfig,
     CaptionerConfig,
@@ -109,6 +114,7 @@ if TYPE_CHECKING:
     from saccade.models.luong import Luong
     from saccade.models.nin import NiN
     from saccade.models.nnlm import NNLM
+    from saccade.models.prompt_classifier import PromptClassifier
     from saccade.models.resnet import ResNet
     from saccade.models.rnn_lm import RecurrentLM
     from saccade.models.seq2seq import Seq2Seq
@@ -162,6 +168,7 @@ _LAZY = {
     "MLP": "saccade.models.tabular:MLP",
     "NNLM": "saccade.models.nnlm:NNLM",
     "NiN": "saccade.models.nin:NiN",
+    "PromptClassifier": "saccade.models.prompt_classifier:PromptClassifier",
     "RecurrentCaptioner": "saccade.models.captioning:RecurrentCaptioner",
     "RecurrentForecaster": "saccade.models.forecasting:RecurrentForecaster",
     "RecurrentLM": "saccade.models.rnn_lm:RecurrentLM",
@@ -269,6 +276,8 @@ __all__ = [
     "NNLMConfig",
     "NiN",
     "NiNConfig",
+    "PromptClassifier",
+    "PromptClassifierConfig",
     "RecurrentCaptioner",
     "RecurrentForecaster",
     "RecurrentForecasterConfig",

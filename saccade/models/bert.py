@@ -86,11 +86,15 @@ class BertEncoder(nn.Module):
 
     def embed(self, ids: TokenIds, segments: Int[Tensor, "B T"] | None = None) -> Hidden:
         """Return the inputs of the first layer: normalised sums of the three embeddings."""
+        return self.embed_vectors(self.table(ids), segments)
+
+    def embed_vectors(self, vectors: Hidden, segments: Int[Tensor, "B T"] | None = None) -> Hidden:
+        """Return the inputs of the first layer for given token vectors."""
         if segments is None:
             of_segments = self.segments.weight[0]
         else:
             of_segments = self.segments(segments)
-        x = self.table(ids) + self.positions(0, ids.shape[1]) + of_segments
+        x = vectors + self.positions(0, vectors.shape[1]) + of_segments
         return self.dropout(self.norm(x))
 
     def encode(self, x: Hidden, lengths: Lengths | None = None) -> Hidden:

@@ -1,6 +1,6 @@
 """Settings of the BERT encoder. Does not import torch."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -8,6 +8,8 @@ from saccade.config import Config
 from saccade.models.config import Alpha
 from saccade.types.limits import MAX_DEPTH, MAX_LENGTH, MAX_VOCABULARY, MAX_WIDTH
 from saccade.types.names import Activation
+
+PSEUDO_TOKEN = "[P]"  # of a template
 
 
 class BertConfig(Config):
@@ -52,6 +54,33 @@ class BertClassifierConfig(BertConfig):
 
     outputs: int = Field(0, ge=0, le=MAX_VOCABULARY)
     """Number of labels; from the data."""
+
+
+class PromptClassifierConfig(BertConfig):
+    """Masked language model that classifies by the words it predicts in a template."""
+
+    name: Literal["prompt"] = "prompt"  # type: ignore[assignment]
+    outputs: int = Field(0, ge=0, le=MAX_VOCABULARY)
+    """Number of labels; from the data."""
+    template: str = "{text} It was [MASK]."
+    """Template with `{text}`, one `[MASK]`, and any number of pseudo-tokens `[P]`, whose vectors
+    are learned (P-tuning)."""
+    words: str = ""
+    """Words of each label, each of one token: `positive=good,great;negative=bad,poor`; the label
+    itself if not set."""
+    is_frozen: bool = False
+    """Leave the pretrained weights as they are; only the pseudo-tokens are learned."""
+    word_ids: tuple[Annotated[int, Field(ge=0, lt=MAX_VOCABULARY)], ...] = ()
+    """Ids of the words, by label; from the tokenizer."""
+    word_counts: tuple[Annotated[int, Field(ge=1, lt=MAX_VOCABULARY)], ...] = ()
+    """Number of words of each label; from `words`."""
+    mask_position: int = Field(1, ge=-MAX_LENGTH, le=MAX_LENGTH)
+    """Position of [MASK] from the start, or negative from the end; from the template."""
+
+    @property
+    def num_pseudo_tokens(self) -> int:
+        """Number of pseudo-tokens of the template."""
+        return self.template.count(PSEUDO_TOKEN)
 
 
 BERT_SIZES: dict[str, dict[str, Any]] = {  # tiny and mini: Turc et al. 2019; others: Devlin et al.

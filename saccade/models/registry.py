@@ -12,7 +12,7 @@ from typing import Any
 
 from saccade.config import Config
 from saccade.models.answer_config import BertAnswererConfig
-from saccade.models.bert_config import BertClassifierConfig, BertConfig
+from saccade.models.bert_config import BertClassifierConfig, BertConfig, PromptClassifierConfig
 from saccade.models.caption_config import (
     AttentiveCaptionerConfig,
     CaptionTransformerConfig,
@@ -145,6 +145,9 @@ TEXT_CLASSIFICATION_MODELS: dict[str, ModelEntry] = {
     "bert": ModelEntry(BertClassifierConfig, "saccade.models.bert_classifier:BertClassifier"),
     "bilstm": ModelEntry(BiLSTMConfig, "saccade.models.text_classifiers:BiLSTMClassifier"),
     "cnn": ModelEntry(TextCNNConfig, "saccade.models.text_classifiers:TextCNN"),
+    "prompt": ModelEntry(
+        PromptClassifierConfig, "saccade.models.prompt_classifier:PromptClassifier"
+    ),
     "set": ModelEntry(SetClassifierConfig, "saccade.models.text_classifiers:SetClassifier"),
     "transformer": ModelEntry(
         TextTransformerConfig, "saccade.models.text_classifiers:TextTransformer"

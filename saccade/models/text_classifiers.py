@@ -57,6 +57,11 @@ class TextNetwork(nn.Module):
         self.register_buffer("calibration", torch.tensor([1.0, 0.5]))
 
     @property
+    def num_labels(self) -> int:
+        """Number of labels."""
+        return self.output.out_features
+
+    @property
     def word_vectors(self) -> Float[Tensor, "N D"]:
         """The vector of each id, without its position."""
         embedding: Any = self.embedding

@@ -1,6 +1,7 @@
 """Recipes for BERT."""
 
 from saccade.tasks.masked_language_modeling.config import BertRecipe
+from saccade.tasks.text_classification.config import ClassifyRecipe
 
 
 def bert_recipe(model: str = "bert") -> BertRecipe:
@@ -28,3 +29,8 @@ def bert_small_recipe(model: str = "bert") -> BertRecipe:
         model={"name": model, "width": 256, "depth": 4, "heads": 4, "dropout": 0.0},
         train={"batch_tokens": 4096, "learning_rate": 1e-3, "beta2": 0.98},
     )
+
+
+def prompt_recipe(model: str = "prompt") -> ClassifyRecipe:
+    """Classify your own texts (--data) by the words a pretrained BERT (--init-from) predicts."""
+    return ClassifyRecipe(model={"name": model})

@@ -39,6 +39,7 @@ RECIPES: LazyRegistry[Callable[..., Recipe]] = LazyRegistry(
         "multi30k-seq2seq": "saccade.recipes.published:multi30k_seq2seq_recipe",
         "multi30k-transformer": "saccade.recipes.published:multi30k_transformer_recipe",
         "numbers": "saccade.recipes.translation:numbers_recipe",
+        "prompt": "saccade.recipes.bert:prompt_recipe",
         "ptb": "saccade.recipes.language:ptb_recipe",
         "reverse": "saccade.recipes.translation:reverse_recipe",
         "table": "saccade.recipes.tables:table_recipe",
@@ -174,11 +175,13 @@ def _recipe_to_initialise(name: str, folder: Path) -> tuple[Recipe, str | None]:
     transfer = spec.transfers.get(other.task)
     if other.task != recipe.task and transfer is None:
         return recipe, None  # refused, with the reason, when the weights are read
-    recipe = named_recipe(name, other.model_name)
+    is_own = transfer is not None and recipe.model_name in transfer.models
+    model = recipe.model_name if is_own else other.model_name
+    recipe = named_recipe(name, model)
     inherited = spec.transferable_data_settings if transfer is None else transfer.data_settings
     inherited = inherited or ()
     data = _without(recipe.data.model_dump(exclude_unset=True), tuple(inherited))
-    return recipe.with_values(model={"name": other.model_name}, data=data), other.model_name
+    return recipe.with_values(model={"name": model}, data=data), model
 
 
 def _two_files(first: str, second: str) -> str:

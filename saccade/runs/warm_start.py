@@ -44,6 +44,8 @@ def inherit_config(
     fields, kept_model = {*type(recipe.model).model_fields}, other.model.model_dump()
     if recipe.task != other.task:  # whose model may have settings of its own
         own = {*transfers[other.task].own_model_settings}
+        if recipe.model_name in transfers[other.task].models:
+            own.add("name")
         kept_model = {n: v for n, v in kept_model.items() if n in fields - own}
     names = kept_model.keys() - {*changeable}
     if changed := _differences(other.model, recipe.model, names):
@@ -67,4 +69,5 @@ def inherit_config(
 def _differences(old: Config, new: Config, names: Collection[str]) -> list[str]:
     """Describe the settings among `names` that are set in `new` and differ from `old`."""
     given = {n: v for n, v in new.model_dump(exclude_unset=True).items() if n in names}
-    return diff_settings(old, build_config(type(new), given))
+    changed = diff_settings(old, build_config(type(new), given))  # a model always has its name
+    return [change for change in changed if "name" in names or not change.startswith("name:")]

@@ -394,6 +394,7 @@ class Transfer(NamedTuple):
     data_settings: tuple[str, ...] = ()  # settings of the data that are kept
     open_model_settings: tuple[str, ...] = ()  # settings of the model that may be changed
     own_model_settings: tuple[str, ...] = ()  # those that are not kept
+    models: tuple[str, ...] = ()  # those that can start from it; empty: that of the same name
 
 
 @dataclass(frozen=True)

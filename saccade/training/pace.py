@@ -38,7 +38,7 @@ class Pace:
     @property
     def progress(self) -> float:
         """Share of the training that is done, from 0 to 1."""
-        by_steps = self.state.step / self.settings.max_steps
+        by_steps = self.state.step / max(1, self.settings.max_steps)
         if self.budget is None:
             return by_steps
         start = self.state.setup_seconds

@@ -21,6 +21,7 @@ _KINDS: LazyRegistry[TextComponents] = LazyRegistry(
         "bert": "saccade.tasks.text_classification.bert:BERT_CLASSIFIER",
         "fasttext": "saccade.tasks.text_classification.fasttext:FASTTEXT",
         "ngrams": "saccade.tasks.text_classification.ngrams:NGRAMS",
+        "prompt": "saccade.tasks.text_classification.prompt:PROMPT_CLASSIFIER",
         "network": "saccade.tasks.text_classification.neural:TEXT_NETWORK",
     }
 )

@@ -27,6 +27,7 @@ ESTIMATORS = {
     ),
 }
 TEXT_CLASSIFIERS = {**ESTIMATORS, **TEXT_CLASSIFICATION_MODELS}
+BERT_MODELS = ("bert", "prompt")  # whose tokens are pieces of words
 
 ClassWeights = Literal["none", "balanced"]
 
@@ -62,6 +63,9 @@ class ClassifierFitConfig(FitConfig):
 class ClassifierTrainConfig(TrainConfig):
     """Settings of the training loop, with weights of the labels."""
 
+    steps: int | None = Field(None, ge=0, le=MAX_COUNT)
+    """Number of optimizer steps; from the data if not set. 0: the initial weights are used as they
+    are, such as those of `init_from` with a prompt."""
     class_weights: ClassWeights = "none"
     """`balanced`: every label has the same total weight, however many texts it has."""
 

@@ -27,7 +27,7 @@ from saccade.errors import DataError
 from saccade.registry import import_when_called
 from saccade.tasks.base import Choice, PrepareContext, PreparedData, role_choices
 from saccade.tasks.text_classification.auto_config import choose_classifier_settings
-from saccade.tasks.text_classification.config import ClassifyRecipe, LabelsConfig
+from saccade.tasks.text_classification.config import BERT_MODELS, ClassifyRecipe, LabelsConfig
 from saccade.tasks.text_classification.texts import (
     LabelVocabulary,
     TextSplit,
@@ -39,8 +39,8 @@ from saccade.tasks.text_classification.texts import (
 SYNTHETIC_LABELLED_TEXTS: dict[str, Callable[[], Iterator[LabelledText]]] = {
     "languages": generate_dates_by_language
 }
-BERT_MODEL = "bert"
 CHECK_COVERAGE = import_when_called("saccade.tasks.text_classification.pieces:check_coverage")
+RESOLVE_PROMPT = import_when_called("saccade.tasks.text_classification.templates:resolve_prompt")
 FIT_WORDPIECE = import_when_called("saccade.data.wordpiece:WordPieceTokenizer.fit")
 MIN_TEXTS_PER_LABEL = 2  # on average; with fewer, labels do not repeat
 MAX_RARE_LABELS = 10  # labels that may be rarer
@@ -75,10 +75,14 @@ def prepare_labelled_texts(
     vocabulary = context.preprocessor if is_fitted else None
     if vocabulary is None:
         vocabulary = LabelVocabulary([], *count_labels(texts["train"]), pieces)
-    if recipe.model_name == BERT_MODEL and not pieces:
+    if recipe.model_name in BERT_MODELS and not pieces:
         vocabulary = vocabulary._replace(pieces=fit_pieces(texts["train"]))
     check_labels(vocabulary, len(texts["train"]))
     check_words(texts["train"], recipe.data.split)
+    if recipe.model_name == "prompt":
+        recipe = RESOLVE_PROMPT(recipe, vocabulary)
+        if context.preprocessor is None:
+            notes.append("No --init-from: the masked language model is not pretrained.")
     notes.append(f"{len(texts['train']):,} training texts, {len(vocabulary.labels):,} labels.")
     for name in SPLIT_NAMES[1:]:
         if not texts[name]:  # few texts, or a share of 0
@@ -90,7 +94,7 @@ def prepare_labelled_texts(
     if not is_fitted:
         recipe, chosen, more = choose_classifier_settings(recipe, vocabulary, splits, context)
         choices, notes = [*choices, *chosen], [*notes, *more]
-        if recipe.model_name not in ("ngrams", BERT_MODEL):
+        if recipe.model_name not in ("ngrams", *BERT_MODELS):
             words = count_words(splits["train"].texts, recipe.data)
             vocabulary = vocabulary._replace(words=words)
             splits = encode_splits(texts, vocabulary, recipe)

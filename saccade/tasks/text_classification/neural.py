@@ -81,7 +81,7 @@ def text_logits(model: TextNetwork, words: Bags, max_length: int) -> Float[Tenso
     """Return the logits of texts, in batches of similar length, without gradients."""
     count = len(words.starts) - 1
     order = np.argsort(np.diff(words.starts), kind="stable")
-    logits = torch.zeros(count, model.output.out_features)
+    logits = torch.zeros(count, model.num_labels)
     was_training = model.training
     model.eval()
     with torch.no_grad():
@@ -133,7 +133,7 @@ class TextObjective(StatelessObjective[TextBatch]):
         if not self.multi_label:
             target = labels.rows[labels.starts[rows]].astype(np.int64)
             return TextBatch(ids, lengths, torch.from_numpy(target))
-        found = np.zeros((len(rows), self.model.output.out_features), np.float32)
+        found = np.zeros((len(rows), self.model.num_labels), np.float32)
         for row, text in enumerate(rows):
             own = labels.rows[labels.starts[text] : labels.starts[text + 1]]
             found[row, own[own >= 0]] = 1

@@ -25,5 +25,9 @@ TEXT_CLASSIFICATION: AnyTaskSpec = TaskSpec(
     components=import_when_called("saccade.tasks.text_classification.components:text_components"),
     torch_free=lambda recipe: not recipe.is_network,
     roles=TASK_ROLES["classify"],
-    transfers={"bert": Transfer(LabelVocabulary.from_tokenizer, (), ("dropout", "pooling"))},
+    transfers={
+        "bert": Transfer(
+            LabelVocabulary.from_tokenizer, (), ("dropout", "pooling"), models=("bert", "prompt")
+        )
+    },
 )

@@ -21,6 +21,7 @@ from saccade.types.arrays import BoolArray, FloatArray, IntArray
 from saccade.types.bags import Bags, make_bags
 
 PIECE_ENCODER = import_when_called("saccade.tasks.text_classification.pieces:PieceEncoder")
+PROMPT_ENCODER = import_when_called("saccade.tasks.text_classification.templates:TemplateEncoder")
 NUM_PIECE_SPECIALS = 5  # special tokens of a WordPiece tokenizer
 
 
@@ -144,9 +145,10 @@ class TextSplit:
 
 
 def make_text_encoder(recipe: ClassifyRecipe, vocabulary: LabelVocabulary) -> TextEncoder:
-    """Return what encodes texts for a model: words, or for bert the pieces of its tokenizer."""
+    """Return what encodes texts for a model: words, or for a BERT the pieces of its tokenizer."""
     if vocabulary.pieces:
-        encoder: TextEncoder = PIECE_ENCODER(recipe, vocabulary.pieces)
+        make_encoder = PROMPT_ENCODER if recipe.model_name == "prompt" else PIECE_ENCODER
+        encoder: TextEncoder = make_encoder(recipe, vocabulary.pieces)
         return encoder
     return WordEncoder(vocabulary.words, recipe.data.split)
 
