@@ -173,7 +173,8 @@ def train_loop(
             # before the last evaluation: a longer training would have none here, and the run may
             # be extended from this checkpoint
             checkpoint()
-            if reason != "stop" and state.last_eval_step < state.step:
+            is_evaluated = state.last_eval_step >= max(1, state.step)  # also without any step
+            if reason != "stop" and not is_evaluated:
                 evaluate()
         except EvaluationStopped:
             reason = "stop"

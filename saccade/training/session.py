@@ -84,7 +84,7 @@ def run_training_session(
     optimizer = build_optimizer(model, settings)
     for reason in inexact_resume_reasons(settings):
         warn(f"Stopped and resumed, this run may differ in the last bits: {reason}.")
-    if (settings.switch_step or 0) >= settings.max_steps:
+    if settings.switch_step is not None and settings.switch_step >= settings.max_steps:
         warn(
             f"{settings.switch_to} will not replace {settings.optimizer}: train.switch_step is "
             f"{settings.switch_step:,} and train.steps {settings.max_steps:,.0f}."

@@ -77,6 +77,8 @@ SIZES: dict[str, Any] = {
     "segment_length": 4,
     "inputs": 3,
     "outputs": 2,
+    "word_ids": (5, 6),
+    "word_counts": (1, 1),
     "lags": 3,
 }
 IMAGE_SIZES = {

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from saccade.data.special_tokens import UNK
 from saccade.data.tokenizers import tokenizer_from_json
 from saccade.data.wordpiece import CLS, MASK, SEP, WordPieceTokenizer
-from saccade.errors import ConfigError, bullet_list
+from saccade.errors import ConfigError
 from saccade.models.bert_config import PSEUDO_TOKEN, PromptClassifierConfig
 from saccade.tasks.text_classification.config import ClassifyRecipe
 from saccade.tasks.text_classification.pieces import (
@@ -138,7 +138,7 @@ def parse_words(words: str, labels: Sequence[str]) -> dict[str, list[str]]:
         f"got no words for the label {label!r}; expected one or more" for label in missing
     ]
     if complaints:
-        raise ConfigError(bullet_list(complaints, f"model.words (try {EXAMPLE_WORDS!r}):"))
+        raise ConfigError(f"model.words: {'; '.join(complaints)}; try {EXAMPLE_WORDS!r}.")
     return {label: found[label] for label in labels}
 
 
@@ -152,14 +152,14 @@ def encode_words(
         encoded = [tokenizer.encode(lead + word) for word in own]
         for word, ids in zip(own, encoded, strict=True):
             if len(ids) != 1 or UNK in ids:
-                what = "unknown" if UNK in ids else f"{len(ids)} tokens"
                 tokens = " ".join(tokenizer.display_tokens(ids))
-                complaints.append(f"got {word!r} of the label {label!r}: {what} ({tokens})")
+                complaints.append(f"{word!r} of the label {label!r} ({tokens or 'no token'})")
         found[label] = [ids[0] for ids in encoded if ids]
     if complaints:
-        message = "model.words: expected words of one token of the vocabulary; try others with "
-        message += f"--set model.words={EXAMPLE_WORDS!r}:"
-        raise ConfigError(bullet_list(complaints, message))
+        raise ConfigError(
+            f"model.words: got {', '.join(complaints)}; expected words of one token of the "
+            f"vocabulary; try others with --set model.words={EXAMPLE_WORDS!r}."
+        )
     return found
 
 
