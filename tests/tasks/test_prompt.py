@@ -106,8 +106,8 @@ def test_frozen_encoder_is_left_as_it_is(folders: Path, tmp_path: Path) -> None:
     run = load_run(tmp_path / "free")
     assert all(result.passed for result in run.check() if result.num_inputs)
     columns = next(iter(run.attention("a good film").maps.values())).columns
-    shown = [name for name in columns if name.startswith("[")]
-    assert shown == ["[CLS]", "[P1]", "[P2]", "[P3]", "[MASK]", "[SEP]"]
+    special = [name for name in columns if name.startswith("[")]
+    assert special == ["[CLS]", "[P1]", "[P2]", "[P3]", "[MASK]", "[SEP]"]
     seen = run.explain("a good film").attribution
     assert list(seen.parts) == ["a", "good", "film"]
 

@@ -34,7 +34,7 @@ from saccade.estimators.text_classifiers.sparse import SparseRows
 from saccade.registry import import_when_called
 from saccade.tasks.base import Choice, PrepareContext
 from saccade.tasks.length import evaluation_choice, warmup_choice
-from saccade.tasks.text_classification.config import BERT_MODELS, ClassifyRecipe
+from saccade.tasks.text_classification.config import PIECE_MODELS, ClassifyRecipe
 from saccade.tasks.text_classification.texts import (
     LabelVocabulary,
     TextSplit,
@@ -138,7 +138,7 @@ def choose_classifier_settings(
     if recipe.data.multi_label and not recipe.is_network:
         chooser.choose("model.loss", "one_vs_all", "several labels of a text")
     recipe = chooser.apply(recipe)
-    if recipe.model_name in BERT_MODELS:
+    if recipe.model_name in PIECE_MODELS:
         train = splits["train"]
         for choice in FINE_TUNING_CHOICES(recipe, train, context.preprocessor is not None):
             chooser.choose(*_fields(choice))

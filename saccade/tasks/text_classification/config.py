@@ -27,7 +27,7 @@ ESTIMATORS = {
     ),
 }
 TEXT_CLASSIFIERS = {**ESTIMATORS, **TEXT_CLASSIFICATION_MODELS}
-BERT_MODELS = ("bert", "prompt")  # whose tokens are pieces of words
+PIECE_MODELS = ("bert", "prompt")  # whose tokens are pieces of words
 
 ClassWeights = Literal["none", "balanced"]
 

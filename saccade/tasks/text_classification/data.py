@@ -27,7 +27,7 @@ from saccade.errors import DataError
 from saccade.registry import import_when_called
 from saccade.tasks.base import Choice, PrepareContext, PreparedData, role_choices
 from saccade.tasks.text_classification.auto_config import choose_classifier_settings
-from saccade.tasks.text_classification.config import BERT_MODELS, ClassifyRecipe, LabelsConfig
+from saccade.tasks.text_classification.config import PIECE_MODELS, ClassifyRecipe, LabelsConfig
 from saccade.tasks.text_classification.texts import (
     LabelVocabulary,
     TextSplit,
@@ -75,7 +75,7 @@ def prepare_labelled_texts(
     vocabulary = context.preprocessor if is_fitted else None
     if vocabulary is None:
         vocabulary = LabelVocabulary([], *count_labels(texts["train"]), pieces)
-    if recipe.model_name in BERT_MODELS and not pieces:
+    if recipe.model_name in PIECE_MODELS and not pieces:
         vocabulary = vocabulary._replace(pieces=fit_pieces(texts["train"]))
     check_labels(vocabulary, len(texts["train"]))
     check_words(texts["train"], recipe.data.split)
@@ -94,7 +94,7 @@ def prepare_labelled_texts(
     if not is_fitted:
         recipe, chosen, more = choose_classifier_settings(recipe, vocabulary, splits, context)
         choices, notes = [*choices, *chosen], [*notes, *more]
-        if recipe.model_name not in ("ngrams", *BERT_MODELS):
+        if recipe.model_name not in ("ngrams", *PIECE_MODELS):
             words = count_words(splits["train"].texts, recipe.data)
             vocabulary = vocabulary._replace(words=words)
             splits = encode_splits(texts, vocabulary, recipe)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from saccade.models.bert_config import PromptClassifierConfig
 from saccade.tasks.base import Choice
 from saccade.tasks.length import evaluation_choice, warmup_choice
 from saccade.tasks.text_classification.config import ClassifyRecipe
@@ -20,6 +21,8 @@ MIN_FINE_TUNING_EPOCHS, MAX_FINE_TUNING_EPOCHS = 1.5, 10.0
 SCRATCH_FACTOR = 3  # epochs without weights, as a multiple
 RATE, RATE_WIDTH = 3e-5, 768  # of BERT base; narrower models take a larger one
 SCRATCH_RATE = 5e-4
+PROMPT_RATE = 1e-3  # of the pseudo-tokens alone, with frozen weights
+MIN_PROMPT_STEPS = 100  # of few texts, whose epochs are few steps
 MAX_TRUNCATED_SHARE = 0.02  # above which there is a note
 
 
@@ -32,6 +35,9 @@ def fine_tuning_choices(
     settings, width = recipe.train.model_dump(), recipe.model.model_dump()["width"]
     rate = RATE * max(1.0, RATE_WIDTH / width) if has_weights else SCRATCH_RATE
     reason = f"usual for fine-tuning an encoder of width {width}" if has_weights else "no weights"
+    is_prompt = isinstance(recipe.model, PromptClassifierConfig)
+    if is_prompt and recipe.model.is_frozen:
+        rate, reason = PROMPT_RATE, "only the pseudo-tokens are learned"
     yield Choice("train.learning_rate", float(f"{rate:.1g}"), reason)
     yield Choice("train.schedule", "linear", "usual for BERT")
     given = recipe.train.model_fields_set
@@ -45,8 +51,9 @@ def fine_tuning_choices(
         np.clip(FINE_TUNING_TEXTS / len(train), MIN_FINE_TUNING_EPOCHS, MAX_FINE_TUNING_EPOCHS)
     )
     epochs *= 1 if has_weights else SCRATCH_FACTOR
-    rows = max(1, int(tokens // max(1.0, mean)))
-    steps = max(1, round(epochs * len(train) / rows))
+    rows = min(len(train), max(1, int(tokens // max(1.0, mean))))
+    steps = max(MIN_PROMPT_STEPS if is_prompt else 1, round(epochs * len(train) / rows))
+    epochs = steps * rows / len(train)
     yield Choice("train.steps", steps, f"{epochs:.1f} epochs of {len(train):,} texts")
     steps = settings["steps"] if "steps" in given else steps
     yield warmup_choice(steps)
