@@ -35,8 +35,8 @@ def fine_tuning_choices(
     settings, width = recipe.train.model_dump(), recipe.model.model_dump()["width"]
     rate = RATE * max(1.0, RATE_WIDTH / width) if has_weights else SCRATCH_RATE
     reason = f"usual for fine-tuning an encoder of width {width}" if has_weights else "no weights"
-    is_prompt = isinstance(recipe.model, PromptClassifierConfig)
-    if is_prompt and recipe.model.is_frozen:
+    config: object = recipe.model
+    if isinstance(config, PromptClassifierConfig) and config.is_frozen:
         rate, reason = PROMPT_RATE, "only the pseudo-tokens are learned"
     yield Choice("train.learning_rate", float(f"{rate:.1g}"), reason)
     yield Choice("train.schedule", "linear", "usual for BERT")
@@ -52,7 +52,8 @@ def fine_tuning_choices(
     )
     epochs *= 1 if has_weights else SCRATCH_FACTOR
     rows = min(len(train), max(1, int(tokens // max(1.0, mean))))
-    steps = max(MIN_PROMPT_STEPS if is_prompt else 1, round(epochs * len(train) / rows))
+    min_steps = MIN_PROMPT_STEPS if isinstance(config, PromptClassifierConfig) else 1
+    steps = max(min_steps, round(epochs * len(train) / rows))
     epochs = steps * rows / len(train)
     yield Choice("train.steps", steps, f"{epochs:.1f} epochs of {len(train):,} texts")
     steps = settings["steps"] if "steps" in given else steps
