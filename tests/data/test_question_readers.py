@@ -56,8 +56,9 @@ def test_json_lines_have_answers_as_two_lists(tmp_path: Path) -> None:
 
 def test_questions_without_answers_are_read_from_a_table(tmp_path: Path) -> None:
     path = tmp_path / "asked.csv"
-    path.write_text(f'number,context,question\n1,"{CONTEXT}",Who?\n')
+    path.write_text(f'id,context,question\nq7,"{CONTEXT}",Who?\n')
     [found] = read_question_rows(str(path), CONFIG)
+    assert found.id == "q7"
     assert (found.question, found.context, found.answers) == ("Who?", CONTEXT, ())
 
 

@@ -85,11 +85,12 @@ def read_question_rows(path: str, options: ReadOptions) -> list[Question]:
     if plain_suffix(path) in (*QUESTION_LINE_SUFFIXES, ".json"):
         return read_questions(path, options, needs_answers=False)
     records = open_records(path, options)
-    names = [find_column(records, name) for name in ("question", "context")]
+    keys = ("question", "context", *(["id"] if "id" in records.columns else []))
+    names = [find_column(records, key) for key in keys]
     rows = [
-        {"question": question, "context": context}
+        dict(zip(keys, cells, strict=True))
         for chunk in records.chunks()
-        for question, context in zip(*(chunk.columns[name] for name in names), strict=True)
+        for cells in zip(*(chunk.columns[name] for name in names), strict=True)
     ]
     return read_questions(rows, options, needs_answers=False)
 
