@@ -202,7 +202,7 @@ def test_results_are_the_same_bits_without_numba() -> None:
     assert done.stdout.strip() == cliff_values(), done.stderr
 
 
-# --- what is learned ----------------------------------------------------------------------------
+# --- learned values -----------------------------------------------------------------------------
 
 
 def lake_from_everywhere() -> TransitionTable:

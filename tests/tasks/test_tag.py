@@ -262,7 +262,7 @@ def test_data_with_other_tags_is_named(spans_run: Path, tmp_path: Path) -> None:
     found = run.evaluate(str(path))
     assert "1 tokens have tags that the run does not know (B-city)" in found.notes[0]
     path.write_text("Ada B-name\n")
-    with pytest.raises(DataError, match="none of which the run knows"):
+    with pytest.raises(DataError, match="all unknown to the run"):
         run.evaluate(str(path))
 
 

@@ -1,8 +1,8 @@
 """Starts of Chinese words among tokens, for masking of whole words.
 
-BERT's tokens of Chinese are characters. Runs of them are split into words by jieba or by a list of
-words, of which the longest that fits is taken from left to right (forward maximum matching), as in
-the Chinese BERT with whole-word masking (Cui et al. 2019).
+BERT's tokens of Chinese are characters. Runs of them are split into words by jieba, or by a list of
+words: from left to right, the longest word of the list that matches (forward maximum matching), as
+in the Chinese BERT with whole-word masking (Cui et al. 2019).
 """
 
 from collections.abc import Callable, Sequence

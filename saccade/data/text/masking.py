@@ -63,7 +63,7 @@ def choose_words(
     Args:
         maskable: (B, L), the tokens that may be chosen.
         starts_word: (B, L), the first token of each word.
-        counters: (B, L), numbers of which the random choices are a function, with the key.
+        counters: (B, L), counters of the random numbers: equal counters and key, equal choices.
         share: of the tokens.
         key: seed.
     """

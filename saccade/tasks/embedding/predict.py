@@ -18,7 +18,7 @@ class SentenceOptions(Config):
     """Options of the prediction of sentence vectors."""
 
     nearest: str | None = None
-    """File of which the nearest sentences are returned; None: the vector."""
+    """File to search for the nearest sentences; None: return the vector."""
     n_best: int = Field(1, ge=1, le=MAX_COUNT)
     """Number of nearest sentences, best first."""
 

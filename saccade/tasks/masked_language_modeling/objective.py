@@ -137,7 +137,7 @@ class MaskedLMObjective(StatelessObjective[MaskedBatch]):
 def pretraining_losses(
     model: BertPretraining, batch: MaskedBatch, label_smoothing: float = 0.0
 ) -> tuple[TokenLoss, TokenLoss | None]:
-    """Return the losses of the targets and of the pairs, of which the latter may be absent."""
+    """Return the losses of the masked tokens and of the pairs; None without pairs."""
     device = device_of(model)
     segments = None if batch.segments is None else batch.segments.to(device)
     hidden = model.forward_targets(batch.ids.to(device), segments, batch.positions.to(device))

@@ -146,7 +146,7 @@ def load_tagged(
     if tags.isdisjoint(vocabulary.tags):
         listed = ", ".join(sorted(tags)[:5])
         raise DataError(
-            f"{source}: got the tags {listed}, …, none of which the run knows; expected "
+            f"{source}: got the tags {listed}, …, all unknown to the run; expected "
             f"{', '.join(vocabulary.tags[:5])}, …; try another --set data.tag_column=N."
         )
     return split

@@ -243,7 +243,7 @@ class NetworkLabelScorer(LabelScorer):
         return scores
 
     def read_tokens(self, text: str, words: Sequence[str]) -> list[str]:
-        """Return what is read at each position, for plots."""
+        """Return the word or token of each position, for plots."""
         return [words[position] for position in self.known_words(text)]
 
     def _ids(self, text: str) -> tuple[TokenIds, Lengths]:
